@@ -1,0 +1,124 @@
+"""The contracts of the edges: logs that are read, sinks that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+__all__ = ["Log", "Mark", "Partition", "Place", "Sink", "SinkConfig", "SourceConfig"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where relative paths of a config start (`base`), and where a part may keep files of its own (`cache`)."""
+
+    base: Path
+    cache: Path
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of a log: its lasting name, and the number that rows show as `_partition`."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a sink holds: rows of this epoch log, the last of them of this epoch."""
+
+    log: str
+    epoch: int
+
+
+class Log(Protocol):
+    """A source: partitions of records that can be read again.
+
+    Reading a range twice gives the same records. Gaps in offsets are normal: a range is done by position, never by
+    row count. `read` may run in another process than the other methods, on a copy made by the config's `open`.
+    """
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """The columns that `read` yields beside `_offset`, `_time` and `_reject`."""
+        ...
+
+    def partitions(self) -> Sequence[Partition]:
+        """All partitions that there are now, in the order in which new ones are to be counted."""
+        ...
+
+    def beginning(self, partition: str) -> int:
+        """The first offset to read."""
+        ...
+
+    def end(self, partition: str) -> int:
+        """One past the last offset that can be read now; looks anew at every call."""
+        ...
+
+    def ended(self, partition: str) -> bool:
+        """Whether nothing will ever come after `end`."""
+        ...
+
+    def identity(self, partition: str, upto: int) -> str:
+        """Tells this partition, up to this offset, from every other: another string means an altered log."""
+        ...
+
+    def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The records at [start, stop), in the columns of `records.log_schema(self.fields)`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SourceConfig(Protocol):
+    """What a source plug-in registers: a pydantic model with a `type`, and the log that it opens."""
+
+    type: str
+
+    def open(self, place: Place) -> Log: ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a run of it stops at the end of the log unless told otherwise."""
+        ...
+
+
+class Sink(Protocol):
+    """Where an output goes. It appends what it is given: dropping what it has is the guard's work, never the sink's."""
+
+    def mark(self) -> Mark | None:
+        """What it holds, durable with its rows; None if nothing was ever appended."""
+        ...
+
+    def append(self, rows: pa.Table, mark: Mark) -> None:
+        """Add rows (perhaps none) and the mark, in one atomic step; durable on return where there are rows."""
+        ...
+
+    def read(self) -> Iterator[pa.Table]:
+        """All rows that a reader of it sees, in the order they were appended."""
+        ...
+
+    def close(self) -> None:
+        """A clean end: what is open becomes plain files."""
+        ...
+
+
+class SinkConfig(Protocol):
+    """What a sink plug-in registers: a pydantic model with a `type`, and the sink that it opens for one output."""
+
+    type: str
+
+    def open(self, place: Place, output: str, schema: pa.Schema) -> Sink: ...
+
+    def location(self, place: Place, output: str) -> str:
+        """Where the rows lie, for people."""
+        ...
+
+    def clear(self, place: Place, output: str) -> None:
+        """Start over: move away or delete what it holds (`--fresh`)."""
+        ...

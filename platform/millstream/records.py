@@ -1,0 +1,176 @@
+"""Records in columns: identities, times, the schema that a log yields, and digests.
+
+A record's identity is its position: the source, the partition, the offset. Inside the platform a partition is known by
+its *rank*, its place by first appearance in the epoch log; `_source` and `_partition` are what users see.
+Times are int64 microseconds UTC; a missing time is null and orders before every other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = [
+    "OFFSET",
+    "RANK",
+    "REJECT",
+    "TIME",
+    "digest_of",
+    "format_time",
+    "in_step_order",
+    "log_schema",
+    "row_hashes",
+]
+
+RANK = "_rank"
+OFFSET = "_offset"
+TIME = "_time"
+REJECT = "_reject"
+
+_LEAST = np.iinfo(np.int64).min
+_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def log_schema(fields: Sequence[str]) -> pa.Schema:
+    """The columns that a log yields for a config with these fields (`time` is always there, as `_time`).
+
+    A record that cannot be read is a row too: its `_reject` says why, its fields are null.
+
+    >>> log_schema(["text", "label"]).names
+    ['_offset', '_time', '_reject', 'text', 'label']
+    """
+    head = [pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(REJECT, pa.string())]
+    return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
+
+
+def format_time(micros: int) -> str:
+    """A time as users read it.
+
+    >>> format_time(1_644_336_511_000_000)
+    '2022-02-08T16:08:31Z'
+    """
+    text = (_EPOCH_START + timedelta(microseconds=micros)).isoformat()
+    return text.replace("+00:00", "Z")
+
+
+def in_step_order(records: pa.Table) -> pa.Table:
+    """The records of one epoch in (time, partition, offset) order, their times made non-decreasing per partition.
+
+    Expects `_rank, _offset, _time`. Only the order uses the mended times: the `_time` column stays as it was.
+    """
+    records = records.combine_chunks()
+    if records.num_rows < 2:
+        return records
+    rank = records[RANK].to_numpy()
+    offset = records[OFFSET].to_numpy()
+    time = pc.fill_null(records[TIME], _LEAST).to_numpy()
+    by_position = np.lexsort((offset, rank))
+    rank, offset, time = rank[by_position], offset[by_position], time[by_position]
+    starts = np.flatnonzero(np.r_[True, rank[1:] != rank[:-1]])
+    mended = time.copy()
+    for start, stop in zip(starts, [*starts[1:], len(rank)], strict=True):
+        np.maximum.accumulate(time[start:stop], out=mended[start:stop])
+    final = by_position[np.lexsort((offset, rank, mended))]
+    if np.array_equal(final, np.arange(len(final))):
+        return records
+    return records.take(pa.array(final))
+
+
+def _plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # combine_chunks keeps columns over 2 GiB chunked
+        array = pa.concat_arrays(array.chunks)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array
+
+
+def _update(digest: Any, array: pa.Array) -> None:
+    kind = array.type
+    if array.null_count:
+        digest.update(array.is_valid().cast(pa.uint8()).to_numpy().tobytes())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
+        filled = pc.fill_null(array, b"" if pa.types.is_binary(kind) else "")
+        digest.update(pc.binary_length(filled).to_numpy(zero_copy_only=False).astype(np.int64).tobytes())
+        offsets, data = filled.buffers()[1], filled.buffers()[2]
+        if data is not None:
+            width = np.int64 if pa.types.is_large_string(kind) else np.int32
+            edges = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + len(filled) + 1]
+            digest.update(memoryview(data)[int(edges[0]) : int(edges[-1])])
+    elif pa.types.is_list(kind):
+        digest.update(pc.list_value_length(array).fill_null(-1).to_numpy().astype(np.int64).tobytes())
+        _update(digest, array.flatten())
+    elif pa.types.is_struct(kind):
+        for child in array.flatten():
+            _update(digest, child)
+    elif pa.types.is_boolean(kind):
+        digest.update(pc.fill_null(array, False).cast(pa.uint8()).to_numpy().tobytes())
+    elif pa.types.is_null(kind):
+        digest.update(len(array).to_bytes(8, "little"))
+    else:
+        if pa.types.is_timestamp(kind):
+            array = array.cast(pa.int64())
+        digest.update(pc.fill_null(array, 0).to_numpy(zero_copy_only=False).tobytes())
+
+
+def digest_of(tables: Iterable[pa.Table]) -> str:
+    """A digest of rows in their order, the same however they are chunked.
+
+    >>> rows = pa.table({"a": ["x", None, "yz"]})
+    >>> digest_of([rows]) == digest_of([pa.concat_tables([rows.slice(0, 1), rows.slice(1)])])
+    True
+    """
+    digest = hashlib.sha256()
+    for table in tables:
+        for name in table.column_names:
+            digest.update(name.encode() + b"\0")
+            _update(digest, _plain(table[name]))
+    return digest.hexdigest()[:32]
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: np.ndarray[Any, Any] = values ^ (values >> np.uint64(31))
+    return mixed
+
+
+def _hashed(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    array = _plain(column)
+    if pa.types.is_floating(array.type):
+        bits = (pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(np.uint64)
+        hashes = _mixed(bits)
+    elif pa.types.is_integer(array.type) or pa.types.is_boolean(array.type) or pa.types.is_timestamp(array.type):
+        ints = array.cast(pa.int64()) if not pa.types.is_boolean(array.type) else array.cast(pa.uint8())
+        hashes = _mixed(pc.fill_null(ints, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
+    else:
+        coded = array.cast(pa.string()).dictionary_encode()
+        words = [b"\0" if word is None else b"\1" + word.encode() for word in coded.dictionary.to_pylist()]
+        table = np.array(
+            [int.from_bytes(hashlib.blake2b(w, digest_size=8).digest(), "little") for w in words] or [0], dtype=np.uint64
+        )
+        hashes = table[pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)]
+    if array.null_count:
+        hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), _GOLDEN, hashes)
+    return hashes
+
+
+def row_hashes(rows: pa.Table, columns: Sequence[str] | None = None) -> np.ndarray[Any, Any]:
+    """A 64-bit hash of each row over these columns (all of them by default), free of chunking and column order."""
+    total = np.zeros(rows.num_rows, dtype=np.uint64)
+    for name in sorted(columns if columns is not None else rows.column_names):
+        salt = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+        with np.errstate(over="ignore"):
+            total += _mixed(_hashed(rows[name]) + salt)
+    return _mixed(total)
+

@@ -1,0 +1,144 @@
+"""The contracts of what happens to records: steps and models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["Array", "Model", "ModelConfig", "Output", "Result", "Scope", "State", "Step", "StepConfig", "Traits"]
+
+Array = np.ndarray[Any, Any]
+
+State = Mapping[str, Array | bytes]
+"""What a step or model remembers: named arrays and byte strings. Saved without pickle, digested name by name."""
+
+
+class Scope(StrEnum):
+    """What a step's state belongs to."""
+
+    STATELESS = "stateless"
+    KEYED = "keyed"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an engine may do with a step.
+
+    `ends` names the substreams that the step needs to see end: "time" for windows over event time.
+    """
+
+    scope: Scope
+    ordered: bool = True
+    deterministic: bool = True
+    idempotent: bool = False
+    ends: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output that a step makes: its name and its columns.
+
+    `of` tells what identifies a row: "record" (`_rank, _offset` lead the columns, shown as `_source, _partition,
+    _offset`) or "window" (`_window` and the columns in `key`).
+    """
+
+    name: str
+    schema: pa.Schema
+    of: str = "record"
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step made of a batch: the records for the next step, and rows for outputs.
+
+    `correct` of `labelled` records were predicted right, before learning from them.
+    """
+
+    records: pa.Table
+    outputs: Mapping[str, pa.Table] = field(default_factory=dict)
+    correct: int = 0
+    labelled: int = 0
+
+
+class Step(Protocol):
+    """One step of a pipeline. Batches are transport only: cutting the same records otherwise changes nothing.
+
+    A step gets the records of one epoch, in step order, in one batch or several; every batch has the columns
+    `_rank, _offset, _time` and what the log and the steps before have made. Input is never modified.
+    """
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+
+    def process(self, records: pa.Table) -> Result: ...
+
+    def ended(self, substream: Any) -> Result:
+        """A substream has ended (`millstream.substreams`): the rows of windows that close with it."""
+        ...
+
+    def save(self) -> State:
+        """All that it remembers, as copies that stay as they are while the step goes on."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from what `save` gave; an empty state is that of a new step."""
+        ...
+
+
+class StepConfig(Protocol):
+    """What a step plug-in registers: a pydantic model with a `type`, and the step that it builds.
+
+    `records` is the schema of what the step will get; `build` refuses (`ConfigError`) what it cannot work on.
+    `adds` names the columns that `process` puts on the records, with their types.
+    """
+
+    type: str
+
+    def build(self, records: pa.Schema) -> Step: ...
+
+
+class Model(Protocol):
+    """A classifier that learns as it goes. Classes are numbers, counted by first appearance.
+
+    `prepare` turns a column into whatever the model computes on; slices of it are what the rest is given.
+    """
+
+    @property
+    def reads(self) -> str:
+        """The column it learns from: `text`, or `features`."""
+        ...
+
+    def prepare(self, column: pa.Array) -> Any:
+        """The column's rows in the model's own form; `[start:stop]` and `[indices]` work on it."""
+        ...
+
+    def predict(self, inputs: Any) -> tuple[Array, Array]:
+        """The class (int64) and its probability (float64) for each row; called only once classes are known."""
+        ...
+
+    def learn(self, inputs: Any, labels: Array, classes: int) -> None:
+        """Learn one block: labels are class numbers (int64) below `classes`, which may have grown."""
+        ...
+
+    def save(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
+class ModelConfig(Protocol):
+    """What a model plug-in registers: a pydantic model with `type` and `block`, and the model that it builds."""
+
+    type: str
+    block: int
+
+    def build(self) -> Model: ...
