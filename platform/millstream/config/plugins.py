@@ -1,0 +1,162 @@
+"""Sources, sinks, steps, models and pipelines that packages register through entry points.
+
+A package registers a pydantic model under a name, in one of the groups below; a config picks it by that name:
+
+    [project.entry-points."millstream.models"]
+    my_model = "my_package.models:MyModel"
+
+Nothing is imported before a config asks for it, so a plug-in that fails to import harms only those who use it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from ..errors import ConfigError
+
+__all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "load", "nearest", "plugin_field", "registered"]
+
+SOURCES = "millstream.sources"
+SINKS = "millstream.sinks"
+STEPS = "millstream.steps"
+MODELS = "millstream.models"
+PIPELINES = "millstream.pipelines"
+
+_KINDS = {SOURCES: "source", SINKS: "sink", STEPS: "step", MODELS: "model", PIPELINES: "pipeline"}
+
+
+def nearest(wrong: object, allowed: Iterable[str]) -> str | None:
+    """The allowed name that somebody who wrote `wrong` probably meant.
+
+    >>> nearest("complement-nb", ["complement_nb", "sgd"])
+    'complement_nb'
+    >>> nearest("kafka", ["complement_nb", "sgd"])
+    """
+    close = difflib.get_close_matches(str(wrong).lower(), list(allowed), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+@functools.cache
+def registered() -> Mapping[str, Mapping[str, tuple[importlib.metadata.EntryPoint, ...]]]:
+    """What installed packages register: group, name, entry points (more than one if two packages claim a name)."""
+    found: dict[str, dict[str, list[importlib.metadata.EntryPoint]]] = {group: {} for group in _KINDS}
+    everything = importlib.metadata.entry_points()
+    for group, names in found.items():
+        for point in everything.select(group=group):
+            claims = names.setdefault(point.name, [])
+            if all(point.value != claim.value for claim in claims):  # a folder twice on sys.path counts once
+                claims.append(point)
+    return {group: {name: tuple(found[group][name]) for name in sorted(found[group])} for group in found}
+
+
+def _package(point: importlib.metadata.EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
+
+
+@functools.cache
+def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
+    """The pydantic model registered as `name`; `ConfigError` if there is none that works."""
+    kind, points = _KINDS[group], registered()[group].get(name, ())
+    if not points:
+        message = f"no {kind} {name!r} is installed; there are {', '.join(registered()[group]) or 'none'}"
+        raise ConfigError(message)
+    if len(points) > 1:
+        claims = " and ".join(f"{point.value} of {_package(point)}" for point in points)
+        message = f"{claims} both register the {kind} {name!r}; uninstall one of them"
+        raise ConfigError(message)
+    [point] = points
+    whose = f"the {kind} {name!r} of the package {_package(point)} ({point.value})"
+    try:
+        loaded = point.load()
+    except Exception as error:
+        message = f"{whose} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError(message) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, BaseModel) and key in loaded.model_fields):
+        message = f"{whose} is not a pydantic model with a field {key!r}; its author has to register one"
+        raise ConfigError(message)
+    return loaded
+
+
+def _refusal(where: tuple[str | int, ...], kind: str, message: str, value: object, **context: Any) -> ValidationError:
+    # The message is itself a value of the context, because pydantic would take braces in it for placeholders.
+    error = PydanticCustomError("plugin_" + kind, "{message}", {"message": message, **context})
+    return ValidationError.from_exception_data("plug-in", [InitErrorDetails(type=error, loc=where, input=value)])
+
+
+@dataclass(frozen=True)
+class _PluginField:
+    group: str
+    key: str
+
+    def validate(self, value: object) -> BaseModel:
+        kind, names = _KINDS[self.group], list(registered()[self.group])
+        if isinstance(value, BaseModel):
+            return value
+        if not isinstance(value, Mapping):
+            message = f"a {kind} is a mapping with `{self.key}`, one of {', '.join(names)}"
+            raise _refusal((), "shape", message, value)
+        if self.key not in value:
+            message = f"missing; one of {', '.join(names)}"
+            raise _refusal((self.key,), "missing", message, value)
+        name = value[self.key]
+        if name not in names:
+            message = f"no such {kind} is installed; one of {', '.join(names)}"
+            raise _refusal((self.key,), "unknown", message, name, allowed=names)
+        try:
+            model = load(self.group, name, self.key)
+        except ConfigError as error:
+            raise _refusal((self.key,), "broken", str(error), name) from error
+        return model.model_validate(value, extra="forbid")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda chosen: chosen.model_dump(mode="json")
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        names, choices = [], []
+        for name in registered()[self.group]:
+            try:
+                model = load(self.group, name, self.key)
+            except ConfigError:
+                continue  # whoever uses it is told why; the others keep their schema
+            names.append(name)
+            choices.append(handler(model.__pydantic_core_schema__))
+        if not names:
+            return {"type": "object", "required": [self.key]}
+        return {
+            "type": "object",
+            "required": [self.key],
+            "properties": {self.key: {"enum": names}},
+            "oneOf": choices,
+            "discriminator": {"propertyName": self.key},
+        }
+
+
+def plugin_field(group: str, key: str = "type") -> Any:
+    """Annotates a field that holds one of a group's registered models, picked by its `type`.
+
+    In a config it is a mapping; an instance passes through as it is. Mistakes inside the mapping are reported at
+    their own key path, all of them.
+
+    >>> from typing import Annotated
+    >>> class Pipeline(BaseModel):
+    ...     model: Annotated[Any, plugin_field(MODELS)]
+    >>> try:
+    ...     Pipeline.model_validate({"model": {"type": "complement-nb"}})
+    ... except ValidationError as wrong:
+    ...     print(wrong.errors()[0]["loc"])
+    ('model', 'type')
+    """
+    return _PluginField(group, key)
