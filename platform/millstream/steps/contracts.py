@@ -10,7 +10,21 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Array", "Model", "ModelConfig", "Output", "Result", "Scope", "State", "Step", "StepConfig", "Traits"]
+from ..records import OFFSET, RANK, TIME
+
+__all__ = [
+    "Array",
+    "Model",
+    "ModelConfig",
+    "Output",
+    "Result",
+    "Scope",
+    "State",
+    "Step",
+    "StepConfig",
+    "Traits",
+    "rejects_schema",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,6 +66,16 @@ class Output:
     schema: pa.Schema
     of: str = "record"
     key: tuple[str, ...] = ()
+
+
+def rejects_schema() -> pa.Schema:
+    """The columns of the output `rejects`: records that a step, or the log, could not make sense of, and why.
+
+    >>> rejects_schema().names
+    ['_rank', '_offset', '_time', 'step', 'reason']
+    """
+    position = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
+    return pa.schema([*position, pa.field("step", pa.string()), pa.field("reason", pa.string())])
 
 
 @dataclass(frozen=True)
