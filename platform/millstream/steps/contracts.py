@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ..records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, RANK, TIME
 
 __all__ = [
     "Array",

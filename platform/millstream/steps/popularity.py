@@ -1,0 +1,196 @@
+"""Popularity: which topics make up much of each window, and when that changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.config.plugins import nearest
+from millstream.errors import ConfigError
+from millstream.records import OFFSET, RANK, TIME
+from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
+from millstream.substreams import Before
+from millstream.substreams.windows import Assigned, WindowConfig, Windows
+
+__all__ = ["Popularity"]
+
+
+class Popularity(BaseModel):
+    """Counts topics by window and says which are popular: those with at least `threshold` of the window's records.
+
+    A window's rows come when it closes, ordered by topic. In the output `topics`, with windows of an hour and a
+    threshold of 0.10:
+
+        _window               topic   count  share  popular  changed
+        2026-03-01T08:00:00Z  sport      30   0.60  true     true       the first hour: sport becomes popular
+        2026-03-01T08:00:00Z  travel     20   0.40  true     true
+        2026-03-01T09:00:00Z  sport      95   0.95  true     false      still popular
+        2026-03-01T09:00:00Z  travel      5   0.05  false    true       not any more
+        2026-03-01T10:00:00Z  sport       0   0.00  false    true       nobody spoke of sport, which was popular
+
+    - For alerts, keep the rows with `changed`: each is a topic that became popular, or ceased to be.
+    - For what is popular now, take the last `_window` and keep the rows with `popular`.
+    - `_window` is the window's start or, for windows that count records, its number from 0.
+    - `share` is the part of the window's records that have a topic; records without one count for no topic.
+    - A topic has a row in every window that it occurs in, and in the one after it was popular. Other windows and
+      topics make no rows; after the last record of all partitions, no window follows.
+    - `late` has the records whose window had closed, with the `_window` they missed; they count nowhere.
+    - `rejects` has the records without a time, for windows over time. All records go on to the next step.
+
+    >>> records = pa.table({"_rank": [0] * 4, "_offset": [0, 1, 2, 3], "_time": [0, 1, 2, 3], "predicted": [*"aaba"]})
+    >>> step = Popularity(window={"type": "count", "size": 3}, threshold=0.5).build(records.schema)
+    >>> step.process(records).outputs["topics"].select(["topic", "count", "popular"]).to_pylist()
+    [{'topic': 'a', 'count': 2, 'popular': True}, {'topic': 'b', 'count': 1, 'popular': False}]
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["popularity"] = "popularity"
+    name: str | None = Field(default=None, description="What rows in `rejects` call this step; its type by default.")
+    of: str = Field(default="predicted", description="The field that holds the topic.")
+    window: WindowConfig
+    threshold: float = Field(default=0.1, gt=0, le=1, description="The least share of a popular topic.")
+
+    def build(self, records: pa.Schema) -> Step:
+        name = self.name or self.type
+        if self.of not in records.names:
+            meant = nearest(self.of, records.names)
+            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}"
+            raise ConfigError(f"step {name!r}, `of`: the records have no field {self.of!r} here; {hint}")
+        kind = records.field(self.of).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise ConfigError(f"step {name!r}, `of`: topics are text, but {self.of!r} is {kind}; name a text field")
+        return _Counting(name, self.of, self.window.open(), self.threshold, records)
+
+
+_Row = tuple[int, str, int, float, bool, bool]
+"""A row of `topics`, its window as a number."""
+
+
+class _Counting:
+    def __init__(self, name: str, of: str, windows: Windows, threshold: float, records: pa.Schema) -> None:
+        self._name = name
+        self._of = of
+        self._windows = windows
+        self._threshold = threshold
+        self._no_records = records.empty_table()
+        label = pa.field("_window", windows.label)
+        self._topics = pa.schema(
+            [
+                label,
+                ("topic", pa.string()),
+                ("count", pa.int64()),
+                ("share", pa.float64()),
+                ("popular", pa.bool_()),
+                ("changed", pa.bool_()),
+            ]
+        )
+        self._late = pa.schema(
+            [(RANK, pa.int64()), (OFFSET, pa.int64()), (TIME, pa.int64()), ("topic", pa.string()), label]
+        )
+        self.restore({})
+
+    @property
+    def traits(self) -> Traits:
+        by_time = "time" in self._windows.ends
+        return Traits(scope=Scope.GLOBAL, ordered=not by_time, ends=self._windows.ends)
+
+    @property
+    def outputs(self) -> Sequence[Output]:
+        topics = Output("topics", self._topics, of="window", key=("topic",))
+        if "time" not in self._windows.ends:
+            return [topics]
+        return [topics, Output("late", self._late), Output("rejects", rejects_schema())]
+
+    def process(self, records: pa.Table) -> Result:
+        assigned = self._windows.assign(records)
+        topics = records[self._of].combine_chunks()
+        if pa.types.is_dictionary(topics.type):
+            topics = topics.dictionary_decode()
+        topics = topics.cast(pa.string())
+        self._count(assigned, topics.dictionary_encode())
+        outputs = {"topics": self._closed()}
+        if assigned.late.any():
+            outputs["late"] = self._late_rows(records, topics, assigned)
+        if len(assigned.untimed):
+            outputs["rejects"] = self._untimed_rows(records, assigned.untimed)
+        return Result(records, outputs)
+
+    def ended(self, substream: Any) -> Result:
+        self._windows.ended(substream)
+        no_more = isinstance(substream, Before) and substream.time is None and "time" in self._windows.ends
+        return Result(self._no_records, {"topics": self._closed(no_more)})
+
+    def save(self) -> State:
+        state = {
+            "windows": dict(self._windows.save()),
+            "open": [[window, sorted(self._open[window].items())] for window in sorted(self._open)],
+            "popular": sorted(self._popular),
+            "following": self._following if self._popular else 0,
+        }
+        return {"popularity": json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode()}
+
+    def restore(self, state: State) -> None:
+        saved = json.loads(bytes(state["popularity"])) if state else {}
+        self._windows.restore(saved.get("windows", {}))
+        self._open: dict[int, dict[str, int]] = {window: dict(counts) for window, counts in saved.get("open", [])}
+        self._popular = frozenset[str](saved.get("popular", []))
+        self._following: int = saved.get("following", 0)  # the window after the one in which these are popular
+
+    def _count(self, assigned: Assigned, topics: pa.DictionaryArray) -> None:
+        names = topics.dictionary.to_pylist()
+        codes = topics.indices.fill_null(-1).to_numpy()[assigned.rows].astype(np.int64)
+        counted = ~assigned.late & (codes >= 0)
+        windows, places = np.unique(assigned.windows[counted], return_inverse=True)
+        pairs, counts = np.unique(places * len(names) + codes[counted], return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            place, code = divmod(pair, len(names))
+            by_topic = self._open.setdefault(int(windows[place]), {})
+            by_topic[names[code]] = by_topic.get(names[code], 0) + count
+
+    def _closed(self, no_more: bool = False) -> pa.Table:
+        """The rows of the windows that have closed since; with `no_more`, no window follows them."""
+        first_open = self._windows.first_open
+        rows: list[_Row] = []
+        for window in sorted(window for window in self._open if window < first_open):
+            if self._popular and self._following < window:
+                rows += self._close(self._following)
+            rows += self._close(window)
+        if no_more:
+            self._popular = frozenset()
+        elif self._popular and self._following < first_open:
+            rows += self._close(self._following)
+        windows, *columns = zip(*rows, strict=True) if rows else [()] * len(self._topics)
+        labels = self._windows.labels(np.array(windows, np.int64))
+        return pa.table([labels, *map(list, columns)], schema=self._topics)
+
+    def _close(self, window: int) -> list[_Row]:
+        counts = self._open.pop(window, {})
+        total = sum(counts.values())
+        shares = {topic: count / total for topic, count in counts.items()}
+        popular = frozenset(topic for topic, share in shares.items() if share >= self._threshold)
+        changed = popular ^ self._popular
+        rows = [
+            (window, topic, counts.get(topic, 0), shares.get(topic, 0.0), topic in popular, topic in changed)
+            for topic in sorted(counts.keys() | self._popular)
+        ]
+        self._popular, self._following = popular, window + 1
+        return rows
+
+    def _late_rows(self, records: pa.Table, topics: pa.Array, assigned: Assigned) -> pa.Table:
+        rows = pa.array(assigned.rows[assigned.late])
+        late = records.select([RANK, OFFSET, TIME]).append_column("topic", topics).take(rows)
+        windows = self._windows.labels(assigned.windows[assigned.late])
+        return late.append_column("_window", windows).cast(self._late)
+
+    def _untimed_rows(self, records: pa.Table, untimed: Array) -> pa.Table:
+        rows = records.select([RANK, OFFSET, TIME]).take(pa.array(untimed))
+        for name, text in (("step", self._name), ("reason", "no time")):
+            rows = rows.append_column(name, pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
+        return rows.cast(rejects_schema())
