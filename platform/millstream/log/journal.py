@@ -1,0 +1,335 @@
+"""The journal: an append-only log of byte strings on one machine.
+
+The epoch log, the embedded log, and the part that a file sink is writing are journals.
+
+One writer appends, each entry with an optional *mark* (an epoch); several readers beside it, in any process, see an
+append once all of it is there. Files are *parts*, named by their first entry. Old parts can be dropped; each part
+begins with what must outlive them: the journal's id, the last mark, and a header of the writer's own.
+
+Everything the writer has appended survives the death of its process; what was there at the last `sync` survives a
+loss of power. What an interrupted write left at the very end is cut when the journal is opened again.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from millstream.errors import AlteredLog, ConfigError, Truncated
+from millstream.log.frames import joined, note
+from millstream.log.part import Entry, Part, first_indexes, part_head, part_path, part_seed
+
+__all__ = ["Entry", "Journal", "JournalReader", "sync_folder"]
+
+_MAKING = "_making"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was created, renamed or removed in a folder outlive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _made(folder: Path) -> None:
+    """Create a folder and those above it, durably."""
+    if folder.is_dir():
+        return
+    _made(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+class Journal:
+    """The one writer of a journal; it is for the caller to see that there is no other.
+
+    `append` and `sync` may be called from different threads.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with Journal(folder) as journal:
+    ...     journal.append(b"first", mark=0)
+    ...     journal.append_many([b"second", b"third"], mark=1)
+    ...     journal.sync()
+    0
+    >>> [(entry.index, entry.mark, entry.payload) for entry in JournalReader(folder).read(1)]
+    [(1, 1, b'second'), (2, 1, b'third')]
+    """
+
+    def __init__(self, folder: Path, *, header: Callable[[], bytes] = lambda: b"", part_bytes: int = 8 << 20) -> None:
+        self._folder = folder
+        self._header = header
+        self._part_bytes = part_bytes
+        self._lock = threading.RLock()
+        self._file = -1
+        self._reader: JournalReader | None = None
+        _made(folder)
+        (folder / _MAKING).unlink(missing_ok=True)
+        newest = _newest(folder, remove=True)
+        if newest is None:
+            self.id = secrets.token_hex(16)
+            self.next_index, self.last_mark = 0, -1
+            self._begin_part()
+        else:
+            self._go_on(newest)
+
+    def _go_on(self, part: Part) -> None:
+        with part:
+            part.look()
+            self.id, self.header = part.journal, part.header
+            self.next_index, self.last_mark = part.end, part.mark
+            self._first, self._seed, self._size = part.first, part.seed, part.end_byte
+            self._file = os.open(part.path, os.O_RDWR)
+            if os.fstat(self._file).st_size > self._size:
+                os.ftruncate(self._file, self._size)
+
+    @property
+    def first_index(self) -> int:
+        """The first entry that has not been dropped."""
+        return first_indexes(self._folder)[0]
+
+    def append(self, payload: bytes, mark: int = -1) -> int:
+        """Add one entry and return its index; it is with the operating system, and not yet synced."""
+        with self._lock:
+            index = self.next_index
+            self.append_many((payload,), mark)
+            return index
+
+    def append_many(self, payloads: Iterable[bytes], mark: int = -1) -> None:
+        """Add entries in one write: after a crash, and for readers, all of them are there or none.
+
+        Without entries, the mark alone is kept.
+        """
+        with self._lock:
+            payloads = list(payloads)
+            if self._size >= self._part_bytes:
+                self.roll()
+            if payloads:
+                parts, _ = joined(self._size, payloads, mark, self._seed)
+                self._add(b"".join(parts))
+            elif mark >= 0:
+                self._add(note(self._size, mark, self._seed))
+            self.next_index += len(payloads)
+            if mark >= 0:
+                self.last_mark = mark
+
+    def _add(self, data: bytes) -> None:
+        try:
+            self._write(self._file, part_path(self._folder, self._first), self._size, data)
+        except BaseException:
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
+
+    @staticmethod
+    def _write(file: int, path: Path, at: int, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                written = os.pwrite(file, view, at)
+                at, view = at + written, view[written:]
+        except OSError as error:
+            message = f"cannot append {len(data):,} bytes: {error.strerror}"
+            raise OSError(error.errno, message, str(path)) from error
+
+    def sync(self) -> None:
+        """Make everything appended so far outlive a loss of power."""
+        with self._lock:
+            file = os.dup(self._file)  # a roll closes the file meanwhile, having synced it
+        try:
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+
+    def roll(self) -> None:
+        """Begin a new part, with what `header` gives now."""
+        with self._lock:
+            os.fsync(self._file)
+            old = self._file
+            self._begin_part()
+            os.close(old)
+
+    def _begin_part(self) -> None:
+        header = self._header()
+        head = part_head(self.id, self.next_index, self.last_mark, header)
+        path, making = part_path(self._folder, self.next_index), self._folder / _MAKING
+        file = os.open(making, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            self._write(file, path, 0, head)
+            os.fsync(file)
+            making.rename(path)
+        except BaseException:
+            os.close(file)
+            raise
+        sync_folder(self._folder)
+        self.header = header
+        self._file, self._first, self._size, self._seed = file, self.next_index, len(head), part_seed(self.id)
+
+    def drop_before(self, index: int) -> None:
+        """Remove the parts that hold only entries before `index`."""
+        firsts = first_indexes(self._folder)
+        for first, following in itertools.pairwise(firsts):
+            if following <= index:
+                part_path(self._folder, first).unlink()
+
+    def entries(self, start: int) -> Iterator[Entry]:
+        """The entries from `start` on."""
+        if self._reader is None:
+            self._reader = JournalReader(self._folder)
+        return self._reader.read(start)
+
+    def close(self) -> None:
+        """Let go of the files; nothing is synced."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+        if self._reader is not None:
+            self._reader.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _newest(folder: Path, *, remove: bool = False) -> Part | None:
+    """The newest part whose making was not interrupted."""
+    while firsts := first_indexes(folder) if folder.is_dir() else []:
+        for first in reversed(firsts):
+            try:
+                part = Part(folder, first)
+            except FileNotFoundError:  # dropped since it was listed
+                break
+            if part.ready:
+                return part
+            part.close()
+            if remove:
+                part.path.unlink()
+        else:
+            return None
+    return None
+
+
+class JournalReader:
+    """Reads a journal beside its writer; reading on costs no more than what has come since.
+
+    Not for several threads at once: each may have a reader of its own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        newest = _newest(folder)
+        if newest is None:
+            message = f"{folder} holds no journal: `millstream log append {folder}` makes one"
+            raise ConfigError(message)
+        self._newest = newest
+        self._older: Part | None = None
+        self._points: dict[int, list[tuple[int, int]]] = {}
+        self._firsts = first_indexes(folder)
+        self.id = newest.journal
+
+    @property
+    def first_index(self) -> int:
+        """The first entry that has not been dropped."""
+        self._firsts = first_indexes(self._folder)
+        return self._firsts[0] if self._firsts else self._newest.first
+
+    @property
+    def last_mark(self) -> int:
+        """The mark given last, as far as `end` has looked; -1 if there was none."""
+        return self._newest.mark
+
+    def end(self) -> int:
+        """One past the last entry that is there now."""
+        while True:
+            self._newest.look()
+            if self._is_newest():
+                return self._newest.end
+            newest = _newest(self._folder)
+            if newest is None or newest.journal != self.id:
+                message = f"{self._folder} no longer holds the journal {self.id}: it was removed, or made anew"
+                raise AlteredLog(message)
+            if newest.first == self._newest.first and newest.inode == self._newest.inode:
+                newest.close()
+                return self._newest.end
+            self._points[self._newest.first] = self._newest.points()
+            self._newest = newest  # the old one is closed when nobody reads in it any more
+            self._firsts = first_indexes(self._folder)
+
+    def _is_newest(self) -> bool:
+        part = self._newest
+        try:
+            if os.stat(part.path).st_ino != part.inode:
+                return False
+        except FileNotFoundError:
+            return False
+        return part.end == part.first or not part_path(self._folder, part.end).exists()
+
+    def read(self, start: int, stop: int | None = None) -> Iterator[Entry]:
+        """The entries at [start, stop), or up to what is there now."""
+        if stop is None or stop > self._newest.end:
+            end = self.end()
+            stop = end if stop is None else min(stop, end)
+        while start < stop:
+            part, following = self._part_of(start)
+            upto = min(stop, following)
+            yield from part.entries(start, upto, to_its_end=upto == following)
+            start = upto
+
+    def part_start(self, index: int) -> tuple[int, bytes]:
+        """The first index and the header of the part that holds the entry `index`, or will hold it."""
+        if index >= self._newest.end:
+            self.end()
+        part, _ = self._part_of(index)
+        return part.first, part.header
+
+    def _part_of(self, index: int) -> tuple[Part, int]:
+        """The part that holds an entry, and where the next part begins."""
+        if index >= self._newest.first:
+            return self._newest, sys.maxsize
+        while True:
+            place = bisect.bisect_right(self._firsts, index) - 1
+            if place < 0:
+                message = (
+                    f"{self._folder}: entry {index:,} was dropped, the first that is left is {self.first_index:,}. "
+                    "Keep more (`keep:`), or start over with --fresh"
+                )
+                raise Truncated(message)
+            first, following = self._firsts[place], self._firsts[place + 1]
+            if self._older is None or self._older.first != first:
+                if self._older is not None:
+                    self._points[self._older.first] = self._older.points()
+                try:
+                    self._older = self._opened(first)
+                except FileNotFoundError:
+                    self._firsts = [known for known in first_indexes(self._folder) if known != first]
+                    continue
+            return self._older, following
+
+    def _opened(self, first: int) -> Part:
+        part = Part(self._folder, first, self._points.get(first))
+        if not part.ready or part.journal != self.id:
+            message = f"{part.path} is not a part of the journal {self.id} that its neighbours belong to"
+            raise AlteredLog(message)
+        return part
+
+    def close(self) -> None:
+        self._newest.close()
+        if self._older is not None:
+            self._older.close()
+
+    def __enter__(self) -> JournalReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

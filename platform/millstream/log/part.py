@@ -1,0 +1,183 @@
+"""One file of a journal: its head, and walking over its entries without reading from its start every time."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+
+from millstream.errors import AlteredLog
+from millstream.log.frames import Frame, cut_short, frames, joined, refuse_altered
+
+__all__ = ["Entry", "Part", "first_indexes", "part_head", "part_path", "part_seed"]
+
+_MAGIC = b"MSJRNL1\n"
+_HEAD = struct.Struct("<16sq")
+_SUFFIX = ".journal"
+_EVERY = 256  # entries between two remembered places
+
+
+class Entry(NamedTuple):
+    """One entry of a journal: its index, its mark (-1 for none), its bytes."""
+
+    index: int
+    mark: int
+    payload: bytes
+
+
+def part_path(folder: Path, first: int) -> Path:
+    """The file of the part whose first entry is `first`."""
+    return folder / f"{first:020d}{_SUFFIX}"
+
+
+def first_indexes(folder: Path) -> list[int]:
+    """The first index of every part, in order."""
+    names = (name.removesuffix(_SUFFIX) for name in os.listdir(folder) if name.endswith(_SUFFIX))
+    return sorted(int(name) for name in names if len(name) == 20 and name.isdigit())
+
+
+def part_seed(journal: str) -> int:
+    """What the checks of a journal's frames begin with."""
+    return crc32c(bytes.fromhex(journal))
+
+
+def part_head(journal: str, first: int, mark: int, header: bytes) -> bytes:
+    """The bytes that a part begins with."""
+    frame, _ = joined(len(_MAGIC), [_HEAD.pack(bytes.fromhex(journal), first) + header], mark, 0)
+    return _MAGIC + b"".join(frame)
+
+
+class Part:
+    """A part, open for reading; `ready` is false where its making was interrupted before its head was whole."""
+
+    _file = -1
+
+    def __init__(self, folder: Path, first: int, points: list[tuple[int, int]] | None = None) -> None:
+        self.path = part_path(folder, first)
+        self.first = first
+        self._file = os.open(self.path, os.O_RDONLY)
+        self.inode = os.fstat(self._file).st_ino
+        self.ready = False
+        head = next(frames(self._file, len(_MAGIC), 0), None)
+        magic = os.pread(self._file, len(_MAGIC), 0)
+        if head is None and magic == _MAGIC[: len(magic)] and cut_short(self._file, len(_MAGIC), 0):
+            return
+        if head is None or magic != _MAGIC:
+            message = (
+                f"{self.path} does not begin like the part of a journal (byte 0): it was altered, or is another file"
+            )
+            raise AlteredLog(message)
+        identity, named = _HEAD.unpack_from(head.payload)
+        if named != first:
+            message = f"{self.path} was renamed: its head says that it begins with entry {named}"
+            raise AlteredLog(message)
+        self.ready = True
+        self.journal: str = identity.hex()
+        self.seed = part_seed(self.journal)
+        self.header = head.payload[_HEAD.size :]
+        self.begin = head.stop
+        self.end, self.end_byte, self.mark = first, head.stop, head.mark
+        self._looked = 0
+        self._left = (first, head.stop)  # where the last reading ended
+        self._points = points if points is not None else []
+        if not self._points:
+            self._points.append((first, head.stop))
+
+    def look(self) -> None:
+        """Find the entries that have come since; an append counts once all of it is there."""
+        size = os.fstat(self._file).st_size
+        if size == self._looked:
+            return
+        append: list[Frame] = []
+        at = self.end_byte
+        for frame in frames(self._file, at, self.seed):
+            append.append(frame)
+            at = frame.stop
+            if not frame.more:
+                self._count(append)
+                append = []
+        if at < size:
+            refuse_altered(self.path, self._file, at, self.seed)
+        if size < self.end_byte:
+            message = (
+                f"{self.path} was cut to {size:,} bytes while it was read: it had entries up to byte {self.end_byte:,}"
+            )
+            raise AlteredLog(message)
+        self._looked = size if size == self.end_byte else 0
+
+    def _count(self, append: list[Frame]) -> None:
+        for frame in append:
+            if not frame.is_note:
+                self._remember(self.end, frame.start)
+                self.end += 1
+            if frame.mark >= 0:
+                self.mark = frame.mark
+        self.end_byte = append[-1].stop
+
+    def _remember(self, index: int, byte: int) -> None:
+        if index - self._points[-1][0] >= _EVERY:
+            self._points.append((index, byte))
+
+    def entries(self, start: int, stop: int, *, to_its_end: bool) -> Iterator[Entry]:
+        """The entries at [start, stop), which are known to be there; `to_its_end` if the next part begins at `stop`."""
+        place = bisect.bisect_right(self._points, start, key=lambda point: point[0]) - 1
+        index, at = self._points[place]
+        if index < self._left[0] <= start:
+            index, at = self._left
+        if index < stop:
+            for frame in frames(self._file, at, self.seed):
+                at = frame.stop
+                if frame.is_note:
+                    continue
+                self._remember(index, frame.start)
+                index += 1
+                if index == stop:
+                    self._left = (index, at)
+                if index > start:
+                    yield Entry(index - 1, frame.mark, frame.payload)
+                if index == stop:
+                    break
+        if index < stop:
+            refuse_altered(self.path, self._file, at, self.seed)
+            message = (
+                f"{self.path} was cut or damaged at byte {at:,}: entry {index:,} is not there, though later parts of "
+                f"the journal are (up to entry {stop:,}). Restore the file from a copy, or begin a new journal"
+            )
+            raise AlteredLog(message)
+        if to_its_end:
+            self._refuse_more(at, stop)
+
+    def _refuse_more(self, at: int, stop: int) -> None:
+        for frame in frames(self._file, at, self.seed):
+            if not frame.is_note:
+                message = (
+                    f"{self.path} holds more at byte {at:,} than the next part allows, which begins with entry {stop:,}"
+                )
+                raise AlteredLog(message)
+            at = frame.stop
+        if at != os.fstat(self._file).st_size:
+            message = f"{self.path} is damaged at byte {at:,}, after its last entry. Restore the file from a copy"
+            raise AlteredLog(message)
+
+    def points(self) -> list[tuple[int, int]]:
+        """What it has learned about where entries lie, for another object of the same part."""
+        return self._points
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
