@@ -1,0 +1,174 @@
+"""The `pipeline` of a config: a named pipeline with its options, or a list of steps."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    field_validator,
+)
+from pydantic_core import (
+    CoreSchema,
+    ErrorDetails,
+    InitErrorDetails,
+    PydanticCustomError,
+    PydanticKnownError,
+    core_schema,
+)
+
+from .plugins import PIPELINES, STEPS, plugin_field
+
+__all__ = ["NAME", "NamedStep", "StepList", "duplicates", "pipeline_field", "pipeline_steps"]
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+"""What steps, sources and sinks may be called: safe in file names, and in key paths."""
+
+_STEP = plugin_field(STEPS)
+_PIPELINE = plugin_field(PIPELINES, key="use")
+
+
+@dataclass(frozen=True)
+class NamedStep:
+    """A step's registered model, the name it goes by, and where in `pipeline` its options stand."""
+
+    name: str
+    config: Any
+    path: tuple[str | int, ...] = ()
+
+
+def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitErrorDetails:
+    error = PydanticCustomError("refused", "{message}", {"message": message})
+    return InitErrorDetails(type=error, loc=where, input=value)
+
+
+def _again(found: ErrorDetails) -> InitErrorDetails:
+    """What is needed to raise a problem once more, beside others."""
+    context = found.get("ctx", {})
+    error: PydanticCustomError | PydanticKnownError
+    try:
+        error = PydanticKnownError(found["type"], context)  # type: ignore[arg-type]
+    except KeyError:
+        error = PydanticCustomError(found["type"], "{message}", {**context, "message": found["msg"]})  # type: ignore[arg-type]
+    return InitErrorDetails(type=error, loc=found["loc"], input=found["input"])
+
+
+@dataclass(frozen=True)
+class _StepField:
+    """An item of `steps`: a step plug-in's mapping, with a `name` beside its options."""
+
+    def validate(self, value: object) -> NamedStep:
+        if isinstance(value, NamedStep):
+            return value
+        if isinstance(value, BaseModel):
+            return NamedStep(str(getattr(value, "type", type(value).__name__)), value)
+        if not isinstance(value, Mapping) or "name" not in value:
+            step = _STEP.validate(value)
+            return NamedStep(step.type, step)
+        problems: list[InitErrorDetails] = []
+        name = value["name"]
+        if not isinstance(name, str) or not re.match(NAME, name):
+            problems.append(_problem(("name",), name, "a step's name is made of letters, digits, `_` and `-`"))
+        try:
+            step = _STEP.validate({key: option for key, option in value.items() if key != "name"})
+        except ValidationError as wrong:
+            problems += [_again(error) for error in wrong.errors(include_url=False)]
+        if problems:
+            raise ValidationError.from_exception_data("step", problems)
+        return NamedStep(name, step)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda step: {"name": step.name, **step.config.model_dump(mode="json")}
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        described: dict[str, Any] = copy.deepcopy(_STEP.__get_pydantic_json_schema__(schema, handler))
+        name = {"type": "string", "pattern": NAME, "description": "What the step is called; its type unless given."}
+        for choice in described.get("oneOf", ()):
+            choice.setdefault("properties", {})["name"] = name
+        return described
+
+
+def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:
+    """The places of steps whose name another one before them has, each with what to do about it.
+
+    >>> duplicates(["map", "classify", "map"])
+    [(2, "step 'map' already exists; do you have two steps of one type? give each a `name`")]
+    """
+    hint = "do you have two steps of one type? give each a `name`"
+    return [
+        (place, f"step {name!r} already exists; {hint}") for place, name in enumerate(names) if name in names[:place]
+    ]
+
+
+class StepList(BaseModel):
+    """A pipeline written out, step by step."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: Annotated[list[Annotated[Any, _StepField()]], Field(min_length=1)] = Field(
+        description="The steps in their order, each with a `type`, its options, and perhaps a `name`."
+    )
+
+    @field_validator("steps")
+    @classmethod
+    def _named_apart(cls, steps: list[NamedStep]) -> list[NamedStep]:
+        names = [step.name for step in steps]
+        twice = [_problem((place, "name"), names[place], message) for place, message in duplicates(names)]
+        if twice:
+            raise ValidationError.from_exception_data("steps", twice)
+        return steps
+
+
+@dataclass(frozen=True)
+class _PipelineField:
+    """`use:` and a named pipeline's options, or `steps:`."""
+
+    def validate(self, value: object) -> BaseModel:
+        if isinstance(value, BaseModel):
+            return value
+        if not isinstance(value, Mapping) or not {"use", "steps"} & set(value):
+            message = "a pipeline is a mapping with `use`, a named pipeline, or `steps`, a list"
+            raise ValidationError.from_exception_data("pipeline", [_problem((), value, message)])
+        if "steps" in value and "use" not in value:
+            return StepList.model_validate(value)
+        chosen: BaseModel = _PIPELINE.validate(value)
+        return chosen
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self.validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda chosen: chosen.model_dump(mode="json")
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        named = _PIPELINE.__get_pydantic_json_schema__(schema, handler)
+        return {"oneOf": [named, handler(StepList.__pydantic_core_schema__)]}
+
+
+def pipeline_field() -> Any:
+    """Annotates a field that holds a pipeline: a named one's registered model, or a `StepList`."""
+    return _PipelineField()
+
+
+def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
+    """The steps of a pipeline, written out, with the key paths of their options from the top of the config."""
+    if isinstance(pipeline, StepList):
+        return tuple(replace(step, path=("pipeline", "steps", place)) for place, step in enumerate(pipeline.steps))
+    steps = [step if isinstance(step, NamedStep) else NamedStep(step.type, step) for step in pipeline.steps()]
+    return tuple(replace(step, path=("pipeline", *step.path)) for step in steps)
