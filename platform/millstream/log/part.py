@@ -6,8 +6,9 @@ import bisect
 import os
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crc32c import crc32c
 
@@ -22,7 +23,8 @@ _SUFFIX = ".journal"
 _EVERY = 256  # entries between two remembered places
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entry:
     """One entry of a journal: its index, its mark (-1 for none), its bytes."""
 
     index: int
@@ -93,6 +95,11 @@ class Part:
         size = os.fstat(self._file).st_size
         if size == self._looked:
             return
+        if size < self.end_byte:
+            message = (
+                f"{self.path} was cut to {size:,} bytes while it was read: it had entries up to byte {self.end_byte:,}"
+            )
+            raise AlteredLog(message)
         append: list[Frame] = []
         at = self.end_byte
         for frame in frames(self._file, at, self.seed):
@@ -103,11 +110,6 @@ class Part:
                 append = []
         if at < size:
             refuse_altered(self.path, self._file, at, self.seed)
-        if size < self.end_byte:
-            message = (
-                f"{self.path} was cut to {size:,} bytes while it was read: it had entries up to byte {self.end_byte:,}"
-            )
-            raise AlteredLog(message)
         self._looked = size if size == self.end_byte else 0
 
     def _count(self, append: list[Frame]) -> None:

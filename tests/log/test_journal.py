@@ -1,0 +1,419 @@
+"""The journal: what is read back, what readers see beside the writer, and what is left after crashes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import AlteredLog, ConfigError, Truncated
+from millstream.log.journal import Entry, Journal, JournalReader
+
+BINARY = bytes(range(256)) + b"\n\0\r\n"
+
+
+def payloads(folder: Path, start: int = 0) -> list[bytes]:
+    with JournalReader(folder) as reader:
+        return [entry.payload for entry in reader.read(start)]
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.journal"))
+
+
+def with_parts_of_five(folder: Path, entries: int) -> list[bytes]:
+    """A journal that begins a new part every five entries."""
+    written = [b"entry %d" % number for number in range(entries)]
+    with Journal(folder) as journal:
+        for number, payload in enumerate(written):
+            if number and number % 5 == 0:
+                journal.roll()
+            journal.append(payload, mark=number // 5)
+    return written
+
+
+def test_entries_come_back_in_order_with_their_marks_whatever_their_bytes(tmp_path: Path) -> None:
+    with Journal(tmp_path / "deep" / "journal") as journal:
+        assert (journal.next_index, journal.last_mark) == (0, -1)
+        assert journal.append(BINARY, mark=3) == 0
+        assert journal.append(b"") == 1
+        journal.append_many([b"a", BINARY * 5000], mark=7)
+        journal.sync()
+        assert (journal.next_index, journal.last_mark) == (4, 7)
+        assert list(journal.entries(2)) == [Entry(2, 7, b"a"), Entry(3, 7, BINARY * 5000)]
+    with JournalReader(tmp_path / "deep" / "journal") as reader:
+        assert list(reader.read(0)) == [
+            Entry(0, 3, BINARY),
+            Entry(1, -1, b""),
+            Entry(2, 7, b"a"),
+            Entry(3, 7, BINARY * 5000),
+        ]
+
+
+def test_the_id_is_drawn_once_and_goes_with_every_part(tmp_path: Path) -> None:
+    with Journal(tmp_path / "a") as journal:
+        journal.append(b"x")
+        journal.roll()
+        first = journal.id
+    with Journal(tmp_path / "a") as again, Journal(tmp_path / "b") as other:
+        assert again.id == first != other.id
+    parts(tmp_path / "a")[0].unlink()
+    assert JournalReader(tmp_path / "a").id == first
+
+
+def test_a_mark_may_be_lower_than_the_one_before_and_may_come_without_entries(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(b"x", mark=9)
+        journal.append(b"y", mark=4)
+        journal.append_many([], mark=2)
+        journal.append(b"z")
+    with Journal(tmp_path) as journal:
+        assert (journal.last_mark, journal.next_index) == (2, 3)
+    assert payloads(tmp_path) == [b"x", b"y", b"z"]
+
+
+def test_the_last_mark_and_the_header_outlive_the_parts_that_were_dropped(tmp_path: Path) -> None:
+    said = iter([b"at the start", b"after one", b"after two"])
+    with Journal(tmp_path, header=lambda: next(said)) as journal:
+        journal.append(b"one", mark=5)
+        journal.roll()
+        journal.append(b"two")
+        journal.append_many([], mark=6)
+        journal.roll()
+        journal.drop_before(2)
+        assert journal.first_index == 2
+    assert len(parts(tmp_path)) == 1
+    with Journal(tmp_path) as journal:
+        assert (journal.last_mark, journal.next_index, journal.header) == (6, 2, b"after two")
+
+
+def test_whole_parts_only_are_dropped_and_reading_them_says_what_is_left(tmp_path: Path) -> None:
+    written = with_parts_of_five(tmp_path, 17)
+    with Journal(tmp_path) as journal:
+        journal.drop_before(9)
+        assert journal.first_index == 5
+        journal.drop_before(100)
+        assert journal.first_index == 15
+    assert payloads(tmp_path, 15) == written[15:]
+    with pytest.raises(Truncated, match="entry 14 was dropped, the first that is left is 15"):
+        payloads(tmp_path, 14)
+
+
+def test_a_part_begins_by_itself_when_the_one_before_is_full(tmp_path: Path) -> None:
+    with Journal(tmp_path, part_bytes=1000) as journal:
+        for number in range(100):
+            journal.append(b"%100d" % number)
+    assert len(parts(tmp_path)) == pytest.approx(13, abs=2)
+    assert [int(payload) for payload in payloads(tmp_path)] == list(range(100))
+    with JournalReader(tmp_path) as reader:
+        first, _ = reader.part_start(50)
+        assert first <= 50
+        assert (tmp_path / f"{first:020d}.journal").exists()
+        assert reader.part_start(100)[0] == int(parts(tmp_path)[-1].stem)
+
+
+def test_reading_on_from_anywhere_gives_what_reading_at_once_gives(tmp_path: Path) -> None:
+    with Journal(tmp_path, part_bytes=20_000) as journal:
+        for number in range(0, 3000, 3):
+            journal.append_many([b"%d" % (number + place) for place in range(3)])
+    with JournalReader(tmp_path) as reader:
+        for start in (0, 1, 255, 256, 257, 1000, 2999, 3000):
+            for stop in (start, start + 1, start + 10, start + 700, 5000):
+                read = [int(entry.payload) for entry in reader.read(start, stop)]
+                assert read == list(range(start, min(stop, 3000)))
+        halves = reader.read(100), reader.read(2000)
+        assert [(int(next(halves[0]).payload), int(next(halves[1]).payload)) for _ in range(900)] == [
+            (100 + step, 2000 + step) for step in range(900)
+        ]
+
+
+def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no journal"):
+        JournalReader(tmp_path)
+    with pytest.raises(ConfigError, match="nothing here"):
+        JournalReader(tmp_path / "nothing here")
+
+
+# Crashes
+
+
+def test_what_an_interrupted_write_left_is_cut_wherever_it_stopped(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        path = parts(tmp_path)[0]
+        sizes = [(path.stat().st_size, 0)]
+        for payload, mark in ((b"first", 1), (BINARY, 2)):
+            journal.append(payload, mark)
+            sizes.append((path.stat().st_size, journal.next_index))
+        journal.append_many([b"second", b"", b"third"], 3)
+        sizes.append((path.stat().st_size, journal.next_index))
+    data = path.read_bytes()
+    marks = {0: -1, 1: 1, 2: 2, 5: 3}
+    for size in range(sizes[0][0], len(data)):
+        path.write_bytes(data[:size])
+        there = max(index for end, index in sizes if end <= size)
+        with JournalReader(tmp_path) as reader:
+            assert reader.end() == len(list(reader.read(0))) == there
+        with Journal(tmp_path) as journal:
+            assert (journal.next_index, journal.last_mark) == (there, marks[there])
+            journal.append(b"next", mark=8)
+        assert payloads(tmp_path)[there:] == [b"next"]
+
+
+def test_a_journal_whose_making_was_interrupted_is_made_again(tmp_path: Path) -> None:
+    Journal(tmp_path).close()
+    path = parts(tmp_path)[0]
+    head = path.read_bytes()
+    for size in range(len(head)):
+        path.write_bytes(head[:size])
+        with pytest.raises(ConfigError):
+            JournalReader(tmp_path)
+        with Journal(tmp_path) as journal:
+            journal.append(b"x")
+        assert payloads(tmp_path) == [b"x"]
+
+
+def test_a_part_whose_making_was_interrupted_is_made_again(tmp_path: Path) -> None:
+    written = with_parts_of_five(tmp_path, 10)
+    (tmp_path / f"{10:020d}.journal").write_bytes(b"MSJ")
+    (tmp_path / "_making").write_bytes(b"MSJ")
+    assert payloads(tmp_path) == written
+    with Journal(tmp_path) as journal:
+        assert journal.next_index == 10
+        journal.roll()
+        journal.append(b"on")
+    assert payloads(tmp_path) == [*written, b"on"]
+
+
+CRASHING = """
+import os, signal, sys
+from pathlib import Path
+from millstream.log.journal import Journal
+
+folder, operation, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+real = getattr(os, operation)
+calls = 0
+
+def crash(*args):
+    global calls
+    calls += 1
+    if calls == count:
+        if operation == "pwrite":
+            real(args[0], args[1][: len(args[1]) // 2], args[2])
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args)
+
+setattr(os, operation, crash)
+with Journal(folder, part_bytes=300) as journal:
+    for number in range(40):
+        journal.append_many([b"%d.%d" % (number, place) for place in range(4)], mark=number)
+        journal.sync()
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "count"),
+    [
+        ("pwrite", 1),
+        ("pwrite", 2),
+        ("pwrite", 9),
+        ("rename", 1),
+        ("rename", 4),
+        ("fsync", 1),
+        ("fsync", 7),
+        ("fdatasync", 8),
+    ],
+)
+def test_after_a_kill_every_append_is_there_as_a_whole_or_not_at_all(
+    tmp_path: Path, operation: str, count: int
+) -> None:
+    folder = tmp_path / "journal"
+    done = subprocess.run([sys.executable, "-c", CRASHING, str(folder), operation, str(count)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with Journal(folder, part_bytes=300) as journal:
+        appends, rest = divmod(journal.next_index, 4)
+        assert rest == 0
+        assert journal.last_mark == appends - 1
+        journal.append_many([b"on", b"and on"], mark=99)
+    expected = [b"%d.%d" % (number, place) for number in range(appends) for place in range(4)]
+    assert payloads(folder) == [*expected, b"on", b"and on"]
+
+
+@pytest.fixture
+def room_for() -> Iterator[Callable[[int], None]]:
+    """Limits how large a file may become, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_torn_entry(
+    tmp_path: Path, room_for: Callable[[int], None]
+) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(b"before", mark=1)
+        room_for(parts(tmp_path)[0].stat().st_size + 500)
+        with pytest.raises(OSError, match="cannot append") as raised:
+            journal.append_many([b"x" * 200] * 5, mark=2)
+        assert raised.value.filename == str(parts(tmp_path)[0])
+        assert (journal.next_index, journal.last_mark) == (1, 1)
+        journal.append(b"small", mark=3)
+    assert payloads(tmp_path) == [b"before", b"small"]
+
+
+# Alterations
+
+
+def test_a_flipped_bit_anywhere_before_the_last_append_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        for payload in (b"first", b"", BINARY[:40], b"fourth"):
+            journal.append(payload)
+        path = parts(tmp_path)[0]
+        last = path.stat().st_size
+        journal.append(b"the last one")
+    data = path.read_bytes()
+    for byte in range(last):
+        path.write_bytes(data[:byte] + bytes([data[byte] ^ (1 << byte % 8)]) + data[byte + 1 :])
+        with pytest.raises(AlteredLog, match=r"journal .*byte \d+"):
+            Journal(tmp_path)
+        with pytest.raises(AlteredLog, match=r"journal .*byte \d+"), JournalReader(tmp_path) as reader:
+            list(reader.read(0))
+
+
+def test_the_last_append_if_damaged_is_taken_for_torn_never_for_good(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(b"first")
+        path = parts(tmp_path)[0]
+        last = path.stat().st_size
+        journal.append(b"the last one")
+    data = path.read_bytes()
+    for byte in range(last, len(data)):
+        path.write_bytes(data[:byte] + bytes([data[byte] ^ 16]) + data[byte + 1 :])
+        assert payloads(tmp_path) == [b"first"]
+    path.write_bytes(data[:last] + bytes(5000))
+    assert payloads(tmp_path) == [b"first"]
+
+
+def test_entries_that_were_removed_or_swapped_are_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        path, sizes = parts(tmp_path)[0], []
+        for _ in range(5):
+            sizes.append(path.stat().st_size)
+            journal.append(b"the same")
+    data = path.read_bytes()
+    path.write_bytes(data[: sizes[1]] + data[sizes[2] :])
+    assert payloads(tmp_path) == [b"the same"]  # nothing that follows is in its place: as after a torn write
+
+
+def test_a_journal_stored_in_an_entry_that_is_torn_is_not_taken_for_good_entries(tmp_path: Path) -> None:
+    with Journal(tmp_path / "inner") as inner:
+        inner.append_many([b"x"] * 10)
+    with Journal(tmp_path / "outer") as outer:
+        outer.append(b"before")
+        outer.append(parts(tmp_path / "inner")[0].read_bytes())
+    path = parts(tmp_path / "outer")[0]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert payloads(tmp_path / "outer") == [b"before"]
+
+
+def test_a_missing_part_is_refused_by_its_neighbour(tmp_path: Path) -> None:
+    with_parts_of_five(tmp_path, 20)
+    parts(tmp_path)[1].unlink()
+    with pytest.raises(AlteredLog, match=r"00000\.journal was cut or damaged at byte .* entry 5 is not there"):
+        payloads(tmp_path)
+
+
+def test_an_older_part_that_is_short_is_refused_and_does_not_slow_an_open(tmp_path: Path) -> None:
+    with_parts_of_five(tmp_path, 20)
+    path = parts(tmp_path)[1]
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    with Journal(tmp_path) as journal:
+        assert journal.next_index == 20
+    with pytest.raises(AlteredLog, match=r"05\.journal was cut or damaged at byte .* entry 9 is not there"):
+        payloads(tmp_path)
+    path.write_bytes(data + b"more")
+    with pytest.raises(AlteredLog, match=r"05\.journal is damaged at byte"):
+        payloads(tmp_path)
+
+
+def test_a_part_that_was_renamed_or_belongs_to_another_journal_is_refused(tmp_path: Path) -> None:
+    with_parts_of_five(tmp_path / "a", 20)
+    with_parts_of_five(tmp_path / "b", 20)
+    parts(tmp_path / "b")[1].rename(parts(tmp_path / "a")[1])
+    with pytest.raises(AlteredLog, match="is not a part of the journal"):
+        payloads(tmp_path / "a")
+    parts(tmp_path / "a")[2].rename(parts(tmp_path / "a")[1])
+    with pytest.raises(AlteredLog, match="was renamed"):
+        payloads(tmp_path / "a", 5)
+
+
+def test_a_reader_notices_that_the_journal_was_made_anew(tmp_path: Path) -> None:
+    with_parts_of_five(tmp_path, 3)
+    with JournalReader(tmp_path) as reader:
+        parts(tmp_path)[0].unlink()
+        with_parts_of_five(tmp_path, 3)
+        with pytest.raises(AlteredLog, match="made anew"):
+            reader.end()
+
+
+# Readers beside the writer
+
+
+def test_a_reader_sees_at_once_what_was_appended_also_across_parts(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal, JournalReader(tmp_path) as reader, JournalReader(tmp_path) as slow:
+        for number in range(50):
+            journal.append(b"%d" % number)
+            if number % 7 == 0:
+                journal.roll()
+            if number % 21 == 0:
+                journal.roll()
+            assert reader.end() == number + 1
+            assert [int(entry.payload) for entry in reader.read(max(0, number - 9))][-1] == number
+            journal.drop_before(number - 20)
+        assert slow.end() == 50
+        with pytest.raises(Truncated):
+            list(slow.read(0))
+
+
+READING = """
+import sys
+from pathlib import Path
+from millstream.log.journal import JournalReader
+
+reader = JournalReader(Path(sys.argv[1]))
+print("ready", flush=True)
+at = polls = 0
+while at < int(sys.argv[2]):
+    end = reader.end()
+    assert end % 10 == 0, f"half an append is visible at {end}"
+    for entry in reader.read(at, end):
+        assert entry.index == at == int(entry.payload[:10]), (entry.index, at)
+        assert len(entry.payload) == 10 + at % 3000
+        at += 1
+    polls += 1
+print(polls)
+"""
+
+
+def test_two_readers_in_other_processes_see_whole_appends_only(tmp_path: Path) -> None:
+    with Journal(tmp_path, part_bytes=200_000) as journal:
+        command = [sys.executable, "-c", READING, str(tmp_path), "10000"]
+        readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        for reader in readers:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == "ready\n"
+        for number in range(0, 10000, 10):
+            journal.append_many(b"%010d" % index + bytes(index % 3000) for index in range(number, number + 10))
+    for reader in readers:
+        said, _ = reader.communicate(timeout=60)
+        assert reader.returncode == 0
+        assert int(said) > 3
+    assert len(os.listdir(tmp_path)) > 50
