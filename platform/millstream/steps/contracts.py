@@ -122,8 +122,8 @@ class Step(Protocol):
 class StepConfig(Protocol):
     """What a step plug-in registers: a pydantic model with a `type`, and the step that it builds.
 
-    `records` is the schema of what the step will get; `build` refuses (`ConfigError`) what it cannot work on.
-    `adds` names the columns that `process` puts on the records, with their types.
+    `records` is the schema of what the step will get, with the fields' metadata; `build` refuses (`ConfigError`) what
+    it cannot work on. What the next step will get is the schema of what `process` makes of no records.
     """
 
     type: str
@@ -154,15 +154,22 @@ class Model(Protocol):
         """Learn one block: labels are class numbers (int64) below `classes`, which may have grown."""
         ...
 
-    def save(self) -> State: ...
+    def save(self) -> State:
+        """Its parameters, as copies that stay as they are while the model goes on; no pickle."""
+        ...
 
-    def restore(self, state: State) -> None: ...
+    def restore(self, state: State) -> None:
+        """Go on, to the bit, from what `save` gave; an empty state is that of a new model."""
+        ...
 
 
 class ModelConfig(Protocol):
-    """What a model plug-in registers: a pydantic model with `type` and `block`, and the model that it builds."""
+    """What a model plug-in registers: a pydantic model with `type` and `block`, and the model that it builds.
+
+    `records` is the schema of the records that it will learn from; `build` refuses (`ConfigError`) what it cannot use.
+    """
 
     type: str
     block: int
 
-    def build(self) -> Model: ...
+    def build(self, records: pa.Schema) -> Model: ...

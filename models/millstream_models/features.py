@@ -1,0 +1,91 @@
+"""Features of text: sparse rows, as an Arrow column and as a SciPy matrix over the same memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import ConfigError
+from millstream.steps.contracts import Array
+
+__all__ = ["FEATURES", "compacted", "dimensions_of", "features_field", "to_arrow", "to_csr"]
+
+FEATURES = "features"
+_PAIR = pa.struct([pa.field("index", pa.int32()), pa.field("count", pa.float32())])
+
+
+def features_field(dimensions: int) -> pa.Field:
+    """The field of the column `features`; it carries the number of dimensions.
+
+    >>> features_field(1024).metadata
+    {b'dimensions': b'1024'}
+    """
+    return pa.field(FEATURES, pa.list_(_PAIR), metadata={b"dimensions": b"%d" % dimensions})
+
+
+def dimensions_of(records: pa.Schema) -> int:
+    """How many dimensions the records' features have.
+
+    >>> dimensions_of(pa.schema([features_field(1024)]))
+    1024
+    """
+    if FEATURES not in records.names:
+        message = f"there is no column {FEATURES!r}, only {', '.join(records.names)}; put a step before that makes it"
+        raise ConfigError(f"{message}, such as {{type: hashed_text}}")
+    metadata = records.field(FEATURES).metadata or {}
+    if b"dimensions" not in metadata:
+        message = f"the column {FEATURES!r} does not say how many dimensions it has"
+        raise ConfigError(f"{message}; the step that makes it has to add `features_field(dimensions)`")
+    return int(metadata[b"dimensions"])
+
+
+def to_arrow(rows: Any) -> pa.Array:
+    """The rows of a float32 CSR matrix as lists of (index, count); no copy, so leave the matrix alone afterwards.
+
+    >>> from scipy.sparse import csr_matrix
+    >>> to_arrow(csr_matrix(np.array([[0, 2], [0, 0]], np.float32))).to_pylist()
+    [[{'index': 1, 'count': 2.0}], []]
+    """
+    pairs = pa.StructArray.from_arrays([pa.array(rows.indices), pa.array(rows.data)], fields=list(_PAIR))
+    return pa.ListArray.from_arrays(pa.array(rows.indptr), pairs)
+
+
+def to_csr(column: pa.Array, dimensions: int) -> Any:
+    """Lists of (index, count) as a CSR matrix of float64; a missing list is an empty row.
+
+    >>> to_csr(pa.array([[{"index": 1, "count": 2.0}], None], features_field(2).type), 2).toarray()
+    array([[0., 2.],
+           [0., 0.]])
+    """
+    from scipy.sparse import csr_matrix
+
+    edges = np.zeros(len(column) + 1, np.int32)
+    np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), out=edges[1:])
+    pairs = column.flatten()
+    indices = pairs.field(0).to_numpy(zero_copy_only=False)
+    counts = pairs.field(1).to_numpy(zero_copy_only=False).astype(np.float64)
+    return csr_matrix((counts, indices, edges), shape=(len(column), dimensions), copy=False)
+
+
+def compacted(rows: Any) -> tuple[Array, Any]:
+    """The dimensions that occur in the rows, ascending, and the rows over only those.
+
+    What a model needs to know for a block are a few thousand dimensions out of all.
+
+    >>> from scipy.sparse import csr_matrix
+    >>> dimensions, rows = compacted(csr_matrix([[0, 0, 5.0], [7.0, 0, 0]]))
+    >>> dimensions.tolist(), rows.toarray().tolist()
+    ([0, 2], [[0.0, 5.0], [7.0, 0.0]])
+    """
+    from scipy.sparse import csr_matrix
+
+    occurs = np.zeros(rows.shape[1], np.bool_)
+    occurs[rows.indices] = True
+    dimensions = np.flatnonzero(occurs)
+    places = np.empty(rows.shape[1], np.int32)
+    places[dimensions] = np.arange(len(dimensions), dtype=np.int32)
+    shape = (rows.shape[0], len(dimensions))
+    return dimensions, csr_matrix((rows.data, places[rows.indices], rows.indptr), shape=shape, copy=False)
