@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import PydanticCustomError
 
 from .durations import Duration, parse_duration
-from .pipeline import NAME, NamedStep, pipeline_field, pipeline_steps
+from .pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
 from .plugins import SINKS, SOURCES, plugin_field
 
 __all__ = ["Config", "Engine", "EpochSize", "Guarantee", "Mlflow", "Source"]
@@ -117,7 +117,7 @@ class Config(_Section):
     """One pipeline, whole: where records come from, what happens to them, where rows go, and what is guaranteed."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        pattern=RUN_NAME,
         description="The pipeline's name, also that of its run directory: letters, digits, `.`, `_` and `-`.",
     )
     sources: dict[PlainName, Annotated[Any, plugin_field(SOURCES)]] = Field(

@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import (
     BaseModel,
@@ -28,10 +28,13 @@ from pydantic_core import (
 
 from .plugins import PIPELINES, STEPS, plugin_field
 
-__all__ = ["NAME", "NamedStep", "StepList", "duplicates", "pipeline_field", "pipeline_steps"]
+__all__ = ["NAME", "RUN_NAME", "NamedStep", "StepList", "duplicates", "pipeline_field", "pipeline_steps"]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """What steps, sources and sinks may be called: safe in file names, and in key paths."""
+
+RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""What a pipeline may be called: safe as a folder's name."""
 
 _STEP = plugin_field(STEPS)
 _PIPELINE = plugin_field(PIPELINES, key="use")
@@ -48,7 +51,7 @@ class NamedStep:
 
 def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitErrorDetails:
     error = PydanticCustomError("refused", "{message}", {"message": message})
-    return InitErrorDetails(type=error, loc=where, input=value)
+    return InitErrorDetails(type=cast(Any, error), loc=where, input=value)
 
 
 def _again(found: ErrorDetails) -> InitErrorDetails:
@@ -56,10 +59,10 @@ def _again(found: ErrorDetails) -> InitErrorDetails:
     context = found.get("ctx", {})
     error: PydanticCustomError | PydanticKnownError
     try:
-        error = PydanticKnownError(found["type"], context)  # type: ignore[arg-type]
+        error = PydanticKnownError(cast(Any, found["type"]), context)
     except KeyError:
-        error = PydanticCustomError(found["type"], "{message}", {**context, "message": found["msg"]})  # type: ignore[arg-type]
-    return InitErrorDetails(type=error, loc=found["loc"], input=found["input"])
+        error = PydanticCustomError(found["type"], "{message}", {**context, "message": found["msg"]})
+    return InitErrorDetails(type=cast(Any, error), loc=found["loc"], input=found["input"])
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,10 @@ class _StepField:
         if problems:
             raise ValidationError.from_exception_data("step", problems)
         return NamedStep(name, step)
+
+    def chosen(self, value: object) -> type[BaseModel] | None:
+        model: type[BaseModel] | None = _STEP.chosen(value)
+        return model
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
@@ -145,8 +152,12 @@ class _PipelineField:
             raise ValidationError.from_exception_data("pipeline", [_problem((), value, message)])
         if "steps" in value and "use" not in value:
             return StepList.model_validate(value)
-        chosen: BaseModel = _PIPELINE.validate(value)
-        return chosen
+        named: BaseModel = _PIPELINE.validate(value)
+        return named
+
+    def chosen(self, value: object) -> type[BaseModel] | None:
+        model: type[BaseModel] | None = _PIPELINE.chosen(value)
+        return StepList if model is None else model
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(

@@ -116,6 +116,14 @@ class _PluginField:
             raise _refusal((self.key,), "broken", str(error), name) from error
         return model.model_validate(value, extra="forbid")
 
+    def chosen(self, value: object) -> type[BaseModel] | None:
+        """The model that a mapping asks for, if there is such a one."""
+        name = value.get(self.key) if isinstance(value, Mapping) else None
+        try:
+            return load(self.group, name, self.key) if isinstance(name, str) else None
+        except ConfigError:
+            return None
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
             self.validate,

@@ -1,0 +1,269 @@
+"""A config file as text: YAML whose every value knows its line, with values set from outside and the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from .plugins import nearest
+
+__all__ = ["Document", "KeyPath", "Problem", "apply_sets", "parse", "substitute"]
+
+KeyPath = tuple[str | int, ...]
+
+_MOST_VALUES = 100_000
+_SECRET = 4
+_REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a config: the key path, what was wrong, and what to do."""
+
+    path: KeyPath
+    message: str
+
+
+@dataclass
+class Document:
+    """A parsed file. `lines` tells where each key path stands: a line, or `--set`."""
+
+    data: Any = None
+    lines: dict[KeyPath, int | str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    references: dict[KeyPath, str] = field(default_factory=dict)
+    """The text, as written, of values that came from the environment."""
+    values: dict[str, str] = field(default_factory=dict)
+    """The environment variables that were used."""
+
+    def where(self, path: KeyPath) -> int | str | None:
+        """The line of a key path, or of the nearest part around it."""
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+    def at(self, path: KeyPath) -> Any:
+        """The value at a key path; None if there is none."""
+        data = self.data
+        for part in path:
+            try:
+                data = data[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return data
+
+    def redact(self, text: str) -> str:
+        """The text with `${NAME}` for every value of the environment in it that is long enough to be a secret."""
+        for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
+            if len(value) >= _SECRET:
+                text = text.replace(value, f"${{{name}}}")
+        return text
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's plain values: no dates, no `1:30` for 90, and `on` and `yes` are words."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    ("int", r"^[-+]?(?:0|[1-9][0-9_]*)$", "-+0123456789"),
+    ("float", r"^[-+]?(?:[0-9][0-9_]*)?\.?[0-9]+(?:[eE][-+]?[0-9]+)?$|^[-+]?[0-9]+\.$", "-+.0123456789"),
+    ("merge", r"^<<$", "<"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), [*_first.replace("\0", ""), ""])
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Reader:
+    def __init__(self, loader: _Loader, document: Document) -> None:
+        self._loader, self._document = loader, document
+        self._seen = 0
+        self._open: list[yaml.Node] = []
+
+    def read(self, node: yaml.Node, path: KeyPath) -> Any:
+        self._seen += 1
+        if self._seen > _MOST_VALUES:
+            raise _TooLarge
+        self._document.lines.setdefault(path, node.start_mark.line + 1)
+        if any(node is around for around in self._open):
+            self._document.problems.append(Problem(path, "an alias stands inside what it refers to"))
+            return None
+        self._open.append(node)
+        try:
+            if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+                return self._mapping(node, path)
+            if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+                return [self.read(item, (*path, place)) for place, item in enumerate(node.value)]
+            return self._loader.construct_object(node)
+        except (yaml.constructor.ConstructorError, ValueError) as error:
+            reason = getattr(error, "problem", None) or str(error)
+            self._document.problems.append(Problem(path, f"not a plain value: {reason}"))
+            return None
+        finally:
+            self._open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        firsts: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._document.problems.append(Problem(path, "a key is a word, not a list or a mapping"))
+                return {}
+            line = key.start_mark.line + 1
+            if key.value in firsts and key.tag != "tag:yaml.org,2002:merge":
+                here = (*path, key.value)
+                self._document.lines[here] = line
+                message = f"the key is given twice, first on line {firsts[key.value]}; keep one of them"
+                self._document.problems.append(Problem(here, message))
+            firsts.setdefault(key.value, line)
+        self._loader.flatten_mapping(node)
+        result = {}
+        for key, value in node.value:
+            here = (*path, key.value)
+            self._document.lines.setdefault(here, key.start_mark.line + 1)
+            result[key.value] = self.read(value, here)
+        return result
+
+
+def parse(text: str) -> Document:
+    """Reads YAML, as far as it can be read; what is wrong with it is in the document's problems.
+
+    >>> document = parse("name: news\\nengine:\\n  type: local\\n")
+    >>> document.data["engine"], document.lines["engine", "type"]
+    ({'type': 'local'}, 3)
+    >>> parse("name: a\\nname: b\\n").problems[0].message
+    'the key is given twice, first on line 1; keep one of them'
+    """
+    document = Document()
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is not None:
+            document.data = _Reader(loader, document).read(node, ())
+    except yaml.YAMLError as error:
+        document.problems.append(_not_yaml(error, text, document))
+    except _TooLarge:
+        document.problems.append(Problem((), f"more than {_MOST_VALUES:,} values; that is no config"))
+    except RecursionError:
+        document.problems.append(Problem((), "nested too deeply to be a config"))
+    return document
+
+
+def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or str(error)
+    if mark is None:
+        return Problem((), f"not YAML: {reason}")
+    document.lines[()] = mark.line + 1
+    around = text.splitlines()[max(0, mark.line - 1) : mark.line + 1]
+    hint = ""
+    if any("${" in line for line in around):
+        hint = "; within { } or [ ], put ${...} in quotes"
+    elif any("\t" in line for line in around):
+        hint = "; indent with spaces, not tabs"
+    return Problem((), f"not YAML, at column {mark.column + 1}: {reason}{hint}")
+
+
+def apply_sets(document: Document, sets: Sequence[str]) -> None:
+    """Puts values such as `engine.type=local` into the document; the value is YAML, a list's items go by number.
+
+    >>> document = parse("engine: {type: spark}")
+    >>> apply_sets(document, ["engine.type=local", "guarantee.save_every=4"])
+    >>> document.data
+    {'engine': {'type': 'local'}, 'guarantee': {'save_every': 4}}
+    """
+    for text in sets:
+        dotted, equals, value = text.partition("=")
+        keys = dotted.strip().split(".")
+        if not equals or not all(keys):
+            document.problems.append(Problem((), f"--set {text}: it is `--set a.b=value`"))
+            continue
+        parsed = parse(value)
+        if parsed.problems:
+            document.problems += [Problem((), f"--set {text}: {problem.message}") for problem in parsed.problems]
+            continue
+        _set_one(document, text, keys, parsed.data)
+
+
+def _set_one(document: Document, text: str, keys: Sequence[str], value: Any) -> None:
+    holder: Any = document.data
+    path: KeyPath = ()
+    for place, key in enumerate(keys):
+        last = place == len(keys) - 1
+        if isinstance(holder, MutableSequence):
+            if not key.isdecimal() or int(key) >= len(holder):
+                shown = ".".join(map(str, path))
+                message = f"--set {text}: {shown} is a list of {len(holder)}; {key!r} is none of 0 to {len(holder) - 1}"
+                document.problems.append(Problem((), message))
+                return
+            index: Any = int(key)
+        elif isinstance(holder, MutableMapping):
+            index = key
+            if not last and holder.get(key) is None:
+                holder[key] = {}
+                document.lines[(*path, key)] = "--set"
+        else:
+            message = f"--set {text}: {'.'.join(map(str, path))} is a single value and has no {key!r} in it"
+            document.problems.append(Problem((), message))
+            return
+        path = (*path, index)
+        if not last:
+            holder = holder[index]
+            continue
+        holder[index] = value
+        for known in [known for known in document.lines if known[: len(path)] == path]:
+            del document.lines[known]
+        document.lines[path] = "--set"
+
+
+def substitute(document: Document, environment: Mapping[str, str]) -> None:
+    """Puts in the environment's values for `${NAME}` and `${NAME:-default}`; `$$` stands for one `$`.
+
+    >>> document = parse("topic: ${TOPIC:-news}\\npassword: ${SECRET}")
+    >>> substitute(document, {"SECRET": "s3cret"})
+    >>> document.data, document.references
+    ({'topic': 'news', 'password': 's3cret'}, {('password',): '${SECRET}'})
+    """
+    document.data = _substituted(document, document.data, (), environment)
+
+
+def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapping[str, str]) -> Any:
+    if isinstance(data, dict):
+        return {key: _substituted(document, value, (*path, key), environment) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_substituted(document, value, (*path, place), environment) for place, value in enumerate(data)]
+    if not isinstance(data, str) or "$" not in data:
+        return data
+
+    def replaced(found: re.Match[str]) -> str:
+        name, default, broken = found.groups()
+        if broken:
+            message = (
+                "`${` is not closed, or holds no variable's name; it is ${NAME} or ${NAME:-default}, and $$ for a $"
+            )
+            document.problems.append(Problem(path, message))
+        elif name is None:
+            return "$"
+        elif default is None and name not in environment:
+            close = nearest(name, [known for known in environment if known.isupper()])
+            meant = f" (did you mean {close}?)" if close else ""
+            message = f"the environment has no {name}{meant}; set it, or give a default: ${{{name}:-default}}"
+            document.problems.append(Problem(path, message))
+        elif default is None or environment.get(name):
+            document.references[path] = data
+            document.values[name] = environment[name]
+            return environment[name]
+        else:
+            return str(default)
+        return ""
+
+    return _REFERENCE.sub(replaced, data)

@@ -1,0 +1,65 @@
+"""Which keys a config may have at a place: what "did you mean" chooses from."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from .document import KeyPath
+
+__all__ = ["known_keys"]
+
+
+def known_keys(model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
+    """The keys allowed in the mapping at `path` of `data`, when `data` is read as `model`.
+
+    >>> from millstream.config.models import Config
+    >>> known_keys(Config, {"engine": {"epoch": {"max_wait": "1s"}}}, ("engine", "epoch"))
+    ['max_records', 'max_wait']
+    """
+    readings: list[Any] = [model]
+    for part in path:
+        readings = [inner for reading in readings for inner in _inside(reading, data, part)]
+        data = data[part] if _has(data, part) else None
+    models = [found for reading in readings for found in _plain(reading, data) if _is_model(found)]
+    return sorted({key for found in models for key in found.model_fields})
+
+
+def _has(data: Any, part: str | int) -> bool:
+    if isinstance(part, int):
+        return isinstance(data, Sequence) and part < len(data)
+    return isinstance(data, Mapping) and part in data
+
+
+def _is_model(reading: Any) -> bool:
+    return isinstance(reading, type) and issubclass(reading, BaseModel)
+
+
+def _plain(annotation: Any, data: Any) -> Iterator[Any]:
+    """What an annotation stands for: models, and lists and mappings of annotations."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        yield from _plain(arguments[0], data)
+        for mark in arguments[1:]:
+            if hasattr(mark, "chosen"):  # a field that holds plug-ins
+                yield mark.chosen(data)
+    elif origin in (typing.Union, types.UnionType):
+        for argument in arguments:
+            yield from _plain(argument, data)
+    else:
+        yield annotation
+
+
+def _inside(annotation: Any, data: Any, part: str | int) -> Iterator[Any]:
+    for reading in _plain(annotation, data):
+        arguments = typing.get_args(reading)
+        if _is_model(reading):
+            field = reading.model_fields.get(part)
+            if field is not None:
+                yield field.annotation if not field.metadata else Annotated[(field.annotation, *field.metadata)]
+        elif arguments:  # list[X], dict[str, X]
+            yield arguments[-1]

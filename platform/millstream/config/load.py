@@ -1,0 +1,120 @@
+"""From a YAML file to a validated config, or to all that is wrong with it at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from ..errors import ConfigError
+from .document import Document, KeyPath, Problem, apply_sets, parse, substitute
+from .models import Config
+from .plugins import nearest
+from .wording import problems_of
+
+__all__ = ["Loaded", "load_config", "read_config"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A validated config, and the file it came from: relative paths in it start at `base`."""
+
+    config: Config
+    file: str
+    base: Path
+    document: Document
+
+    def resolved(self) -> dict[str, Any]:
+        """All of the config, defaults included, for `read_config`; what came from the environment stays `${NAME}`."""
+        kept: dict[str, Any] = _kept(self.config.model_dump(mode="json"), self.document)
+        return kept
+
+    def redact(self, text: str) -> str:
+        """The text without values that came from the environment."""
+        return self.document.redact(text)
+
+    def refuse(self, problems: Sequence[Problem]) -> NoReturn:
+        """Raise the problems as one `ConfigError`, each with its line."""
+        raise _refusal(self.file, self.document, problems)
+
+
+def load_config(file: Path | str, sets: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Loaded:
+    """Read and validate a config file; `sets` are those of `--set`. `ConfigError` lists every problem there is."""
+    file = Path(file)
+    text = _text_of(file)
+    document = parse(text)
+    return _validated(document, str(file), file.absolute().parent, sets, environment)
+
+
+def read_config(data: Mapping[str, Any], base: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Validate a config that is at hand already: what `resolved` gave. Paths in it start at `base`."""
+    return _validated(Document(data=dict(data)), file, base, (), environment)
+
+
+def _validated(
+    document: Document, file: str, base: Path, sets: Sequence[str], environment: Mapping[str, str] | None
+) -> Loaded:
+    if not document.problems and not isinstance(document.data, dict):
+        empty = document.data is None
+        message = "the file is empty" if empty else "a config is a mapping, `name: ...`, not a list or a single value"
+        document.problems.append(Problem((), f"{message}; it needs name, source and pipeline"))
+    if document.problems and not isinstance(document.data, dict):
+        raise _refusal(file, document, document.problems)
+    apply_sets(document, sets)
+    substitute(document, os.environ if environment is None else environment)
+    try:
+        config = Config.model_validate(document.data)
+    except ValidationError as error:
+        known = {problem.path for problem in document.problems}
+        document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
+        raise _refusal(file, document, document.problems) from error
+    if document.problems:
+        raise _refusal(file, document, document.problems)
+    return Loaded(config, file, base, document)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        close = (
+            nearest(file.name, [found.name for found in file.parent.glob("*.y*ml")]) if file.parent.is_dir() else None
+        )
+        meant = f"; did you mean {file.with_name(close)}?" if close else ""
+        message = f"{file}: no such file{meant}"
+    except IsADirectoryError:
+        message = f"{file}: a folder, not a config file"
+    except UnicodeDecodeError as error:
+        message = f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8"
+    except OSError as error:
+        message = f"{file}: {error.strerror}"
+    raise ConfigError(message)
+
+
+def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
+    lines = []
+    for problem in problems:
+        line = document.where(problem.path)
+        place = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
+        path = " " + ".".join(map(str, problem.path)) if problem.path else ""
+        lines.append((line if isinstance(line, int) else 0, f"{file}{place}{path}: {problem.message}"))
+    lines.sort(key=lambda line: line[0])
+    return ConfigError("\n".join(text for _, text in lines))
+
+
+def _kept(data: Any, document: Document, path: KeyPath = ()) -> Any:
+    """`data` as it may be written down: no value of the environment, and every other `$` so that it stays one."""
+    if isinstance(data, dict):
+        return {key: _kept(value, document, (*path, key)) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_kept(value, document, (*path, place)) for place, value in enumerate(data)]
+    if path in document.references:
+        return document.references[path]
+    if not isinstance(data, str):
+        return data
+    as_written = document.at(path) == data  # else a validator made it, perhaps of a value of the environment
+    return data.replace("$", "$$") if as_written else document.redact(data.replace("$", "$$"))
