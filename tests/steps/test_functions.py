@@ -1,0 +1,380 @@
+"""Filter and map: what a user's function gets, may return, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pydantic import ValidationError
+
+from millstream.errors import ConfigError, StepFailed
+from millstream.steps.contracts import Scope, Step, rejects_schema
+from millstream.steps.functions import Filter, Map
+
+SCHEMA = pa.schema(
+    [
+        ("_rank", pa.int64()),
+        ("_offset", pa.int64()),
+        ("_time", pa.int64()),
+        ("text", pa.string()),
+        ("label", pa.string()),
+        ("score", pa.float64()),
+    ]
+)
+
+
+def records(*texts: str | None) -> pa.Table:
+    return pa.table(
+        {
+            "_rank": [number % 3 for number in range(len(texts))],
+            "_offset": [10 + number for number in range(len(texts))],
+            "_time": [None if number % 4 == 3 else number for number in range(len(texts))],
+            "text": texts,
+            "label": ["x"] * len(texts),
+            "score": [0.5] * len(texts),
+        },
+        schema=SCHEMA,
+    )
+
+
+Define = Callable[[Callable[[Any], Any]], str]
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Puts a function into the module `rules`, and gives the name under which a config finds it."""
+    module = types.ModuleType("rules")
+    monkeypatch.setitem(sys.modules, "rules", module)
+
+    def defined(function: Callable[[Any], Any]) -> str:
+        module.__dict__["chosen"] = function
+        return "rules:chosen"
+
+    return defined
+
+
+def filtering(**options: Any) -> Step:
+    return Filter.model_validate(options).build(SCHEMA)
+
+
+def mapping(**options: Any) -> Step:
+    return Map.model_validate(options).build(SCHEMA)
+
+
+def not_bad(record: Mapping[str, Any]) -> bool:
+    if record["text"] == "bad":
+        raise ValueError("bad text")
+    return bool(record["text"])
+
+
+def not_bad_batch(batch: pa.Table) -> pa.ChunkedArray:
+    if "bad" in batch["text"].to_pylist():
+        raise ValueError("bad text")
+    return pc.fill_null(pc.greater(pc.binary_length(batch["text"]), 0), False)
+
+
+def shout(record: Mapping[str, Any]) -> dict[str, Any]:
+    if record["text"] == "bad":
+        raise ValueError("bad text")
+    first = {"first": record["text"][:1]} if record["text"] else {}
+    return {"text": record["text"].upper() if record["text"] is not None else None, **first}
+
+
+def shout_batch(batch: pa.Table) -> pa.Table:
+    if "bad" in batch["text"].to_pylist():
+        raise ValueError("bad text")
+    text = batch["text"]
+    first = [value[:1] if value else None for value in text.to_pylist()]
+    return pa.table({"text": pc.utf8_upper(text), "first": pa.array(first, pa.string())})
+
+
+def rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+# What goes through
+
+FILTERS = [("record", not_bad), ("batch", not_bad_batch)]
+MAPS = [("record", shout), ("batch", shout_batch)]
+
+
+@pytest.mark.parametrize(("per", "function"), FILTERS)
+def test_a_filter_keeps_the_records_that_its_function_says(per: str, function: Any, define: Define) -> None:
+    step = filtering(function=define(function), per=per)
+    result = step.process(records("a", "", None, "b"))
+    assert rows(result.records) == [(0, 10, 0, "a", "x", 0.5), (0, 13, None, "b", "x", 0.5)]
+    assert result.outputs == {}
+
+
+@pytest.mark.parametrize(("per", "function"), MAPS)
+def test_a_map_replaces_fields_in_place_and_adds_declared_ones_at_the_end(
+    per: str, function: Any, define: Define
+) -> None:
+    given = records("ab", "", None)
+    copy = pa.table(given.to_pydict(), schema=SCHEMA)
+    result = mapping(function=define(function), per=per, adds=["first", "never"]).process(given)
+    assert rows(result.records.drop_columns(["_rank", "_offset", "_time"])) == [
+        ("AB", "x", 0.5, "a", None),
+        ("", "x", 0.5, None, None),
+        (None, "x", 0.5, None, None),
+    ]
+    assert given.equals(copy)
+
+
+@pytest.mark.parametrize("per", ["record", "batch"])
+def test_what_follows_is_known_from_an_empty_batch_for_which_nothing_is_called(per: str, define: Define) -> None:
+    def never(given: Any) -> Any:
+        raise AssertionError
+
+    name = define(never)
+    assert filtering(function=name, per=per).process(SCHEMA.empty_table()).records.schema == SCHEMA
+    step = mapping(function=name, per=per, adds=["b", "a"])
+    added = [pa.field("b", pa.string()), pa.field("a", pa.string())]
+    assert step.process(SCHEMA.empty_table()).records.schema == pa.schema([*SCHEMA, *added])
+    assert step.ended(None).records.schema == pa.schema([*SCHEMA, *added])
+    assert step.save() == {}
+
+
+def test_a_function_sees_the_fields_only(define: Define) -> None:
+    seen: list[list[str]] = []
+    for per in ("record", "batch"):
+
+        def look(given: Any) -> Any:
+            names = given.column_names if isinstance(given, pa.Table) else list(given)
+            seen.append(names)
+            return {} if isinstance(given, dict) else given
+
+        mapping(function=define(look), per=per).process(records("a"))
+    assert seen == [["text", "label", "score"]] * 2
+
+
+def test_a_function_may_change_its_dict_and_return_it(define: Define) -> None:
+    def trimmed(record: dict[str, Any]) -> dict[str, Any]:
+        record["text"] = record["text"].strip()
+        return record
+
+    assert rows(mapping(function=define(trimmed)).process(records(" a ")).records) == [(0, 10, 0, "a", "x", 0.5)]
+
+
+def test_a_batch_function_may_return_all_it_was_given(define: Define) -> None:
+    step = mapping(function=define(lambda batch: batch.set_column(0, "text", [["A"]])), per="batch")
+    assert rows(step.process(records("a")).records) == [(0, 10, 0, "A", "x", 0.5)]
+
+
+def test_large_text_stays_large(define: Define) -> None:
+    schema = pa.schema([field if field.name != "text" else pa.field("text", pa.large_string()) for field in SCHEMA])
+    for per, function in MAPS:
+        step = Map.model_validate({"function": define(function), "per": per, "adds": ["first"]}).build(schema)
+        assert step.process(records("a").cast(schema)).records.schema.field("text").type == pa.large_string()
+
+
+def test_a_mask_may_be_a_numpy_array(define: Define) -> None:
+    step = filtering(function=define(lambda batch: np.arange(batch.num_rows) > 0), per="batch")
+    assert step.process(records("a", "b")).records["text"].to_pylist() == ["b"]
+
+
+@pytest.mark.parametrize("kind", ["filter", "map"])
+@pytest.mark.parametrize("seed", range(15))
+def test_batches_and_records_and_cuts_come_to_the_same(kind: str, seed: int, define: Define) -> None:
+    chance = random.Random(seed)
+    given = records(*(chance.choice(["a", "bad", "", None, "wörd"]) for _ in range(40)))
+    kept, rejected = [], []
+    for per, function in FILTERS if kind == "filter" else MAPS:
+        options: dict[str, Any] = {"function": define(function), "per": per, "on_error": "reject"}
+        step = filtering(**options) if kind == "filter" else mapping(**options, adds=["first"])
+        for _ in range(3):
+            cuts = [0, *sorted(chance.randrange(41) for _ in range(chance.randrange(8))), 40]
+            results = [step.process(given.slice(a, b - a)) for a, b in itertools.pairwise(cuts)]
+            kept.append(rows(pa.concat_tables(result.records for result in results)))
+            rejected.append([row for result in results if result.outputs for row in rows(result.outputs["rejects"])])
+    assert all(one == kept[0] for one in kept)
+    assert all(one == rejected[0] for one in rejected)
+    assert len(rejected[0]) == given["text"].to_pylist().count("bad") > 0
+
+
+# Errors of single records
+
+
+@pytest.mark.parametrize(
+    ("made", "per", "function"), [(filtering, *f) for f in FILTERS] + [(mapping, *f) for f in MAPS]
+)
+def test_an_error_stops_the_run_naming_step_function_position_and_reason(
+    made: Callable[..., Step], per: str, function: Any, define: Define
+) -> None:
+    step = made(function=define(function), per=per, name="clean", **({"adds": ["first"]} if made is mapping else {}))
+    with pytest.raises(StepFailed) as failed:
+        step.process(records("a", "b", "bad", "c", "bad"))
+    told = str(failed.value)
+    assert told.startswith("step 'clean', function rules:chosen, at rank 2, offset 12: it raised ValueError: bad text;")
+    assert "on_error: reject" in told
+    assert isinstance(failed.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("made", "per", "function"), [(filtering, *f) for f in FILTERS] + [(mapping, *f) for f in MAPS]
+)
+def test_a_rejected_record_leaves_the_stream_and_is_told_with_its_reason(
+    made: Callable[..., Step], per: str, function: Any, define: Define
+) -> None:
+    adds = {"adds": ["first"]} if made is mapping else {}
+    step = made(function=define(function), per=per, on_error="reject", **adds)
+    result = step.process(records("a", "b", "c", "bad", "bad"))
+    assert result.records["_offset"].to_pylist() == [10, 11, 12]
+    name = "map" if made is mapping else "filter"
+    rejects = result.outputs["rejects"]
+    assert rejects.schema == rejects_schema()
+    assert rows(rejects) == [(0, 13, None, name, "ValueError: bad text"), (1, 14, 4, name, "ValueError: bad text")]
+    everything = step.process(records("bad"))
+    assert everything.records.schema == result.records.schema
+    assert (everything.records.num_rows, everything.outputs["rejects"].num_rows) == (0, 1)
+
+
+def test_rejects_are_declared_where_there_may_be_some(define: Define) -> None:
+    name = define(not_bad)
+    assert filtering(function=name).outputs == []
+    assert [output.name for output in filtering(function=name, on_error="reject").outputs] == ["rejects"]
+    assert [output.name for output in mapping(function=name, on_error="reject").outputs] == ["rejects"]
+
+
+def test_text_that_is_not_unicode_is_an_error_of_its_record(define: Define) -> None:
+    step = mapping(function=define(lambda record: {"text": record["text"] + "\ud800"}), on_error="reject")
+    result = step.process(records("a"))
+    assert result.outputs["rejects"]["reason"][0].as_py().startswith("UnicodeEncodeError: ")
+
+
+def test_a_reason_that_is_not_unicode_is_still_told(define: Define) -> None:
+    def fails(record: Any) -> bool:
+        raise ValueError("\ud800")
+
+    result = filtering(function=define(fails), on_error="reject").process(records("a"))
+    assert result.outputs["rejects"]["reason"].to_pylist() == ["ValueError: ?"]
+
+
+def test_a_function_that_fails_on_batches_but_on_none_of_their_records_is_told_so(define: Define) -> None:
+    def lonely(batch: pa.Table) -> Any:
+        if batch.num_rows > 1:
+            raise ValueError("too many")
+        return np.array([True])
+
+    step = filtering(function=define(lonely), per="batch", on_error="reject")
+    with pytest.raises(StepFailed, match="ValueError: too many on 2 records together, though on none of them alone"):
+        step.process(records("a", "b"))
+
+
+# Mistakes of the function's author: never a reject
+
+
+@pytest.mark.parametrize(
+    ("per", "returned", "told"),
+    [
+        ("record", None, r"it returned None \(NoneType\), not True or False"),
+        ("record", 1, r"it returned 1 \(int\), not True or False"),
+        ("batch", None, r"it returned None \(NoneType\), not a mask: a boolean array of 1"),
+        ("batch", np.array([True, False]), "2 values of bool, not a mask: a boolean array of 1"),
+        ("batch", np.array([1]), "not a mask"),
+        ("batch", pa.array([None], pa.bool_()), "its mask has a null for row 0"),
+    ],
+)
+def test_a_filter_that_returns_no_verdict_fails(per: str, returned: Any, told: str, define: Define) -> None:
+    step = filtering(function=define(lambda given: returned), per=per, on_error="reject")
+    with pytest.raises(StepFailed, match=told):
+        step.process(records("a"))
+
+
+@pytest.mark.parametrize(
+    ("per", "returned", "told"),
+    [
+        ("record", None, "it returned None .NoneType., not a dict"),
+        ("record", {"length": "3"}, "a field 'length', which the records do not have; declare it in `adds`"),
+        ("record", {"_offset": "3"}, "a field '_offset'"),
+        ("record", {"new": 3}, r"it returned 3 \(int\) for 'new'; fields are text"),
+        ("record", {"score": 0.7}, "it changed 'score', which is double; a map replaces text fields only"),
+        ("batch", {"new": ["a"]}, "not a pyarrow.Table of 1 rows"),
+        ("batch", pa.table({"new": ["a", "b"]}), "it returned 2 rows, not a pyarrow.Table of 1 rows"),
+        ("batch", pa.table({"length": ["a"]}), "a field 'length', which the records do not have"),
+        ("batch", pa.table({"_offset": [3]}), "a field '_offset'"),
+        ("batch", pa.table({"new": [3]}), "it returned int64 for 'new'; fields are text"),
+        ("batch", pa.table({"score": [0.7]}), "it changed 'score', which is double"),
+    ],
+)
+def test_a_map_that_returns_what_it_did_not_declare_fails(per: str, returned: Any, told: str, define: Define) -> None:
+    step = mapping(function=define(lambda given: returned), per=per, on_error="reject", adds=["new"])
+    with pytest.raises(StepFailed, match=told) as failed:
+        step.process(records("a"))
+    assert "at rank 0, offset 10" in str(failed.value)
+
+
+# Configs
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        ("rules:chosn", "rules has no 'chosn'; did you mean 'chosen'?"),
+        ("rules:Box.opn", "rules.Box has no 'opn'; did you mean 'open'?"),
+        ("rules:zzz", "rules has no 'zzz'; is it spelt"),
+        ("rules:number", "rules:number is no function but 3 (int)"),
+        (
+            "no_such_package.rules:f",
+            "there is no module 'no_such_package'; install its package, or put its folder on PY",
+        ),
+        ("json.no_such:f", "there is no module 'json.no_such'"),
+    ],
+)
+def test_a_function_that_is_not_there_is_refused_with_the_nearest(function: str, told: str, define: Define) -> None:
+    define(not_bad)
+    sys.modules["rules"].__dict__.update(number=3, Box=type("Box", (), {"open": len}))
+    with pytest.raises(ConfigError) as refused:
+        filtering(function=function, name="clean")
+    assert str(refused.value).startswith("step 'clean', `function`: ")
+    assert told in str(refused.value)
+
+
+def test_a_module_that_fails_to_import_is_told_with_its_own_error(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_rules.py").write_text("import no_such_thing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"broken_rules cannot be imported: ModuleNotFoundError: .*no_such_thing"):
+        filtering(function="broken_rules:f")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"function": "rules.chosen"}, "package.module:name"),
+        ({"function": "rules:"}, "package.module:name"),
+        ({"function": "rules:f", "adds": ["_x"]}, "'_x' cannot be a field"),
+        ({"function": "rules:f", "adds": ["x", "x"]}, "'x' is there twice"),
+        ({"function": "rules:f", "on_error": "skip"}, "'fail' or 'reject'"),
+        ({"function": "rules:f", "per": "row"}, "'record' or 'batch'"),
+    ],
+)
+def test_a_wrong_config_is_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError) as wrong:
+        Map.model_validate(options)
+    assert told in str(wrong.value)
+
+
+def test_a_map_may_not_add_a_field_that_is_there(define: Define) -> None:
+    with pytest.raises(ConfigError, match="have a field 'label' already; leave it out to replace that one"):
+        mapping(function=define(shout), adds=["label"])
+
+
+def test_traits_are_those_of_a_function_of_single_records(define: Define) -> None:
+    traits = filtering(function=define(not_bad)).traits
+    assert (traits.scope, traits.ordered, traits.deterministic, traits.ends) == (
+        Scope.STATELESS,
+        False,
+        True,
+        frozenset(),
+    )
+    assert not mapping(function=define(shout), deterministic=False).traits.deterministic
