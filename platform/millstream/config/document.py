@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from .plugins import nearest
+from millstream.config.plugins import nearest
 
 __all__ = ["Document", "KeyPath", "Problem", "apply_sets", "parse", "substitute"]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from .document import KeyPath
+from millstream.config.document import KeyPath
 
 __all__ = ["known_keys"]
 

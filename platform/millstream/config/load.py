@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from ..errors import ConfigError
-from .document import Document, KeyPath, Problem, apply_sets, parse, substitute
-from .models import Config
-from .plugins import nearest
-from .wording import problems_of
+from millstream.config.document import Document, KeyPath, Problem, apply_sets, parse, substitute
+from millstream.config.models import Config
+from millstream.config.plugins import nearest
+from millstream.config.wording import problems_of
+from millstream.errors import ConfigError
 
 __all__ = ["Loaded", "load_config", "read_config"]
 

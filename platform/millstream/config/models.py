@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator
 from pydantic_core import PydanticCustomError
 
-from .durations import Duration, parse_duration
-from .pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
-from .plugins import SINKS, SOURCES, plugin_field
+from millstream.config.durations import Duration, parse_duration
+from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
+from millstream.config.plugins import SINKS, SOURCES, plugin_field
 
 __all__ = ["Config", "Engine", "EpochSize", "Guarantee", "Mlflow", "Source"]
 

@@ -26,7 +26,7 @@ from pydantic_core import (
     core_schema,
 )
 
-from .plugins import PIPELINES, STEPS, plugin_field
+from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 
 __all__ = ["NAME", "RUN_NAME", "NamedStep", "StepList", "duplicates", "pipeline_field", "pipeline_steps"]
 

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from ..errors import ConfigError
+from millstream.errors import ConfigError
 
 __all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "load", "nearest", "plugin_field", "registered"]
 

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from .document import Document, KeyPath, Problem
-from .keys import known_keys
-from .pipeline import NAME, RUN_NAME
-from .plugins import nearest
+from millstream.config.document import Document, KeyPath, Problem
+from millstream.config.keys import known_keys
+from millstream.config.pipeline import NAME, RUN_NAME
+from millstream.config.plugins import nearest
 
 __all__ = ["problems_of"]
 

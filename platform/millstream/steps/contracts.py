@@ -167,6 +167,8 @@ class ModelConfig(Protocol):
     """What a model plug-in registers: a pydantic model with `type` and `block`, and the model that it builds.
 
     `records` is the schema of the records that it will learn from; `build` refuses (`ConfigError`) what it cannot use.
+    One that learns from the text itself says `reads: ClassVar[str] = "text"`, as its model does; without it, a
+    pipeline makes `features` first.
     """
 
     type: str

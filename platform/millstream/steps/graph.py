@@ -1,0 +1,163 @@
+"""A pipeline's steps, built one on the other, and the outputs that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.config.document import KeyPath, Problem
+from millstream.config.pipeline import NamedStep, duplicates
+from millstream.config.plugins import nearest
+from millstream.errors import ConfigError
+from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
+from millstream.steps.contracts import Output, Step, Traits, rejects_schema
+
+__all__ = ["Graph", "Node", "build_graph", "check_graph", "sink_problems"]
+
+REJECTS = "rejects"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One step: the name it goes by, its options, where they stand in the config, and the step itself."""
+
+    name: str
+    config: Any
+    step: Step
+    path: KeyPath = ()
+
+    @property
+    def traits(self) -> Traits:
+        return self.step.traits
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Steps in their order, and the outputs of all of them by name.
+
+    `fields` are the log's; `records` is the schema that the first step gets.
+    """
+
+    steps: tuple[Node, ...]
+    outputs: Mapping[str, Output]
+    fields: tuple[str, ...]
+    records: pa.Schema
+    source_name: str = "source"
+    """What `rejects` calls the log, for records that it cannot read."""
+
+    @property
+    def log_columns(self) -> list[str]:
+        """The columns that the log yields."""
+        return list(log_schema(self.fields).names)
+
+
+def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:
+    """Build the steps, each for the records that the ones before it make out of a log with these fields.
+
+    >>> from millstream_models.hashed_text import HashedText
+    >>> graph = build_graph([NamedStep("features", HashedText(dimensions=1024))], ["text", "label"])
+    >>> graph.steps[0].name, list(graph.outputs)
+    ('features', ['rejects'])
+    >>> build_graph([NamedStep("features", HashedText())], ["label"])
+    Traceback (most recent call last):
+    ...
+    millstream.errors.ConfigError: step 'features': hashed_text reads the column 'text', but ...
+    """
+    graph, problems = check_graph(steps, fields)
+    if graph is None:
+        raise ConfigError("\n".join(problem.message for problem in problems))
+    return graph
+
+
+def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Graph | None, list[Problem]]:
+    """What `build_graph` builds, or all that keeps it from being built."""
+    names = tuple(dict.fromkeys(name for name in fields if name != "time"))
+    problems = [Problem(steps[place].path, message) for place, message in duplicates([step.name for step in steps])]
+    plain = log_schema(names)
+    columns = [
+        pa.field(RANK, pa.int32()),
+        plain.field(OFFSET),
+        plain.field(TIME),
+        *(plain.field(name) for name in names),
+    ]
+    first = schema = pa.schema(columns)
+    nodes: list[Node] = []
+    for place, named in enumerate(steps):
+        try:
+            step, schema = _built(named, schema)
+        except ConfigError as error:
+            problems.append(Problem(named.path, f"{error}{_moved(steps, place, schema)}"))
+            return None, problems  # what the next steps would get is not known
+        nodes.append(Node(named.name, named.config, step, named.path))
+    outputs, clashes = _outputs(nodes)
+    problems += clashes
+    return (None, problems) if problems else (Graph(tuple(nodes), outputs, names, first), [])
+
+
+def _built(named: NamedStep, records: pa.Schema) -> tuple[Step, pa.Schema]:
+    """The step for these records, and the schema of what it makes of them."""
+    try:
+        step: Step = named.config.build(records)
+        made: pa.Schema = step.process(records.empty_table()).records.schema
+    except ConfigError as error:
+        named_already = named.name in str(error).partition(":")[0]
+        raise ConfigError(f"{error}" if named_already else f"step {named.name!r}: {error}") from error
+    except Exception as error:
+        message = f"step {named.name!r} cannot take an empty batch: {type(error).__name__}: {error}"
+        raise ConfigError(message) from error
+    lacking = [name for name in (RANK, OFFSET, TIME) if name not in made.names]
+    if lacking:
+        message = f"step {named.name!r} drops {', '.join(lacking)}; every step passes these columns on"
+        raise ConfigError(message)
+    return step, made
+
+
+def _moved(steps: Sequence[NamedStep], place: int, records: pa.Schema) -> str:
+    """A hint, if a later step makes what the step at `place` lacks."""
+    for later in steps[place + 1 :]:
+        try:
+            _built(steps[place], _built(later, records)[1])
+        except ConfigError:
+            continue
+        return f"; or move step {later.name!r} before it"
+    return ""
+
+
+def _outputs(nodes: Iterable[Node]) -> tuple[dict[str, Output], list[Problem]]:
+    outputs, problems = {REJECTS: Output(REJECTS, rejects_schema())}, []
+    makers: dict[str, str] = {}
+    for node in nodes:
+        for output in node.step.outputs:
+            if output.name == REJECTS and output.schema.equals(rejects_schema()):
+                continue
+            if output.name == REJECTS:
+                message = f"step {node.name!r} makes `rejects` with columns of its own; use `rejects_schema()`"
+                problems.append(Problem(node.path, message))
+            elif output.name in makers:
+                message = f"steps {makers[output.name]!r} and {node.name!r} both make the output {output.name!r}"
+                problems.append(Problem(node.path, f"{message}; a pipeline has one of such steps"))
+            else:
+                outputs[output.name] = output
+                makers[output.name] = node.name
+    return outputs, problems
+
+
+def sink_problems(graph: Graph, sinks: Iterable[str]) -> list[Problem]:
+    """The sinks whose output nothing makes.
+
+    >>> from millstream_models.hashed_text import HashedText
+    >>> graph = build_graph([NamedStep("features", HashedText(dimensions=1024))], ["text"])
+    >>> sink_problems(graph, ["reject"])[0].message
+    'no step makes this output; one of rejects; did you mean `rejects`?'
+    """
+    problems = []
+    for name in sinks:
+        if name not in graph.outputs:
+            close = nearest(name, graph.outputs)
+            meant = f"; did you mean `{close}`?" if close else ""
+            message = f"no step makes this output; one of {', '.join(graph.outputs)}{meant}"
+            problems.append(Problem(("sinks", name), message))
+    return problems
