@@ -27,7 +27,7 @@ def state_digest(state: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.gen
                 message = f"state {name!r} is an array of Python objects; save numbers, or text as JSON bytes"
                 raise TypeError(message)
             digest.update(f"{name}\0{value.dtype.str}{value.shape}\0".encode())
-            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
         else:
             digest.update(f"{name}\0bytes({len(value)})\0".encode())
             digest.update(value)

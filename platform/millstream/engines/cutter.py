@@ -1,0 +1,191 @@
+"""The planner's hands: looks at logs, lets the planner decide, writes the cuts to the epoch log."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from millstream.errors import Contradiction
+from millstream.log.contracts import Log
+from millstream.log.epochs import Added, Ended, Epoch, EpochLog, EpochReader, PartitionName, SinkAdded
+from millstream.log.planner import Backlog, Planner
+
+__all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
+
+
+class Throttle:
+    """Counts what is cut and not yet through; may be asked from one thread and told from another."""
+
+    def __init__(self, max_records: int) -> None:
+        self._max_records = max_records
+        self._open: deque[Epoch] = deque()
+        self._lock = threading.Lock()
+
+    def cut(self, epoch: Epoch) -> None:
+        with self._lock:
+            self._open.append(epoch)
+
+    def through(self, epoch: int) -> None:
+        with self._lock:
+            while self._open and self._open[0].number <= epoch:
+                self._open.popleft()
+
+    def room(self) -> bool:
+        with self._lock:
+            backlog = Backlog(len(self._open), sum(epoch.size for epoch in self._open))
+        return backlog.room(self._max_records)
+
+
+class Cutter(Protocol):
+    """Where an engine's epochs come from."""
+
+    def cut(self, now: float) -> Epoch | None:
+        """The next epoch, written to the epoch log, if one is due."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether there will be no more epochs in this start."""
+        ...
+
+
+@dataclass
+class LogCutter:
+    """Cuts the logs of a pipeline.
+
+    With `until_idle` it goes as far as the logs went at the first look. `budget` limits the records of this start.
+    """
+
+    logs: Mapping[str, Log]
+    epoch_log: EpochLog
+    throttle: Throttle
+    max_records: int
+    max_wait: float
+    until_idle: bool
+    sinks: Sequence[str] = ()
+    budget: int | None = None
+    _events: list[Added | SinkAdded] = field(default_factory=list, init=False)
+    _partitions: list[PartitionName] = field(init=False)
+    _targets: dict[int, int] | None = field(default=None, init=False)
+    _planner: Planner = field(init=False)
+    _done: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        totals = self.epoch_log.totals
+        self._partitions = list(totals.partitions)
+        self._planner = Planner(self.max_records, self.max_wait, dict(totals.positions), self.budget)
+        for rank, partition in enumerate(self._partitions):  # appeared, and had nothing to cut yet
+            if rank not in totals.positions:
+                self._planner.add(rank, self.logs[partition.source].beginning(partition.name))
+        self._events += [SinkAdded(sink) for sink in self.sinks if sink not in totals.sinks]
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    def behind(self) -> int:
+        """How many offsets are there and not yet cut."""
+        return self._planner.behind(self._ends())
+
+    def cut(self, now: float) -> Epoch | None:
+        if self._done or not self.throttle.room():
+            return None
+        if self._targets is None or not self.until_idle:
+            self._look_for_partitions()
+        ends = self._ends()
+        if self.until_idle:
+            if self._targets is None:
+                self._targets = ends
+            ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
+        planned = self._planner.plan(ends, now, no_more=self.until_idle)
+        ended = self._ended()
+        if planned is None and not ended:
+            self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
+            return None
+        events = (*self._events, *(Ended(rank) for rank in ended))
+        self._events = []
+        epoch = Epoch(self.epoch_log.totals.next_epoch, planned or {}, events)
+        self.throttle.cut(epoch)
+        self.epoch_log.cut(epoch)
+        return epoch
+
+    def _look_for_partitions(self) -> None:
+        for source, log in self.logs.items():
+            known = {partition.name for partition in self._partitions if partition.source == source}
+            for partition in log.partitions():
+                if partition.name not in known:
+                    name = PartitionName(source, partition.name, partition.number)
+                    self._planner.add(len(self._partitions), log.beginning(partition.name))
+                    self._partitions.append(name)
+                    self._events.append(Added(name))
+
+    def _ends(self) -> dict[int, int]:
+        gone = self.epoch_log.totals.ended
+        return {
+            rank: self.logs[partition.source].end(partition.name)
+            for rank, partition in enumerate(self._partitions)
+            if rank not in gone
+        }
+
+    def _ended(self) -> list[int]:
+        """The partitions that are read to their end and will not go on."""
+        gone = self.epoch_log.totals.ended
+        return [
+            rank
+            for rank, partition in enumerate(self._partitions)
+            if rank not in gone
+            and self.logs[partition.source].ended(partition.name)
+            and self._planner.positions[rank] >= self.logs[partition.source].end(partition.name)
+        ]
+
+
+@dataclass
+class ReplayCutter:
+    """Takes its epochs from another run's epoch log, and ends after the last of them."""
+
+    logs: Mapping[str, Log]
+    epoch_log: EpochLog
+    throttle: Throttle
+    original: EpochReader
+    sinks: Sequence[str] = ()
+    _epochs: Iterator[Epoch] = field(init=False)
+    _done: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._epochs = self.original.epochs(self.epoch_log.totals.next_epoch)
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    def cut(self, now: float) -> Epoch | None:
+        if self._done or not self.throttle.room():
+            return None
+        copied = next(self._epochs, None)
+        if copied is None:
+            self._done = True
+            return None
+        known = self.epoch_log.totals.sinks
+        added = [SinkAdded(sink) for sink in self.sinks if sink not in known]
+        events = tuple(itertools.chain(added, (e for e in copied.events if not isinstance(e, SinkAdded))))
+        for event in events:
+            if isinstance(event, Added):
+                self._check(event.partition)
+        epoch = Epoch(copied.number, copied.cut, events)
+        self.throttle.cut(epoch)
+        self.epoch_log.cut(epoch)
+        return epoch
+
+    def _check(self, partition: PartitionName) -> None:
+        log = self.logs.get(partition.source)
+        names = [known.name for known in log.partitions()] if log is not None else []
+        if partition.name not in names:
+            message = (
+                f"the replayed run read {partition.source}/{partition.name}, which this config's source does not have; "
+                "a replay needs the same sources"
+            )
+            raise Contradiction(message)

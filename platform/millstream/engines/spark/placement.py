@@ -1,0 +1,30 @@
+"""Where steps run: order-sensitive ones on the driver, stateless ones in Spark's workers where that is faster."""
+
+from __future__ import annotations
+
+import itertools
+
+from millstream.config.models import Engine
+from millstream.steps.contracts import Scope
+from millstream.steps.graph import Graph, Node
+
+__all__ = ["may_run_ahead", "worker_steps"]
+
+_WORTH_IT = 2_000
+"""Records an epoch from which on workers are faster."""
+
+
+def may_run_ahead(node: Node) -> bool:
+    """Whether a step may run before the records are in order and rejects are set apart."""
+    traits = node.step.traits
+    return traits.scope is Scope.STATELESS and not traits.ordered and traits.deterministic and not node.step.outputs
+
+
+def worker_steps(graph: Graph, engine: Engine) -> list[Node]:
+    """The steps at the head of the pipeline that run in the workers; `engine.run` overrides, step by step."""
+    by_size = "worker" if engine.epoch.max_records >= _WORTH_IT else "driver"
+    return list(
+        itertools.takewhile(
+            lambda node: may_run_ahead(node) and engine.run.get(node.name, by_size) == "worker", graph.steps
+        )
+    )

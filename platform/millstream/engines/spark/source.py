@@ -1,0 +1,163 @@
+"""Spark's Python data source over the epoch log: offsets are epochs, partitions their cuts, rows carry the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from millstream.engines.job import fitted, records_schema
+from millstream.engines.spark.handover import Handover
+from millstream.log.contracts import Log
+from millstream.log.epochs import Epoch, EpochReader, PartitionName
+from millstream.records import RANK
+from millstream.steps.contracts import Step
+
+__all__ = ["EPOCH", "MARKER", "EpochSource"]
+
+EPOCH = "_epoch"
+MARKER = -1
+"""The rank of the one row that every epoch sends beside its records."""
+
+_MOST_RECORDS = 50_000
+"""A micro-batch holds no more, unless one epoch alone does."""
+
+
+@dataclass
+class Slice(InputPartition):
+    """What one task reads: for each epoch the ranges, and whether this task sends the epoch's marker."""
+
+    ranges: Sequence[tuple[int, int, PartitionName, int, int]]
+    markers: Sequence[int]
+
+    def __init__(
+        self, ranges: Sequence[tuple[int, int, PartitionName, int, int]], markers: Sequence[int]
+    ) -> None:  # InputPartition has a constructor of its own
+        super().__init__(None)
+        self.ranges = ranges
+        self.markers = markers
+
+
+class EpochSource(DataSource):
+    """`spark.readStream.format("millstream")`, with the path of the handover as its one option."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "millstream"
+
+    def schema(self) -> str:
+        return Handover.read(Path(self.options["handover"])).ddl
+
+    def streamReader(self, schema: Any) -> EpochStreamReader:  # noqa: N802 (Spark's name)
+        return EpochStreamReader(Path(self.options["handover"]))
+
+
+class EpochStreamReader(DataSourceStreamReader):
+    """Plans micro-batches out of the epoch log, and reads their cuts in Spark's workers."""
+
+    def __init__(self, handover: Path) -> None:
+        self._path = handover
+        self._handover = Handover.read(handover)
+        self._log: EpochReader | None = None
+        self._epochs: dict[int, Epoch] = {}
+        self._partitions: list[PartitionName] = []
+
+    # -------------------------------------------------------------- in the planning process
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"epoch": self._handover.first}
+
+    def latestOffset(self, start: Mapping[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
+        """Many epochs when behind: as many as fit 50,000 records, or one. `limit` is always "all available"."""
+        self._look()
+        stop, records = start["epoch"], 0
+        while stop in self._epochs and (records == 0 or records + self._epochs[stop].size <= _MOST_RECORDS):
+            records += self._epochs[stop].size
+            stop += 1
+        return {"epoch": stop}
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[Slice]:
+        """The cuts of these epochs, dealt to as many tasks as are worth their start."""
+        self._look()
+        numbers = range(start["epoch"], end["epoch"])
+        ranges = [
+            (number, rank, self._partitions[rank], a, b)
+            for number in numbers
+            for rank, (a, b) in self._epochs[number].cut.items()
+        ]
+        for gone in [number for number in self._epochs if number < start["epoch"]]:
+            del self._epochs[gone]
+        slices = [Slice(part, []) for part in _dealt(ranges, self._handover.tasks)]
+        slices[0].markers = list(numbers)
+        return slices
+
+    def _look(self) -> None:
+        if self._log is None:
+            self._log = EpochReader(Path(self._handover.epoch_log))
+            self._partitions = self._log.totals().partitions
+        for epoch in self._log.follow(self._handover.first):
+            self._epochs[epoch.number] = epoch
+            if any(rank >= len(self._partitions) for rank in epoch.cut):
+                self._partitions = self._log.totals().partitions
+
+    # -------------------------------------------------------------- in the workers
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Slice)
+        if self._path not in _OPEN:
+            _OPEN.clear()
+            _OPEN[self._path] = (self._handover.logs(), self._handover.steps())
+        logs, steps = _OPEN[self._path]
+        plain = records_schema(self._handover.fields)
+        declared = self._handover.schema
+        if partition.markers:
+            yield _with_epochs(_markers(plain, len(partition.markers)), partition.markers, steps, declared)
+        for number, rank, name, start, stop in partition.ranges:
+            for batch in logs[name.source].read(name.name, start, stop):
+                yield _with_epochs(fitted(batch, rank, plain), [number] * batch.num_rows, steps, declared)
+
+
+_OPEN: dict[Path, tuple[Mapping[str, Log], Sequence[Step]]] = {}
+"""What this worker has opened for the run it serves; workers outlive micro-batches."""
+
+
+def _dealt(ranges: list[tuple[int, int, PartitionName, int, int]], tasks: int) -> list[list[Any]]:
+    """Ranges in up to `tasks` runs of about equal size; small ones stay together, a large one is split."""
+    total = sum(b - a for *_, a, b in ranges)
+    parts = max(1, min(tasks, total // 4_000))
+    dealt: list[list[Any]] = [[] for _ in range(parts)]
+    share, at, filled = -(-total // parts), 0, 0
+    for number, rank, name, start, stop in ranges:
+        while start < stop:
+            if filled >= share and at + 1 < parts:
+                at, filled = at + 1, 0
+            end = stop if at + 1 == parts else min(stop, start + share - filled)
+            dealt[at].append((number, rank, name, start, end))
+            filled += end - start
+            start = end
+    return dealt
+
+
+def _markers(schema: pa.Schema, count: int) -> pa.RecordBatch:
+    columns = [pa.repeat(pa.scalar(MARKER, c.type), count) if c.name == RANK else pa.nulls(count, c.type) for c in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_epochs(
+    batch: pa.RecordBatch, epochs: Sequence[int], steps: Sequence[Step], declared: pa.Schema
+) -> pa.RecordBatch:
+    """The batch after the steps that run in workers, in the columns that Spark was told of."""
+    table = pa.Table.from_batches([batch])
+    for step in steps:
+        table = step.process(table).records
+    table = table.add_column(0, EPOCH, pa.array(epochs, pa.int64()))
+    arrays = [table[name].combine_chunks().cast(declared.field(name).type) for name in declared.names]
+    return pa.RecordBatch.from_arrays(
+        [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays], schema=declared
+    )
+
+

@@ -1,0 +1,64 @@
+"""Crashes as input: a run that is to die right after one point of one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from millstream.errors import ConfigError
+from millstream.guarantees.delivery import Point
+
+__all__ = ["Armed", "CrashPoint"]
+
+
+@dataclass(frozen=True)
+class CrashPoint:
+    """`POINT[.SINK]@EPOCH`, as `--crash` takes it.
+
+    >>> CrashPoint.parse("deliver.predictions@3")
+    CrashPoint(point=<Point.DELIVER: 'deliver'>, epoch=3, sink='predictions')
+    """
+
+    point: Point
+    epoch: int
+    sink: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.point}{'.' + self.sink if self.sink else ''}@{self.epoch}"
+
+    @staticmethod
+    def parse(text: str) -> CrashPoint:
+        where, at, epoch = text.partition("@")
+        point, dot, sink = where.partition(".")
+        if not at or not epoch.isdecimal() or (dot and not sink):
+            message = f"--crash {text}: expected POINT[.SINK]@EPOCH, as in deliver@3 or deliver.predictions@3"
+            raise ConfigError(message)
+        if point not in list(Point):
+            near = get_close_matches(point, [str(p) for p in Point], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            message = f"--crash {text}: '{point}' is not one of {', '.join(Point)}{hint}"
+            raise ConfigError(message)
+        if sink and point != Point.DELIVER:
+            message = f"--crash {text}: only deliver is passed sink by sink"
+            raise ConfigError(message)
+        return CrashPoint(Point(point), int(epoch), sink or None)
+
+    def check(self, sinks: Sequence[str]) -> None:
+        """Refuse a sink that the pipeline does not have."""
+        if self.sink is not None and self.sink not in sinks:
+            message = f"--crash {self}: there is no sink '{self.sink}'; the sinks are {', '.join(sinks)}"
+            raise ConfigError(message)
+
+
+@dataclass(frozen=True)
+class Armed:
+    """A crash that waits for its place. `fire` does not return: it kills, or raises in a test."""
+
+    point: CrashPoint
+    fire: Callable[[], None]
+
+    def pass_by(self, point: Point, epoch: int, sink: str | None = None) -> None:
+        """The run has just passed this point (or this sink of it)."""
+        if self.point == CrashPoint(point, epoch, sink):
+            self.fire()

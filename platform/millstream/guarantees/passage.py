@@ -1,0 +1,262 @@
+"""The passage of epochs through their five points, in the order that the delivery decides.
+
+The one place where processing, notes, sinks, saves and commits meet; every engine hands its epochs to it in order.
+
+    exactly_once, at_least_once   cut, process, deliver, save, commit
+    at_most_once                  cut, commit, process, save, deliver
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from millstream.errors import AlteredLog, DifferentReplay, ForeignSink
+from millstream.guarantees.crash import Armed
+from millstream.guarantees.delivery import Delivery, Point, due
+from millstream.log.contracts import Mark, Sink
+from millstream.log.epochs import Epoch, EpochLog, Note
+from millstream.state.applied import Applied
+from millstream.state.saves import Save, Saver, SaveStore
+from millstream.steps.processing import Processed, Processing
+
+__all__ = ["Passage", "Plan"]
+
+
+_KEPT_SAVES = 3
+"""A sink's mark of an epoch without rows may be lost with the power; then an older save is gone back to."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The guarantee of a pipeline, as its config says it."""
+
+    delivery: Delivery
+    save_every: int = 1
+    commit_every: int = 1
+
+
+@dataclass
+class Passage:
+    """Takes epochs through their points. Call `start` once, `take` in order of epochs, `end` for a clean end.
+
+    `through` is told of every epoch that has passed all points.
+    """
+
+    plan: Plan
+    processing: Processing
+    log: EpochLog
+    saves: SaveStore
+    sinks: Mapping[str, Sink]
+    sink_names: Mapping[str, str]
+    crash: Armed | None = None
+    through: Callable[[Processed], None] = lambda processed: None
+    _held: dict[str, int] = field(default_factory=dict)
+    _notes: dict[int, list[Note]] = field(default_factory=dict)
+    _applied: Applied = field(default_factory=Applied)
+    _last: int = -1
+    _saved_epoch: int = -1
+    _covered: int | None = None
+    _dirty: bool = False
+    _saver: Saver = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._saver = Saver(self.saves, self._save_done)
+
+    # ---------------------------------------------------------------- starting
+
+    def start(self) -> int:
+        """Load the state to go on from; the first epoch to take."""
+        totals = self.log.totals
+        self._held = {name: self._holds(name, sink) for name, sink in self.sinks.items()}
+        exactly = self.plan.delivery is Delivery.EXACTLY_ONCE
+        save = self.saves.newest(upto=min(self._held.values())) if exactly and self._held else self.saves.newest()
+        newest = max([save.epoch if save else -1, totals.committed, *self._held.values()])
+        if newest >= totals.next_epoch and newest >= 0:
+            message = (
+                f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} has been saved or delivered: "
+                "the log was truncated; start over with --fresh"
+            )
+            raise AlteredLog(message)
+        self._applied = save.applied.copy() if save else Applied()
+        self._saved_epoch = save.epoch if save else -1
+        first = (self._saved_epoch if exactly else totals.committed) + 1
+        self.processing.restore(self.saves.load(save) if save else {}, totals.partitions)
+        self._last = first - 1
+        reader = self.log.reader()
+        if self._saved_epoch + 1 < first:
+            lost = reader.epochs(self._saved_epoch + 1)
+            for epoch in itertools.takewhile(lambda epoch: epoch.number < first, lost):
+                self.processing.skip(epoch)
+        if first < totals.next_epoch:
+            for note in reader.notes(first):
+                self._notes.setdefault(note.epoch, []).append(note)
+        return first
+
+    def _holds(self, name: str, sink: Sink) -> int:
+        mark = sink.mark()
+        if mark is None:
+            return self.log.totals.sinks.get(self.sink_names[name], self.log.totals.next_epoch) - 1
+        if mark.log != self.log.id:
+            message = (
+                f"sink '{name}' holds rows of another run's epoch log ({mark.log}, this one is {self.log.id}); "
+                "give it a place of its own, or start over with --fresh"
+            )
+            raise ForeignSink(message)
+        return mark.epoch
+
+    # ---------------------------------------------------------------- taking
+
+    def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
+        """Take epochs that are ready through all points; with exactly_once they may be delivered as one append."""
+        if self.plan.delivery is not Delivery.EXACTLY_ONCE:
+            for epoch, records in epochs:
+                self._take_one(epoch, records)
+            return
+        alone = self.crash.point.epoch if self.crash else None
+        group: list[tuple[Epoch, pa.Table]] = []
+        for epoch, records in epochs:
+            if epoch.number == alone:
+                self._take_group(group)
+                group = []
+                self._take_one(epoch, records)
+            else:
+                group.append((epoch, records))
+        self._take_group(group)
+
+    def _take_one(self, epoch: Epoch, records: pa.Table) -> None:
+        number = epoch.number
+        self._passed(Point.CUT, number)
+        if self.plan.delivery is Delivery.AT_MOST_ONCE:
+            self.log.commit(number)
+            self.log.sync()
+            self._passed(Point.COMMIT, number)
+            processed = self._process(epoch, records)
+            self._save_if_due(number, wait=True)
+            self._passed(Point.SAVE, number)
+            self._deliver([processed])
+        else:
+            processed = self._process(epoch, records)
+            self._deliver([processed])
+            self._save_if_due(number, wait=True)
+            self._passed(Point.SAVE, number)
+            if due(number, self.plan.commit_every) and self._commit(number):
+                self.log.sync()
+            self._passed(Point.COMMIT, number)
+        self.through(processed)
+
+    def _take_group(self, group: Sequence[tuple[Epoch, pa.Table]]) -> None:
+        """Several epochs with exactly_once: one durable write of notes, one append to each sink, one save at most."""
+        if not group:
+            return
+        done = [self._processed(epoch, records) for epoch, records in group]
+        self.log.sync()
+        self._deliver(done)
+        last = group[-1][0].number
+        if last - self._saved_epoch >= self.plan.save_every:
+            self._save_if_due(last, wait=False, forced=True)
+        if any(due(epoch.number, self.plan.commit_every) for epoch, _ in group):
+            self._commit(last)
+        for processed in done:
+            self.through(processed)
+
+    def _process(self, epoch: Epoch, records: pa.Table) -> Processed:
+        processed = self._processed(epoch, records)
+        self.log.sync()
+        self._passed(Point.PROCESS, epoch.number)
+        return processed
+
+    def _processed(self, epoch: Epoch, records: pa.Table) -> Processed:
+        """Process an epoch and write its note; a replay that differs stops here, before any effect."""
+        before = self._notes.pop(epoch.number, [])
+        processed = self.processing.process(epoch, records, attempt=len(before) + 1)
+        for note in before[:1]:
+            self._compare(note, processed.note)
+        self.log.note(processed.note)
+        self._applied.add(epoch.number)
+        self._last = epoch.number
+        self._dirty = True
+        return processed
+
+    def _compare(self, first: Note, again: Note) -> None:
+        where = f"epoch {again.epoch} came out differently on its replay"
+        for rank in sorted(first.inputs.keys() | again.inputs.keys()):
+            if first.inputs.get(rank) != again.inputs.get(rank):
+                partition = self.processing.partitions[rank]
+                was, now = first.inputs.get(rank, (0, ""))[0], again.inputs.get(rank, (0, ""))[0]
+                detail = f"{was} records became {now}" if was != now else f"the {now} records have other content"
+                message = f"{where}: in {partition.source}/{partition.name} {detail}; the log was altered since"
+                raise AlteredLog(message)
+        if self.plan.delivery is not Delivery.EXACTLY_ONCE:
+            return  # the model has moved on, so outputs may differ
+        self._compare_made(where, "step", first.steps, again.steps)
+        self._compare_made(where, "output", first.outputs, again.outputs)
+
+    def _compare_made(self, where: str, kind: str, first: Mapping[str, object], again: Mapping[str, object]) -> None:
+        for name in [*again, *first]:
+            if first.get(name) != again.get(name):
+                message = (
+                    f"{where}: {kind} '{name}' gave something else for the same records; if it draws at random or "
+                    "reads a clock, say `deterministic: false` and choose another delivery"
+                )
+                raise DifferentReplay(message)
+
+    def _deliver(self, done: Sequence[Processed]) -> None:
+        """Append to every sink what it does not have: the guard of exactly_once."""
+        last = done[-1].epoch.number
+        for name, sink in self.sinks.items():
+            guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
+            wanted = [p for p in done if not guarded or p.epoch.number > self._held[name]]
+            if wanted:
+                sink.append(pa.concat_tables([p.rows[name] for p in wanted]), Mark(self.log.id, last))
+            self._passed(Point.DELIVER, last, name)
+        self._passed(Point.DELIVER, last)
+
+    # ---------------------------------------------------------------- saving and committing
+
+    def _save_if_due(self, epoch: int, *, wait: bool, forced: bool = False) -> None:
+        if not forced and not due(epoch, self.plan.save_every):
+            return
+        if not wait and self._saver.busy:
+            return
+        self._saver.start(epoch, self._applied.copy(), self.processing.save())
+        self._saved_epoch = epoch
+        if wait:
+            self._saver.wait()
+
+    def _save_done(self, save: Save) -> None:
+        self._covered = save.epoch
+        self.saves.drop_before(self.saves.numbers()[-_KEPT_SAVES:][0])
+
+    def _commit(self, epoch: int) -> bool:
+        """C := max(C, min(epoch, the newest save written since this start))."""
+        if self._covered is None:
+            return False
+        committed = min(epoch, self._covered)
+        if committed <= self.log.totals.committed:
+            return False
+        self.log.commit(committed)
+        return True
+
+    def end(self) -> None:
+        """A clean end: save and commit what is not yet, close the sinks."""
+        self._saver.wait()
+        if self._dirty and self._saved_epoch != self._last:
+            self._save_if_due(self._last, wait=True, forced=True)
+        if self._dirty:
+            self._commit(self._last)
+        self.log.sync()
+        for sink in self.sinks.values():
+            sink.close()
+
+    def abandon(self) -> None:
+        """An end that is not clean: nothing more is written; what is being written is waited for."""
+        self._saver.wait()
+
+    def _passed(self, point: Point, epoch: int, sink: str | None = None) -> None:
+        if self.crash is not None:
+            self.crash.pass_by(point, epoch, sink)
+

@@ -1,0 +1,90 @@
+"""Whether a config can be run as it says: the checks that need its steps built, and nothing run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.config.document import Problem
+from millstream.config.load import Loaded
+from millstream.config.models import Config
+from millstream.config.plugins import nearest
+from millstream.guarantees.delivery import Delivery
+from millstream.log.contracts import Place
+from millstream.steps.contracts import Scope
+from millstream.steps.graph import Graph, Node, check_graph, sink_problems
+
+__all__ = ["checked_graph", "impossible"]
+
+
+def checked_graph(loaded: Loaded) -> Graph:
+    """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
+    config = loaded.config
+    problems = _source_problems(loaded)
+    fields = [field for source in config.logs for field in source.config.fields]
+    graph, found = check_graph(config.steps, fields)
+    problems += found
+    if graph is not None:
+        problems += sink_problems(graph, config.sinks)
+        problems += impossible(config, graph.steps)
+    if graph is None or problems:
+        loaded.refuse(problems)
+    return graph
+
+
+def impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
+    """What a config asks of its guarantee or its engine that these steps cannot give."""
+    problems = []
+    if config.guarantee.delivery == Delivery.EXACTLY_ONCE:
+        for node in steps:
+            if not node.traits.deterministic:
+                message = (
+                    f"exactly_once is impossible: step {node.name!r} is not deterministic, so a replay after a crash "
+                    "would make other rows; choose at_least_once or at_most_once"
+                )
+                problems.append(Problem(("guarantee", "delivery"), message))
+    return problems + _misplaced(config, steps)
+
+
+def _misplaced(config: Config, steps: Sequence[Node]) -> list[Problem]:
+    """Wishes of `engine.run` that cannot be met: Spark's workers get records before they are in order."""
+    problems = []
+    names = [node.name for node in steps]
+    for name, where in config.engine.run.items():
+        if name not in names:
+            close = nearest(name, names)
+            meant = f"; did you mean `{close}`?" if close else ""
+            message = f"there is no such step; one of {', '.join(names)}{meant}"
+            problems.append(Problem(("engine", "run", name), message))
+            continue
+        if where == "driver":
+            continue
+        ahead = steps[: names.index(name) + 1]
+        for node in ahead:
+            why = _driver_only(node)
+            if why is None and config.engine.run.get(node.name) == "driver":
+                why = "is to run on the driver"
+            if why is not None:
+                place = "it" if node.name == name else f"step {node.name!r} before it"
+                message = f"this step cannot run in workers: {place} {why}; leave it to the driver"
+                problems.append(Problem(("engine", "run", name), message))
+                break
+    return problems
+
+
+def _driver_only(node: Node) -> str | None:
+    if node.traits.scope is not Scope.STATELESS:
+        return "has state"
+    if node.traits.ordered:
+        return "depends on the order of records"
+    if not node.traits.deterministic:
+        return "is not deterministic"
+    return "makes outputs" if node.step.outputs else None
+
+
+def _source_problems(loaded: Loaded) -> list[Problem]:
+    place = Place(loaded.base, loaded.base)
+    return [
+        Problem((*source.path, option) if option else source.path, message)
+        for source in loaded.config.logs
+        for option, message in source.config.problems(place)
+    ]

@@ -1,0 +1,113 @@
+"""Saves: whole or not at all, small where little changed, the same after loading."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from millstream.errors import AlteredLog
+from millstream.state.applied import Applied
+from millstream.state.saves import Saver, SaveStore
+
+
+def store(folder: Path) -> SaveStore:
+    return SaveStore(folder, {"numpy": np.__version__})
+
+
+def test_a_chain_of_saves_loads_what_was_saved(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    weights = rng.random((8, 1000))
+    history = []
+    saves = store(tmp_path)
+    for epoch in range(40):
+        weights = weights.copy()
+        weights[rng.integers(8), rng.integers(1000)] += 1
+        state = {"classify": {"weights": weights, "names": b"x" * epoch, "flag": np.array(epoch)}, "other": {}}
+        saves.write(epoch, Applied([[0, epoch + 1]]), state)
+        history.append(weights)
+    again = store(tmp_path)
+    for number in again.numbers():
+        save = next(s for s in [again.newest(number)] if s is not None)
+        loaded = again.load(save)["classify"]
+        assert np.array_equal(loaded["weights"], history[save.epoch])
+        assert loaded["names"] == b"x" * save.epoch
+        assert loaded["flag"] == save.epoch and isinstance(loaded["flag"], np.ndarray) and loaded["flag"].shape == ()
+    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.save"))]
+    assert sizes[0] > 64_000
+    assert sizes[1] < 2_000
+    assert sum(size > 64_000 for size in sizes) == 3  # every sixteenth leans on none
+
+
+def test_the_newest_save_is_the_one_written_last_not_the_highest_epoch(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    saves.write(7, Applied(), {})
+    saves.write(5, Applied(), {})
+    newest = store(tmp_path).newest()
+    assert newest is not None and newest.epoch == 5
+    upto = store(tmp_path).newest(upto=4)
+    assert upto is None
+
+
+def test_nan_and_changed_shapes_survive(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    first = np.array([1.0, np.nan, 3.0, 4.0, 5.0])
+    second = first.copy()
+    second[0] = 2.0
+    saves.write(0, Applied(), {"s": {"a": first}})
+    saves.write(1, Applied(), {"s": {"a": second}})
+    saves.write(2, Applied(), {"s": {"a": np.array([[1.0], [2.0]])}})
+    again = store(tmp_path)
+    for epoch, expected in enumerate([first, second, np.array([[1.0], [2.0]])]):
+        save = again.newest(epoch)
+        assert save is not None
+        assert np.array_equal(again.load(save)["s"]["a"], expected, equal_nan=True)
+
+
+def test_dropping_keeps_what_later_saves_lean_on(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    array = np.arange(100.0)
+    for epoch in range(6):
+        array = array.copy()
+        array[epoch] = -1
+        saves.write(epoch, Applied(), {"s": {"a": array}})
+    saves.drop_before(5)
+    again = store(tmp_path)
+    newest = again.newest()
+    assert newest is not None
+    assert np.array_equal(again.load(newest)["s"]["a"], array)
+    saves.write(6, Applied(), {"s": {"a": np.arange(7.0)}})
+    saves.drop_before(6)
+    assert saves.numbers() == [6]
+
+
+def test_an_altered_save_is_refused(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    save = saves.write(0, Applied(), {"s": {"a": np.arange(100)}})
+    path = tmp_path / "0000000000.save"
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(AlteredLog, match="was altered"):
+        saves.load(save)
+
+
+def test_a_full_disk_leaves_the_save_before_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saves = store(tmp_path)
+    saves.write(0, Applied(), {"s": {"a": np.arange(100)}})
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    saver = Saver(saves, lambda save: None)
+    saver.start(1, Applied(), {"s": {"a": np.arange(200)}})
+    with pytest.raises(OSError, match="No space left on device; the save was not written"):
+        saver.wait()
+    monkeypatch.undo()
+    again = store(tmp_path)
+    newest = again.newest()
+    assert newest is not None and newest.epoch == 0
+    assert not list(tmp_path.glob("*.tmp"))
