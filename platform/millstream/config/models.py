@@ -41,8 +41,10 @@ class Guarantee(_Section):
     recovery: Literal["epochs", "snapshots", "transactions"] = Field(
         default="epochs", description="What is durable, and what a restart goes back to."
     )
-    save_every: int = Field(default=1, ge=1, description="State is saved after every so many epochs.")
-    commit_every: int = Field(default=1, ge=1, description="Progress is committed after every so many epochs.")
+    save_every: int = Field(default=1, ge=1, le=10_000, description="State is saved after every so many epochs.")
+    commit_every: int = Field(
+        default=1, ge=1, le=10_000, description="Progress is committed after every so many epochs."
+    )
 
     @field_validator("recovery")
     @classmethod

@@ -19,8 +19,6 @@ _RESTARTS = {
     Delivery.AT_MOST_ONCE: "loads the newest save and goes on after the last committed epoch",
 }
 
-_MOST_CYCLES = 2_000
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -94,9 +92,5 @@ def _telling_epochs(save_every: int, commit_every: int) -> Iterable[int]:
     Between them the effects only grow, so the worst is among them.
     """
     cycle = math.lcm(save_every, commit_every)
-    told: set[int] = set()
-    for every in (save_every, commit_every):
-        last = min(2 * cycle, cycle + every * _MOST_CYCLES)
-        for due in range(cycle + every - 1, last, every):
-            told |= {due - 1, due}
-    return sorted(told)
+    due = {due for every in (save_every, commit_every) for due in range(cycle + every - 1, 2 * cycle, every)}
+    return sorted(due | {epoch - 1 for epoch in due})

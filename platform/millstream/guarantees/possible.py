@@ -34,7 +34,7 @@ def checked_graph(loaded: Loaded) -> Graph:
 def impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
     """What a config asks of its guarantee or its engine that these steps cannot give."""
     problems = []
-    if config.guarantee.delivery == Delivery.EXACTLY_ONCE:
+    if Delivery(config.guarantee.delivery) is Delivery.EXACTLY_ONCE:
         for node in steps:
             if not node.traits.deterministic:
                 message = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -85,6 +85,15 @@ class SourceConfig(Protocol):
     @property
     def bounded(self) -> bool:
         """Whether a run of it stops at the end of the log unless told otherwise."""
+        ...
+
+    @property
+    def fields(self) -> Iterable[str]:
+        """The names of the columns that its log yields, `time` perhaps among them; known without opening it."""
+        ...
+
+    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+        """What can be found wrong without reading, such as a missing file: the option's name, and what to do."""
         ...
 
 

@@ -76,14 +76,8 @@ def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Grap
     """What `build_graph` builds, or all that keeps it from being built."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
     problems = [Problem(steps[place].path, message) for place, message in duplicates([step.name for step in steps])]
-    plain = log_schema(names)
-    columns = [
-        pa.field(RANK, pa.int32()),
-        plain.field(OFFSET),
-        plain.field(TIME),
-        *(plain.field(name) for name in names),
-    ]
-    first = schema = pa.schema(columns)
+    columns = [column for column in log_schema(names) if column.name != REJECT]
+    first = schema = pa.schema([pa.field(RANK, pa.int32()), *columns])
     nodes: list[Node] = []
     for place, named in enumerate(steps):
         try:
