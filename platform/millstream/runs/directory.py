@@ -1,0 +1,207 @@
+"""The run directory: what one run of a pipeline keeps, locked while in use.
+
+    run.json       what may not change between starts; written last when the directory is made
+    config.yaml    the config as resolved, without values of the environment
+    epochs/        the epoch log
+    saves/         states
+    outputs/       outputs that have no sink of their own
+    cache/         what sources keep to read fast (safe to delete)
+    spark/         Spark's log and its throw-away checkpoint
+    metrics.jsonl  accuracy and speed, window by window
+    summary.json   the last clean end
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from millstream.errors import AlteredLog, Contradiction, InUse, MillstreamError
+
+__all__ = ["RunDirectory", "write_whole"]
+
+_FORMAT = 1
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all, also after a loss of power."""
+    partial = path.with_name(path.name + ".tmp")
+    with partial.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class RunDirectory:
+    """One run's place on disk. Opening it for a run locks it; `find` only looks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: TextIO | None = None
+
+    epochs = property(lambda self: self.path / "epochs")
+    saves = property(lambda self: self.path / "saves")
+    config = property(lambda self: self.path / "config.yaml")
+    metrics = property(lambda self: self.path / "metrics.jsonl")
+    summary = property(lambda self: self.path / "summary.json")
+    sources = property(lambda self: self.path / "sources.json")
+    mlflow = property(lambda self: self.path / "mlflow.json")
+
+    def cache(self, source: str) -> Path:
+        folder: Path = self.path / "cache" / source
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @staticmethod
+    def find(path: Path) -> RunDirectory:
+        """A run directory that is there; for commands that only look."""
+        if not (path / "run.json").is_file():
+            near = sorted(p.parent.name for p in path.parent.glob("*/run.json")) if path.parent.is_dir() else []
+            hint = f"; there are {', '.join(str(path.parent / name) for name in near[:5])}" if near else ""
+            message = f"{path} is not a run directory{hint}"
+            raise MillstreamError(message)
+        return RunDirectory(path)
+
+    def lock(self) -> None:
+        """Take the directory for this process until it ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / "lock").open("a+")
+        except OSError as error:
+            message = f"cannot write the run directory {self.path}: {error.strerror}; give another with --run"
+            raise Contradiction(message) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.seek(0)
+            holder = self._lock.read().strip()
+            self._lock.close()
+            message = f"{self.path} is in use by process {holder or '?'}; wait for it, stop it, or give another --run"
+            raise InUse(message) from None
+        self._lock.truncate(0)
+        self._lock.write(f"{os.getpid()}\n")
+        self._lock.flush()
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a process holds it now."""
+        with suppress(OSError), (self.path / "lock").open("r") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "run.json").is_file()
+
+    def make(self, fixed: Mapping[str, Any]) -> None:
+        """Begin a run; what an interrupted beginning left is cleared away."""
+        strangers = [p for p in self.path.iterdir() if p.name not in _OURS]
+        if strangers:
+            message = f"{self.path} holds {strangers[0].name}, which is not a run's; give another --run"
+            raise Contradiction(message)
+        for name in _OURS - {"lock"}:
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        write_whole(self.path / "run.json", json.dumps({"format": _FORMAT, "fixed": fixed}, indent=1))
+
+    def fixed(self) -> dict[str, Any]:
+        """What may not change between starts, as the first one had it."""
+        try:
+            written = json.loads((self.path / "run.json").read_text())
+            fixed: dict[str, Any] = written["fixed"]
+            if written["format"] != _FORMAT:
+                message = f"{self.path} was made by another version of Millstream (format {written['format']})"
+                raise Contradiction(message)
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"{self.path / 'run.json'} was altered: {error}; start over with --fresh"
+            raise AlteredLog(message) from error
+        return fixed
+
+    def check(self, fixed: Mapping[str, Any]) -> None:
+        """Refuse a config that differs in what may not change."""
+        before = self.fixed()
+        for key in [*before, *(key for key in fixed if key not in before)]:
+            was, now = before.get(key), fixed.get(key)
+            if was != now:
+                message = (
+                    f"{self.path} was begun with another {key}: {_difference(was, now)}; "
+                    "use --fresh to start over, or another --run"
+                )
+                raise Contradiction(message)
+
+    def archive(self) -> Path | None:
+        """Move what is there aside; where it went."""
+        content = [p for p in self.path.iterdir() if p.name != "lock"]
+        if not content:
+            return None
+        number = 1
+        while (target := self.path.with_name(f"{self.path.name}.{number}")).exists():
+            number += 1
+        target.mkdir()
+        for path in sorted(content, key=lambda p: p.name != "run.json"):  # it stops being a run first of all
+            path.rename(target / path.name)
+        return target
+
+    def crashes(self) -> list[str]:
+        """The `--crash` points that have been fired in this run."""
+        path = self.path / "crashed"
+        return path.read_text().split() if path.exists() else []
+
+    def fire(self, point: str) -> None:
+        """Note, durably, that a `--crash` is being fired."""
+        write_whole(self.path / "crashed", "\n".join([*self.crashes(), point]))
+
+
+_OURS = {
+    "cache",
+    "config.yaml",
+    "crashed",
+    "epochs",
+    "lock",
+    "metrics.jsonl",
+    "mlflow.json",
+    "outputs",
+    "run.json",
+    "run.json.tmp",
+    "saves",
+    "sources.json",
+    "spark",
+    "summary.json",
+}
+
+
+def _difference(was: Any, now: Any, path: str = "") -> str:
+    """The first place where two configs differ, in words."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in [*was, *(key for key in now if key not in was)]:
+            if was.get(key) != now.get(key):
+                return _difference(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for place, (a, b) in enumerate(zip(was, now, strict=True)):
+            if a != b:
+                return _difference(a, b, f"{path}[{place}]")
+    where = f"{path} " if path else ""
+    return f"{where}was {json.dumps(was)}, is {json.dumps(now)}"

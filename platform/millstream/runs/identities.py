@@ -1,0 +1,41 @@
+"""What the sources of a run are: told at every start, so that an altered log is refused and not trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from millstream.errors import AlteredLog, Contradiction
+from millstream.log.contracts import Log
+from millstream.log.epochs import Totals
+from millstream.runs.directory import RunDirectory, write_whole
+
+__all__ = ["check_sources"]
+
+
+def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
+    """Refuse partitions that are gone or not what they were; then write down what they are now."""
+    known: dict[str, dict[str, list[int | str]]] = {}
+    if directory.sources.exists():
+        known = json.loads(directory.sources.read_text())
+    for source, partitions in known.items():
+        names = {partition.name for partition in logs[source].partitions()}
+        for name, (upto, identity) in partitions.items():
+            if name not in names:
+                message = f"{source}/{name} was read by this run and is gone; put it back, or start over with --fresh"
+                raise Contradiction(message)
+            if logs[source].end(name) < int(upto) or logs[source].identity(name, int(upto)) != identity:
+                message = (
+                    f"{source}/{name} was altered since this run read it (its first {upto} records are others now); "
+                    "put it back, or start over with --fresh"
+                )
+                raise AlteredLog(message)
+    for rank, partition in enumerate(totals.partitions):
+        if logs[partition.source].end(partition.name) < totals.positions.get(rank, 0):
+            message = f"{partition.source}/{partition.name} is shorter than what this run has read of it"
+            raise AlteredLog(message)
+    for source, log in logs.items():
+        for partition in log.partitions():
+            upto = log.end(partition.name)
+            known.setdefault(source, {})[partition.name] = [upto, log.identity(partition.name, upto)]
+    write_whole(directory.sources, json.dumps(known, indent=1))

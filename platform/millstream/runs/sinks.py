@@ -1,0 +1,24 @@
+"""The sinks of a run: those of the config, and one in the run directory for every output without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from millstream.config import plugins
+from millstream.config.models import Config
+from millstream.log.contracts import Place, SinkConfig
+from millstream.steps.graph import Graph
+
+__all__ = ["sink_configs", "sink_key"]
+
+
+def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
+    """For each output, in the order in which sinks are delivered to, where it goes."""
+    default: Any = plugins.load(plugins.SINKS, "files")
+    return {output: config.sinks.get(output) or default(type="files") for output in graph.outputs}
+
+
+def sink_key(config: SinkConfig, output: str) -> str:
+    """What tells a sink from another one of the same output: where it lies, whatever folder the run is in."""
+    return f"{output} {config.type} {config.location(Place(Path('.'), Path('run')), output)}"

@@ -1,0 +1,227 @@
+"""One start of a run: from a config to a job for an engine, and to the summary at its end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from millstream.config.load import Loaded
+from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
+from millstream.engines.job import Engine, Job
+from millstream.errors import ConfigError
+from millstream.guarantees.crash import Armed, CrashPoint
+from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.passage import Passage, Plan
+from millstream.log.contracts import Log, Place, Sink
+from millstream.log.epochs import EpochLog, EpochReader
+from millstream.runs.directory import RunDirectory, write_whole
+from millstream.runs.identities import check_sources
+from millstream.runs.killing import kill_family
+from millstream.runs.observer import Observer
+from millstream.runs.sinks import sink_configs, sink_key
+from millstream.runs.summary import Summary, summarise
+from millstream.state.saves import SaveStore
+from millstream.steps.graph import Graph, build_graph
+from millstream.steps.processing import Processing
+from millstream.steps.rows import row_schema
+
+__all__ = ["Options", "engine_of", "fixed_parts", "start", "versions"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a start is told beside its config. `follow` None: as the sources have it."""
+
+    run: Path
+    follow: bool | None = None
+    records: int | None = None
+    fresh: bool = False
+    replay: Path | None = None
+    crash: CrashPoint | None = None
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """The libraries that results depend on to the bit."""
+    names = ("millstream", "pyspark", "scikit-learn", "river", "numpy", "scipy", "pyarrow")
+    found = {name: importlib.metadata.version(name) for name in names}
+    return {"python": platform.python_version(), **found}
+
+
+def fixed_parts(loaded: Loaded) -> dict[str, Any]:
+    """What may not change while a run directory is resumed."""
+    resolved = loaded.resolved()
+    config = loaded.config
+    return {
+        "pipeline name": config.name,
+        "source": resolved.get("source") or resolved.get("sources"),
+        "steps": [{"name": step.name, **step.config.model_dump(mode="json")} for step in config.steps],
+        "delivery": str(config.guarantee.delivery),
+        "recovery": config.guarantee.recovery,
+    }
+
+
+def engine_of(loaded: Loaded) -> Engine:
+    """The engine that the config names; imported only now, Spark is large."""
+    if loaded.config.engine.type == "local":
+        from millstream.engines.local.engine import LocalEngine
+
+        return LocalEngine()
+    from millstream.engines.spark.engine import SparkEngine
+
+    return SparkEngine()
+
+
+def start(
+    loaded: Loaded,
+    options: Options,
+    *,
+    engine: Engine | None = None,
+    stop: threading.Event | None = None,
+    observers: Callable[[RunDirectory, EpochLog], list[Observer]] = lambda directory, log: [],
+    fire: Callable[[], None] = kill_family,
+) -> Summary:
+    """Run a pipeline until it is idle, stopped or has its records; the summary of the run directory's life.
+
+    `fire` is what an armed crash does: SIGKILL, or an exception that drops all memory.
+    """
+    config = loaded.config
+    graph = build_graph(config.steps, fields_of(loaded))
+    directory = RunDirectory(options.run)
+    directory.lock()
+    with ExitStack() as ending:
+        ending.callback(directory.release)
+        _begin(directory, loaded, options)
+        places = {source.name: Place(loaded.base, directory.cache(source.name)) for source in config.logs}
+        logs: dict[str, Log] = {}
+        for source in config.logs:
+            logs[source.name] = source.config.open(places[source.name])
+            ending.callback(logs[source.name].close)
+        epoch_log = EpochLog(directory.epochs)
+        ending.callback(epoch_log.close)
+        check_sources(directory, logs, epoch_log.totals)
+        sinks, keys = _open_sinks(loaded, graph, directory)
+        stop = stop or threading.Event()
+        throttle = Throttle(config.engine.epoch.max_records)
+        watching = observers(directory, epoch_log)
+        passage = Passage(
+            plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
+            processing=Processing(graph),
+            log=epoch_log,
+            saves=SaveStore(directory.saves, versions()),
+            sinks=sinks,
+            sink_names=keys,
+            crash=_armed(directory, options.crash, list(sinks), fire),
+            through=lambda processed: [watcher.through(processed) for watcher in watching] and None,
+        )
+        job = Job(
+            config=config,
+            graph=graph,
+            sources={source.name: source.config for source in config.logs},
+            places=places,
+            logs=logs,
+            epoch_log=epoch_log,
+            epoch_folder=directory.epochs,
+            cutter=_cutter(loaded, options, logs, epoch_log, throttle, list(keys.values())),
+            throttle=throttle,
+            passage=passage,
+            folder=directory.path,
+            stop=stop,
+        )
+        before, began = epoch_log.totals.processed, time.monotonic()
+        try:
+            (engine or engine_of(loaded)).run(job)
+        finally:
+            passage.abandon()
+            for watcher in watching:
+                watcher.close()
+        seconds = time.monotonic() - began
+        ended = "stopped" if stop.is_set() else "idle"
+        summary = summarise(loaded, directory, epoch_log, passage.processing, sinks, ended, before, seconds, versions())
+        write_whole(directory.summary, summary.json())
+        for watcher in watching:
+            watcher.finished(summary)
+        return summary
+
+
+def fields_of(loaded: Loaded) -> list[str]:
+    """The fields that the config's sources give to its records, in the order of first mention."""
+    fields: dict[str, None] = {}
+    for source in loaded.config.logs:
+        fields.update(dict.fromkeys(name for name in source.config.fields if name != "time"))
+    return list(fields)
+
+
+def _begin(directory: RunDirectory, loaded: Loaded, options: Options) -> None:
+    fixed = fixed_parts(loaded)
+    if options.fresh:
+        directory.archive()
+        for output, sink in sink_configs(loaded.config, build_graph(loaded.config.steps, fields_of(loaded))).items():
+            sink.clear(Place(loaded.base, directory.path), output)
+    if directory.begun:
+        directory.check(fixed)
+    else:
+        directory.make(fixed)
+    write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
+
+
+def _open_sinks(loaded: Loaded, graph: Graph, directory: RunDirectory) -> tuple[dict[str, Sink], dict[str, str]]:
+    place = Place(loaded.base, directory.path)
+    sinks: dict[str, Sink] = {}
+    keys: dict[str, str] = {}
+    for output, config in sink_configs(loaded.config, graph).items():
+        sinks[output] = config.open(place, output, row_schema(graph.outputs[output]))
+        keys[output] = sink_key(config, output)
+    return sinks, keys
+
+
+def _armed(
+    directory: RunDirectory, point: CrashPoint | None, sinks: list[str], fire: Callable[[], None]
+) -> Armed | None:
+    """The crash that waits, unless this run directory has had it."""
+    if point is None or str(point) in directory.crashes():
+        return None
+    point.check(sinks)
+
+    def fire_once() -> None:
+        directory.fire(str(point))
+        fire()
+
+    return Armed(point, fire_once)
+
+
+def _cutter(
+    loaded: Loaded,
+    options: Options,
+    logs: Mapping[str, Log],
+    epoch_log: EpochLog,
+    throttle: Throttle,
+    sinks: list[str],
+) -> Cutter:
+    size = loaded.config.engine.epoch
+    if options.replay is not None:
+        if options.follow or options.records is not None:
+            message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
+            raise ConfigError(message)
+        return ReplayCutter(logs, epoch_log, throttle, EpochReader(RunDirectory.find(options.replay).epochs), sinks)
+    bounded = all(source.config.bounded for source in loaded.config.logs)
+    return LogCutter(
+        logs,
+        epoch_log,
+        throttle,
+        max_records=size.max_records,
+        max_wait=size.max_wait / 1e6,
+        until_idle=bounded if options.follow is None else not options.follow,
+        sinks=sinks,
+        budget=options.records,
+    )

@@ -1,0 +1,90 @@
+"""The summary of a run directory's life: what came in, what went out, and the digests to compare it by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from millstream.config.load import Loaded
+from millstream.log.contracts import Sink
+from millstream.log.epochs import EpochLog
+from millstream.records import row_hashes
+from millstream.runs.directory import RunDirectory
+from millstream.steps.processing import Processing
+
+__all__ = ["Summary", "digest_rows", "summarise"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `run --json` prints. Counts cover the life of the run directory; seconds this start."""
+
+    run: str
+    pipeline: str
+    engine: str
+    delivery: str
+    recovery: str
+    ended: str
+    records: int
+    processed: int
+    epochs: int
+    delivered: Mapping[str, int]
+    accuracy: float | None
+    model: str | None
+    state: str
+    outputs: Mapping[str, str]
+    versions: Mapping[str, str]
+    seconds: float
+    records_per_second: float
+
+    def json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def digest_rows(sink: Sink) -> tuple[int, str]:
+    """How many rows a reader of the sink sees, and a digest over them that is free of their order."""
+    count, total = 0, np.uint64(0)
+    for rows in sink.read():
+        count += rows.num_rows
+        with np.errstate(over="ignore"):
+            total += row_hashes(rows).sum(dtype=np.uint64)
+    return count, f"{count:x}-{int(total):016x}"
+
+
+def summarise(
+    loaded: Loaded,
+    directory: RunDirectory,
+    epoch_log: EpochLog,
+    processing: Processing,
+    sinks: Mapping[str, Sink],
+    ended: str,
+    processed_before: int,
+    seconds: float,
+    versions: Mapping[str, str],
+) -> Summary:
+    """Put together what the epoch log's totals, the state and the sinks say."""
+    totals = epoch_log.totals
+    read = {name: digest_rows(sink) for name, sink in sinks.items()}
+    config = loaded.config
+    return Summary(
+        run=str(directory.path),
+        pipeline=config.name,
+        engine=config.engine.type,
+        delivery=str(config.guarantee.delivery),
+        recovery=config.guarantee.recovery,
+        ended=ended,
+        records=totals.records,
+        processed=totals.processed,
+        epochs=totals.next_epoch,
+        delivered={name: count for name, (count, _) in read.items()},
+        accuracy=totals.correct / totals.labelled if totals.labelled else None,
+        model=processing.model_digest(),
+        state=processing.state_digest(),
+        outputs={name: digest for name, (_, digest) in read.items()},
+        versions=versions,
+        seconds=round(seconds, 3),
+        records_per_second=round((totals.processed - processed_before) / seconds, 1) if seconds > 0 else 0.0,
+    )
