@@ -69,10 +69,7 @@ class _Hashing:
 
     def process(self, records: pa.Table) -> Result:
         texts = [text or "" for text in records["text"].to_pylist()]
-        if texts:
-            features = to_arrow(self._vectorizer.transform(texts))
-        else:
-            features = pa.array([], self._field.type)
+        features = to_arrow(self._vectorizer.transform(texts)) if texts else pa.array([], self._field.type)
         return Result(records.append_column(self._field, features))
 
     def ended(self, substream: Any) -> Result:

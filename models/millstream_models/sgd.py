@@ -1,0 +1,110 @@
+"""Logistic regression by stochastic gradient descent, with scikit-learn's SGDClassifier."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.steps.contracts import Array, State
+from millstream_models.features import FEATURES, compacted, dimensions_of, to_csr
+
+__all__ = ["SGD"]
+
+_FEWEST = 3  # rows of weights: with two classes, scikit-learn would keep a single row
+
+
+class SGD(BaseModel):
+    """Logistic regression, one class against the rest, that goes on learning at a slowly falling rate.
+
+    The step that record `t` makes is `learning_rate / t ** decay`. Rows are scaled to length 1, so that a long text
+    weighs as much as a short one.
+
+    >>> from millstream_models.features import features_field
+    >>> field = features_field(3)
+    >>> model = SGD().build(pa.schema([field]))
+    >>> one = lambda index: [{"index": index, "count": 1.0}]
+    >>> rows = model.prepare(pa.array([one(0), one(2)], field.type))
+    >>> model.learn(rows, np.array([0, 1]), classes=2)
+    >>> model.predict(rows)[0].tolist()
+    [0, 1]
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["sgd"] = "sgd"
+    block: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
+    learning_rate: float = Field(default=40.0, gt=0, description="The length of the first step.")
+    decay: float = Field(default=0.3, ge=0, lt=1, description="How fast steps shorten; 0 keeps them as they are.")
+    alpha: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0 (l2).")
+
+    def build(self, records: pa.Schema) -> _SGD:
+        return _SGD(dimensions_of(records), self.learning_rate, self.decay, self.alpha)
+
+
+class _SGD:
+    """A row of weights for each class, and one for all the classes that are yet to come.
+
+    To a class that has not been seen, every record so far was one of the rest. The last row has learned just that;
+    a new class starts from it, and so ends up where it would be had it been known from the start.
+    """
+
+    reads = FEATURES
+
+    def __init__(self, dimensions: int, learning_rate: float, decay: float, alpha: float) -> None:
+        self._dimensions = dimensions
+        self._options = {"alpha": alpha, "learning_rate": "invscaling", "eta0": learning_rate, "power_t": decay}
+        self.restore({})
+
+    def prepare(self, column: pa.Array) -> Any:
+        from sklearn.preprocessing import normalize
+
+        rows = to_csr(column, self._dimensions)
+        return normalize(rows, copy=False) if rows.shape[0] else rows
+
+    def predict(self, inputs: Any) -> tuple[Array, Array]:
+        dimensions, rows = compacted(inputs)
+        margins = rows @ self._sgd.coef_[: self._classes, dimensions].T + self._sgd.intercept_[: self._classes]
+        best = margins.argmax(axis=1)
+        chances = 1 / (1 + np.exp(np.minimum(-margins, 700)))
+        return best, chances[np.arange(len(best)), best] / chances.sum(axis=1)
+
+    def learn(self, inputs: Any, labels: Array, classes: int) -> None:
+        rows = max(classes + 1, _FEWEST)
+        if rows > len(self._sgd.classes_):
+            self._sgd.coef_ = np.vstack([self._sgd.coef_, *[self._sgd.coef_[-1:]] * (rows - len(self._sgd.classes_))])
+            self._sgd.intercept_ = np.pad(self._sgd.intercept_, (0, rows - len(self._sgd.classes_)), mode="edge")
+            self._sgd.classes_ = np.arange(rows)
+        self._classes = classes
+        order = _shuffled(len(labels))
+        self._sgd.partial_fit(inputs[order], labels[order])
+
+    def save(self) -> State:
+        return {
+            "weights": self._sgd.coef_.copy(),
+            "intercepts": self._sgd.intercept_.copy(),
+            "progress": np.array([self._classes, self._sgd.t_], np.float64),
+        }
+
+    def restore(self, state: State) -> None:
+        from sklearn.linear_model import SGDClassifier
+
+        self._sgd: Any = SGDClassifier(loss="log_loss", shuffle=False, random_state=0, **self._options)
+        self._sgd.n_features_in_ = self._dimensions
+        self._sgd.coef_ = np.array(state.get("weights", np.zeros((_FEWEST, self._dimensions))), order="C")
+        self._sgd.intercept_ = np.array(state.get("intercepts", np.zeros(_FEWEST)))
+        self._sgd.classes_ = np.arange(len(self._sgd.intercept_))
+        classes, self._sgd.t_ = np.asarray(state.get("progress", [0, 1.0])).tolist()
+        self._classes = int(classes)
+
+
+@functools.lru_cache(maxsize=16)
+def _shuffled(size: int) -> Array:
+    """The order in which a block of this size is learned: always the same, but not that of the log.
+
+    Logs come in runs of one label, and a model that has just seen a run of it expects nothing else.
+    """
+    return np.random.RandomState(size).permutation(size)
