@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ class RiverNB(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    reads: ClassVar[str] = "text"
     type: Literal["river_nb"] = "river_nb"
     block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="What is added to every count, so that no probability is 0.")
@@ -40,7 +41,7 @@ class RiverNB(BaseModel):
 
 
 class _RiverNB:
-    reads = "text"
+    reads = RiverNB.reads
 
     def __init__(self, alpha: float) -> None:
         from river.feature_extraction import BagOfWords

@@ -126,7 +126,8 @@ class StepConfig(Protocol):
     it cannot work on. What the next step will get is the schema of what `process` makes of no records.
     """
 
-    type: str
+    @property
+    def type(self) -> str: ...
 
     def build(self, records: pa.Schema) -> Step: ...
 
@@ -171,7 +172,10 @@ class ModelConfig(Protocol):
     pipeline makes `features` first.
     """
 
-    type: str
-    block: int
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def block(self) -> int: ...
 
     def build(self, records: pa.Schema) -> Model: ...

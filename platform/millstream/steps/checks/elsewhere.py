@@ -1,0 +1,44 @@
+"""The same records in another process: what depends on this one's hash seed, clock or memory shows."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millstream.steps.checks.life import live
+from millstream.steps.contracts import StepConfig
+
+__all__ = ["main", "same_in_another_process"]
+
+_PROGRAM = "from millstream.steps.checks.elsewhere import main; main()"
+
+
+def same_in_another_process(*cases: tuple[StepConfig, Sequence[pa.Table]]) -> None:
+    """Another process makes the same of the same epochs. Many cases share one process, which saves its start."""
+    others = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], input=pickle.dumps(cases), env=others, capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        message = f"another process cannot run {[config for config, _ in cases]}:\n{done.stderr.decode()}"
+        raise AssertionError(message)
+    for (config, epochs), there in zip(cases, done.stdout.decode().split(), strict=True):
+        here = live(config, epochs).digest()
+        if here != there:
+            message = f"{config!r} makes something else of the same records in another process"
+            raise AssertionError(f"{message}; look for `hash()`, sets, clocks, unseeded randomness or addresses")
+
+
+def main() -> None:
+    """What the other process does: cases on the standard input, their digests on the standard output."""
+    cases = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - its parent wrote them
+    digests = [live(config, epochs).digest() for config, epochs in cases]
+    sys.stdout.write("\n".join(digests))

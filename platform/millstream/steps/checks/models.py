@@ -1,0 +1,217 @@
+"""The checks of a model, each a function that raises AssertionError and says what differed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.state.digests import state_digest
+from millstream.steps.checks.life import in_states
+from millstream.steps.checks.steps import STEP_CHECKS, check_step, chosen
+from millstream.steps.classify import Classify
+from millstream.steps.contracts import Array, Model, ModelConfig, State
+
+__all__ = ["MODEL_CHECKS", "check_model"]
+
+
+def check_model(config: ModelConfig, records: pa.Table, label: str = "label", skip: Collection[str] = ()) -> None:
+    """Run the battery over a model, and that of steps over `classify` with it.
+
+    `records` has `_rank, _offset, _time`, the column that the model reads and labels of at least two kinds; a few
+    times the model's `block` of rows are best.
+
+    >>> from millstream_models.river_nb import RiverNB
+    >>> records = pa.table({"_rank": [0] * 4, "_offset": range(4), "_time": range(4), "label": ["a", "b", "b", "a"]})
+    >>> records = records.append_column("text", [["high tide", "low tide", "low", "high"]])
+    >>> check_model(RiverNB(), records, skip=["another_process_changes_nothing"])
+    """
+    trial = Trial.of(config, records, label)
+    wanted = chosen([*MODEL_CHECKS, *STEP_CHECKS], skip)
+    for name, check in MODEL_CHECKS.items():
+        if name in wanted:
+            check(trial)
+    check_step(Classify(model=config, label=label), records, [name for name in STEP_CHECKS if name not in wanted])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the checks try a model with: its column, and class numbers by first appearance."""
+
+    config: ModelConfig
+    schema: pa.Schema
+    column: pa.Array
+    labels: Array
+
+    @classmethod
+    def of(cls, config: ModelConfig, records: pa.Table, label: str) -> Trial:
+        """The labelled ones of these records."""
+        labelled = records.filter(records[label].is_valid()).combine_chunks()
+        coded = labelled[label].cast(pa.string()).combine_chunks().dictionary_encode()
+        if len(coded.dictionary) < 2:
+            message = f"a model is tried with at least two labels; {label!r} has {coded.dictionary.to_pylist()}"
+            raise ValueError(message)
+        column = labelled[config.build(records.schema).reads].combine_chunks()
+        return cls(config, records.schema, column, coded.indices.to_numpy().astype(np.int64))
+
+    def new(self) -> Model:
+        return self.config.build(self.schema)
+
+    def block(self, start: int, stop: int) -> tuple[pa.Array, Array, int]:
+        """Some rows, their classes, and how many classes there are by then."""
+        return self.column[start:stop], self.labels[start:stop], int(self.labels[:stop].max()) + 1
+
+    def teach(self, model: Model, start: int, stop: int) -> None:
+        column, labels, classes = self.block(start, stop)
+        model.learn(model.prepare(column), labels, classes)
+
+    def taught(self) -> Model:
+        """A model that has learned all rows, in blocks of one, two, four, ... so that its classes grow."""
+        model, start, size = self.new(), 0, 1
+        while start < len(self.column):
+            self.teach(model, start, min(start + size, len(self.column)))
+            start, size = start + size, size * 2
+        return model
+
+
+def predictions_are_classes(trial: Trial) -> None:
+    """Each row gets the number of a class that is known, and a probability."""
+    model = trial.new()
+    middle = max(1, len(trial.column) // 2)
+    for start, stop in ((0, 1), (1, middle), (middle, len(trial.column))):
+        if start == stop:
+            continue
+        trial.teach(model, start, stop)
+        known = trial.block(start, stop)[2]
+        classes, probability = model.predict(model.prepare(trial.column))
+        for what, values, kind in (("classes", classes, np.int64), ("probabilities", probability, np.float64)):
+            if not isinstance(values, np.ndarray) or values.dtype != kind or values.shape != (len(trial.column),):
+                message = f"{trial.config!r} predicts {what} {values!r}; they are an array of {kind.__name__}"
+                raise AssertionError(f"{message}, one for each of the {len(trial.column)} rows")
+        if classes.min() < 0 or classes.max() >= known:
+            message = f"{trial.config!r} predicts a class of {sorted(set(classes.tolist()))} when it knows {known}"
+            raise AssertionError(message)
+        if not ((probability >= 0) & (probability <= 1 + 1e-12)).all():
+            wrong = probability[~((probability >= 0) & (probability <= 1 + 1e-12))][0]
+            raise AssertionError(f"{trial.config!r} predicts with the probability {wrong}")
+
+
+def predictions_are_pure(trial: Trial) -> None:
+    """Predicting changes nothing."""
+    model = trial.taught()
+    before = model.save()
+    rows = model.prepare(trial.column)
+    first, again = model.predict(rows), model.predict(rows)
+    found = in_states(before, model.save())
+    if found is not None:
+        raise AssertionError(f"{trial.config!r} learns while it predicts; {found}")
+    _same(trial, first, again, "when asked again")
+
+
+def rows_can_be_cut(trial: Trial) -> None:
+    """Rows are predicted alike alone and among others, prepared together or apart."""
+    model = trial.taught()
+    rows = model.prepare(trial.column)
+    expected = model.predict(rows)
+    size = len(trial.column)
+    alone = [model.predict(rows[row : row + 1]) for row in range(size)]
+    _same(trial, expected, _joined(alone), "when rows are taken one by one as [start:stop]")
+    halves = [model.predict(rows[np.arange(size // 2)]), model.predict(rows[np.arange(size // 2, size)])]
+    _same(trial, expected, _joined(halves), "when rows are taken as [indices]")
+    apart = [model.predict(model.prepare(trial.column[row : row + 1])) for row in range(size)]
+    _same(trial, expected, _joined(apart), "when rows are prepared one by one")
+
+
+def prepared_rows_are_not_modified(trial: Trial) -> None:
+    """Rows can be learned from, and predicted, more than once."""
+    one, other = trial.new(), trial.new()
+    _, labels, classes = trial.block(0, len(trial.column))
+    rows = one.prepare(trial.column)
+    for model in (one, other):
+        model.learn(rows, labels, classes)
+        model.predict(rows)
+    found = in_states(one.save(), other.save())
+    if found is not None:
+        raise AssertionError(f"{trial.config!r} changes the rows that it is given; {found}")
+
+
+def state_is_plain(trial: Trial) -> None:
+    """A state is made of arrays of numbers and of bytes, and is no pickle."""
+    for name, value in trial.taught().save().items():
+        if not (isinstance(value, bytes) or (isinstance(value, np.ndarray) and not value.dtype.hasobject)):
+            message = (
+                f"{trial.config!r} saves {name!r} as {type(value).__name__}; arrays of numbers and bytes are saved"
+            )
+            raise AssertionError(message)
+        if isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b".":
+            raise AssertionError(f"{trial.config!r} saves {name!r} as a pickle; write arrays, or JSON")
+
+
+def a_restored_model_goes_on(trial: Trial) -> None:
+    """A model restored from a save learns and predicts as the one that was saved, to the bit."""
+    middle, size = len(trial.column) // 2, len(trial.column)
+    model, restored = trial.new(), trial.taught()
+    if middle:
+        trial.teach(model, 0, middle)
+    state = model.save()
+    digest = state_digest(state)
+    restored.restore(state)
+    found = in_states(state, restored.save())
+    if found is not None:
+        raise AssertionError(f"{trial.config!r} does not restore all that it saves; {found}")
+    for each in (model, restored):
+        trial.teach(each, middle, size)
+    found = in_states(model.save(), restored.save())
+    if found is not None:
+        raise AssertionError(f"{trial.config!r} learns differently once restored; {found}")
+    answers = [each.predict(each.prepare(trial.column)) for each in (model, restored)]
+    _same(trial, answers[0], answers[1], "once restored")
+    if state_digest(state) != digest:
+        message = f"{trial.config!r} goes on writing to what it saved, or was restored from; save and restore copies"
+        raise AssertionError(message)
+
+
+def restoring_nothing_makes_a_new_model(trial: Trial) -> None:
+    """An empty state is that of a new model, also for one that has learned."""
+    empty: State = {}
+    model = trial.taught()
+    model.restore(empty)
+    found = in_states(trial.new().save(), model.save())
+    if found is not None:
+        raise AssertionError(f"{trial.config!r} remembers something when restored from an empty state; {found}")
+
+
+MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
+    check.__name__: check
+    for check in (
+        predictions_are_classes,
+        predictions_are_pure,
+        rows_can_be_cut,
+        prepared_rows_are_not_modified,
+        state_is_plain,
+        a_restored_model_goes_on,
+        restoring_nothing_makes_a_new_model,
+    )
+}
+"""What models are checked for beside what steps are, by name."""
+
+
+def _joined(answers: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    classes, probability = zip(*answers, strict=True)
+    return np.concatenate(classes), np.concatenate(probability)
+
+
+def _same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str) -> None:
+    for what, left, right in zip(("class", "probability"), expected, found, strict=True):
+        differs = np.flatnonzero(_bits(left) != _bits(right))
+        if len(differs):
+            row = int(differs[0])
+            message = f"{trial.config!r} predicts for row {row} the {what} {left[row]}, but {right[row]} {when}"
+            raise AssertionError(message)
+
+
+def _bits(values: Array) -> Any:
+    return values.astype(np.float64).view(np.int64)
