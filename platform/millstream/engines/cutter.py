@@ -145,13 +145,14 @@ class LogCutter:
 
 @dataclass
 class ReplayCutter:
-    """Takes its epochs from another run's epoch log, and ends after the last of them."""
+    """Takes its epochs from another run's epoch log, and ends after the last of them, or after `last`."""
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
     throttle: Throttle
     original: EpochReader
     sinks: Sequence[str] = ()
+    last: int | None = None
     _epochs: Iterator[Epoch] = field(init=False)
     _done: bool = field(default=False, init=False)
 
@@ -166,7 +167,7 @@ class ReplayCutter:
         if self._done or not self.throttle.room():
             return None
         copied = next(self._epochs, None)
-        if copied is None:
+        if copied is None or (self.last is not None and copied.number > self.last):
             self._done = True
             return None
         known = self.epoch_log.totals.sinks

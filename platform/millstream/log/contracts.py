@@ -122,7 +122,13 @@ class SinkConfig(Protocol):
 
     type: str
 
-    def open(self, place: Place, output: str, schema: pa.Schema) -> Sink: ...
+    def open(self, place: Place, output: str, schema: pa.Schema) -> Sink:
+        """Open it for the one run that appends."""
+        ...
+
+    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        """What `Sink.read` gives, beside a run that may be appending; changes nothing, and is empty before the first."""
+        ...
 
     def location(self, place: Place, output: str) -> str:
         """Where the rows lie, for people."""

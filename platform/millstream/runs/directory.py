@@ -113,7 +113,7 @@ class RunDirectory:
     def begun(self) -> bool:
         return (self.path / "run.json").is_file()
 
-    def make(self, fixed: Mapping[str, Any]) -> None:
+    def make(self, fixed: Mapping[str, Any], base: Path) -> None:
         """Begin a run; what an interrupted beginning left is cleared away."""
         strangers = [p for p in self.path.iterdir() if p.name not in _OURS]
         if strangers:
@@ -125,24 +125,32 @@ class RunDirectory:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        write_whole(self.path / "run.json", json.dumps({"format": _FORMAT, "fixed": fixed}, indent=1))
+        self._write(fixed, base)
 
-    def fixed(self) -> dict[str, Any]:
-        """What may not change between starts, as the first one had it."""
+    def _write(self, fixed: Mapping[str, Any], base: Path) -> None:
+        relative = os.path.relpath(base, self.path)
+        write_whole(self.path / "run.json", json.dumps({"format": _FORMAT, "base": relative, "fixed": fixed}, indent=1))
+
+    @property
+    def base(self) -> Path:
+        """Where relative paths of the config start."""
+        return Path(os.path.normpath(self.path.absolute() / self._written()["base"]))
+
+    def _written(self) -> dict[str, Any]:
+        """What `make` wrote."""
         try:
-            written = json.loads((self.path / "run.json").read_text())
-            fixed: dict[str, Any] = written["fixed"]
+            written: dict[str, Any] = json.loads((self.path / "run.json").read_text())
             if written["format"] != _FORMAT:
                 message = f"{self.path} was made by another version of Millstream (format {written['format']})"
                 raise Contradiction(message)
         except (ValueError, KeyError, TypeError) as error:
             message = f"{self.path / 'run.json'} was altered: {error}; start over with --fresh"
             raise AlteredLog(message) from error
-        return fixed
+        return written
 
-    def check(self, fixed: Mapping[str, Any]) -> None:
-        """Refuse a config that differs in what may not change."""
-        before = self.fixed()
+    def check(self, fixed: Mapping[str, Any], base: Path) -> None:
+        """Refuse a config that differs in what may not change; remember where it lies now."""
+        before: dict[str, Any] = self._written()["fixed"]
         for key in [*before, *(key for key in fixed if key not in before)]:
             was, now = before.get(key), fixed.get(key)
             if was != now:
@@ -151,6 +159,7 @@ class RunDirectory:
                     "use --fresh to start over, or another --run"
                 )
                 raise Contradiction(message)
+        self._write(fixed, base)
 
     def archive(self) -> Path | None:
         """Move what is there aside; where it went."""

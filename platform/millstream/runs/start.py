@@ -22,6 +22,7 @@ from millstream.errors import ConfigError
 from millstream.guarantees.crash import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
+from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Log, Place, Sink
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.runs.directory import RunDirectory, write_whole
@@ -31,11 +32,11 @@ from millstream.runs.observer import Observer
 from millstream.runs.sinks import sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.state.saves import SaveStore
-from millstream.steps.graph import Graph, build_graph
+from millstream.steps.graph import Graph
 from millstream.steps.processing import Processing
 from millstream.steps.rows import row_schema
 
-__all__ = ["Options", "engine_of", "fixed_parts", "start", "versions"]
+__all__ = ["Options", "engine_of", "start", "versions"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Options:
     records: int | None = None
     fresh: bool = False
     replay: Path | None = None
+    replay_last: int | None = None
     crash: CrashPoint | None = None
 
 
@@ -58,7 +60,7 @@ def versions() -> Mapping[str, str]:
     return {"python": platform.python_version(), **found}
 
 
-def fixed_parts(loaded: Loaded) -> dict[str, Any]:
+def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     """What may not change while a run directory is resumed."""
     resolved = loaded.resolved()
     config = loaded.config
@@ -96,12 +98,12 @@ def start(
     `fire` is what an armed crash does: SIGKILL, or an exception that drops all memory.
     """
     config = loaded.config
-    graph = build_graph(config.steps, fields_of(loaded))
+    graph = checked_graph(loaded)
     directory = RunDirectory(options.run)
     directory.lock()
     with ExitStack() as ending:
         ending.callback(directory.release)
-        _begin(directory, loaded, options)
+        _begin(directory, loaded, graph, options)
         places = {source.name: Place(loaded.base, directory.cache(source.name)) for source in config.logs}
         logs: dict[str, Log] = {}
         for source in config.logs:
@@ -154,24 +156,16 @@ def start(
         return summary
 
 
-def fields_of(loaded: Loaded) -> list[str]:
-    """The fields that the config's sources give to its records, in the order of first mention."""
-    fields: dict[str, None] = {}
-    for source in loaded.config.logs:
-        fields.update(dict.fromkeys(name for name in source.config.fields if name != "time"))
-    return list(fields)
-
-
-def _begin(directory: RunDirectory, loaded: Loaded, options: Options) -> None:
-    fixed = fixed_parts(loaded)
+def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> None:
+    fixed = _fixed_parts(loaded)
     if options.fresh:
         directory.archive()
-        for output, sink in sink_configs(loaded.config, build_graph(loaded.config.steps, fields_of(loaded))).items():
+        for output, sink in sink_configs(loaded.config, graph).items():
             sink.clear(Place(loaded.base, directory.path), output)
     if directory.begun:
-        directory.check(fixed)
+        directory.check(fixed, loaded.base)
     else:
-        directory.make(fixed)
+        directory.make(fixed, loaded.base)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
 
 
@@ -213,7 +207,8 @@ def _cutter(
         if options.follow or options.records is not None:
             message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
             raise ConfigError(message)
-        return ReplayCutter(logs, epoch_log, throttle, EpochReader(RunDirectory.find(options.replay).epochs), sinks)
+        original = EpochReader(RunDirectory.find(options.replay).epochs)
+        return ReplayCutter(logs, epoch_log, throttle, original, sinks, options.replay_last)
     bounded = all(source.config.bounded for source in loaded.config.logs)
     return LogCutter(
         logs,

@@ -90,10 +90,3 @@ def _wrapped(java: Path, prefix: Path, environment: Mapping[str, str]) -> Path:
         half.chmod(0o755)
         half.replace(wrapper)
     return home
-
-
-if __name__ == "__main__":
-    try:
-        print(java_home())  # noqa: T201 - scripts/setup reads it
-    except MillstreamError as error:
-        sys.exit(str(error))

@@ -1,0 +1,127 @@
+"""What a run did to its records, counted by identity against a golden run of the same epoch log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from millstream.state.applied import Applied
+from millstream.steps.contracts import Array
+
+__all__ = ["Audit", "OutputAudit", "OutputClass", "audit", "audit_output"]
+
+
+class OutputClass(StrEnum):
+    """What may be said of results after crashes; the first that fits."""
+
+    GAP = "gap"
+    PRECISE = "precise"
+    REPEATING = "repeating"
+    CONVERGENT = "convergent"
+    DIVERGENT = "divergent"
+
+
+@dataclass(frozen=True)
+class OutputAudit:
+    """One output against the golden one, counted in distinct row identities."""
+
+    repeated: int
+    missing: int
+    changed: int
+    kind: OutputClass
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The answer of `audit`: the totals are over all outputs."""
+
+    records: int
+    trained_twice: int
+    lost: int
+    outputs: Mapping[str, OutputAudit]
+    state: OutputClass
+
+    @property
+    def rows_repeated(self) -> int:
+        return sum(output.repeated for output in self.outputs.values())
+
+    @property
+    def rows_missing(self) -> int:
+        return sum(output.missing for output in self.outputs.values())
+
+    @property
+    def rows_changed(self) -> int:
+        return sum(output.changed for output in self.outputs.values())
+
+    @property
+    def output(self) -> OutputClass:
+        """The class of all outputs together: that of the worst."""
+        worst_last = [
+            OutputClass.PRECISE,
+            OutputClass.REPEATING,
+            OutputClass.CONVERGENT,
+            OutputClass.DIVERGENT,
+            OutputClass.GAP,
+        ]
+        kinds = [output.kind for output in self.outputs.values()]
+        return max(kinds, key=worst_last.index, default=OutputClass.PRECISE)
+
+
+def audit_output(identities: Array, contents: Array, golden_identities: Array, golden_contents: Array) -> OutputAudit:
+    """Compare rows, each given by the hash of its identity and of its whole content, in the order delivered.
+
+    >>> rows = lambda *values: np.array(values, dtype=np.uint64)
+    >>> audit_output(rows(1, 2, 2), rows(10, 20, 20), rows(1, 2), rows(10, 20)).kind
+    <OutputClass.REPEATING: 'repeating'>
+    >>> audit_output(rows(1, 2, 2), rows(10, 20, 21), rows(1, 2), rows(10, 20)).kind
+    <OutputClass.CONVERGENT: 'convergent'>
+    """
+    order = np.argsort(golden_identities, kind="stable")
+    known, content = golden_identities[order], golden_contents[order]
+    distinct, first, counts = np.unique(identities, return_index=True, return_counts=True)
+    missing = int(np.setdiff1d(known, distinct).size)
+    place = np.searchsorted(known, identities)
+    place[place == len(known)] = 0
+    same = (known[place] == identities) & (content[place] == contents) if len(known) else np.zeros(len(identities), bool)
+    changed = int(np.unique(identities[~same]).size)
+    repeated = int((counts > 1).sum())
+    if missing:
+        kind = OutputClass.GAP
+    elif not repeated and not changed:
+        kind = OutputClass.PRECISE
+    elif not changed:
+        kind = OutputClass.REPEATING
+    elif bool(same[first].all()):
+        kind = OutputClass.CONVERGENT
+    else:
+        kind = OutputClass.DIVERGENT
+    return OutputAudit(repeated, missing, changed, kind)
+
+
+def audit(
+    counts: Mapping[int, int], applied: Applied, same_state: bool, outputs: Mapping[str, OutputAudit]
+) -> Audit:
+    """Put an audit together. `counts` gives the records of every epoch, as the golden run read them."""
+    twice, lost = applied.twice(), applied.lost(counts)
+    if lost:
+        state = OutputClass.GAP
+    elif same_state:
+        state = OutputClass.CONVERGENT if twice else OutputClass.PRECISE
+    else:
+        state = OutputClass.DIVERGENT
+    return Audit(
+        records=sum(counts.values()),
+        trained_twice=records_of(counts, twice),
+        lost=records_of(counts, lost),
+        outputs=outputs,
+        state=state,
+    )
+
+
+def records_of(counts: Mapping[int, int], epochs: Collection[int]) -> int:
+    """How many records these epochs have."""
+    return sum(counts.get(epoch, 0) for epoch in epochs)
+

@@ -1,0 +1,119 @@
+"""An audit of a run directory: a golden run of its epoch log, and the comparison row by row."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from millstream.config.load import Loaded, read_config
+from millstream.errors import Contradiction, MillstreamError
+from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
+from millstream.log.epochs import EpochReader
+from millstream.records import row_hashes
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.start import Options, start, versions
+from millstream.state.digests import state_digest
+from millstream.state.saves import SaveStore
+from millstream.steps.contracts import Array
+
+__all__ = ["audit_run"]
+
+
+def audit_run(run: Path, against: Path | None = None) -> Audit:
+    """Compare a run with `against`, or with a golden run that is made for it and thrown away."""
+    directory = RunDirectory.find(run)
+    loaded = load_run(directory)
+    last = _last_through(directory)
+    if against is not None:
+        return _compared(directory, loaded, RunDirectory.find(against), last)
+    with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
+        golden = Path(folder) / "golden"
+        start(_golden_config(loaded), Options(golden, replay=run, replay_last=last))
+        return _compared(directory, loaded, RunDirectory(golden), last)
+
+
+def _golden_config(loaded: Loaded) -> Loaded:
+    """The same pipeline on this machine, exactly once, its outputs in the golden run's directory."""
+    plain = loaded.resolved()
+    plain["sinks"] = {}
+    plain["guarantee"] = {"delivery": "exactly_once"}
+    plain["engine"] = {**plain["engine"], "type": "local", "run": {}}
+    plain["mlflow"] = False
+    return read_config(plain, loaded.base, loaded.file)
+
+
+def _last_through(directory: RunDirectory) -> int:
+    """The last epoch of a run that ended cleanly; refuses one that did not."""
+    if directory.in_use:
+        message = f"{directory.path} is running; an audit needs it to have ended"
+        raise MillstreamError(message)
+    log = EpochReader(directory.epochs)
+    totals = log.totals()
+    if totals.next_epoch == 0:
+        message = f"{directory.path} has not processed an epoch yet; there is nothing to audit"
+        raise MillstreamError(message)
+    noted = max((note.epoch for note in log.notes(max(0, totals.committed))), default=-1)
+    if noted != totals.committed:
+        message = (
+            f"{directory.path} was interrupted after epoch {totals.committed}; "
+            f"run it again first, so that it recovers, then audit it"
+        )
+        raise MillstreamError(message)
+    return totals.committed
+
+
+def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
+    counts = _counts_of_same_cuts(directory, golden, last)
+    save = SaveStore(directory.saves, versions()).newest()
+    if save is None:
+        message = f"{directory.path} has no save to audit; was it deleted?"
+        raise Contradiction(message)
+    outputs: dict[str, OutputAudit] = {}
+    theirs = outputs_of(golden, load_run(golden))
+    for name, output in outputs_of(directory, loaded).items():
+        if name not in theirs:
+            message = f"{golden.path} has no output {name}; it is a run of another pipeline"
+            raise Contradiction(message)
+        outputs[name] = audit_output(*_hashes(output), *_hashes(theirs[name]))
+    same = _state(directory) == _state(golden)
+    return audit(counts, save.applied, same, outputs)
+
+
+def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
+    """The records of every epoch, from the golden run's notes; its cuts must be the run's."""
+    reader = EpochReader(golden.epochs)
+    for mine, other in zip(EpochReader(directory.epochs).epochs(), reader.epochs(), strict=False):
+        if mine.number > last:
+            break
+        if mine.cut != other.cut:
+            message = (
+                f"{golden.path} has other cuts, from epoch {mine.number} on; "
+                f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
+            )
+            raise Contradiction(message)
+    counts = {note.epoch: note.records for note in reader.notes() if note.epoch <= last}
+    if len(counts) != last + 1:
+        message = f"{golden.path} has {len(counts)} of the {last + 1} epochs; a golden run has them all"
+        raise Contradiction(message)
+    return counts
+
+
+def _state(directory: RunDirectory) -> str:
+    saves = SaveStore(directory.saves, versions())
+    save = saves.newest()
+    states = saves.load(save) if save is not None else {}
+    return state_digest({f"{step}/{name}": value for step, state in states.items() for name, value in state.items()})
+
+
+def _hashes(output: RunOutput) -> tuple[Array, Array]:
+    """For every row that a reader of the sink sees, the hash of its identity and of its content."""
+    empty = np.zeros(0, np.uint64)
+    identities, contents = [empty], [empty]
+    for rows in output.read():
+        identities.append(row_hashes(rows, output.identity))
+        contents.append(row_hashes(rows))
+    return np.concatenate(identities), np.concatenate(contents)
