@@ -1,0 +1,42 @@
+BIN := .venv/bin
+READY := .venv/ready
+# The numerical libraries' own threads cost ten times what they bring when processes share the cores.
+export OMP_NUM_THREADS = 1
+
+.PHONY: help setup demo test check bench soak lock clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY)  ## make .venv: the pinned packages, this checkout, a Java where there is none
+
+$(READY): pyproject.toml constraints.txt constraints-java.txt scripts/setup
+	@scripts/setup
+	@touch $@
+
+demo: $(READY)  ## a first run, start to end; FRESH=1 starts over
+	@$(BIN)/python scripts/demo.py $(if $(FRESH),--fresh)
+
+test: check  ## the checks, then every test but the soak
+	@$(BIN)/python -m pytest -q -m "not soak"
+
+check: $(READY)  ## ruff, mypy and the import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(READY)  ## measure, print a table, write bench.json; ARGS are passed on
+	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+soak: $(READY)  ## the tests that take long
+	@$(BIN)/python -m pytest -q -m soak
+
+lock:  ## resolve the pins again (needs uv); ARGS="--upgrade" or ARGS="--upgrade-package NAME"
+	@uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet $(ARGS) --output-file constraints.txt
+
+clean:  ## remove .venv, builds and caches; runs stay
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@find platform connectors models pipelines tests scripts -name __pycache__ -prune -exec rm -rf {} +
