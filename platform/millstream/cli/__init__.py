@@ -1,0 +1,103 @@
+"""The command line: one file per command, imported when it is used, so that `millstream --help` is quick."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from millstream import __version__
+from millstream.errors import MillstreamError
+
+__all__ = ["main", "millstream"]
+
+_COMMANDS = {
+    "run": "Run a pipeline, or go on with its run directory.",
+    "validate": "Check a config without running it.",
+    "explain": "Show what a config runs, and what a crash does to its results.",
+    "schema": "Print the JSON Schema of configs, for editors.",
+    "read": "Print the rows of an output.",
+    "predict": "Ask the model of a run.",
+    "status": "Show how far a run is.",
+    "audit": "Count what crashes did to a run's results.",
+    "log": "List, read and append to embedded logs.",
+}
+
+
+class _Commands(click.Group):
+    """Commands by name, out of the table above; the module and the command in it have the command's name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"millstream.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_COMMANDS)}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="millstream", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show tracebacks; may stand anywhere.")
+def millstream(debug: bool) -> None:
+    """Online-learning pipelines over text streams, each with a delivery guarantee of its own."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with the code that scripts rely on."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    code = _run([argument for argument in given if argument != "--debug"], debug)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    try:
+        code = millstream.main(args=arguments, prog_name="millstream", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as asked:
+        asked.show()
+        return 2
+    except click.ClickException as wrong:
+        message = wrong.format_message()
+        if isinstance(wrong, click.UsageError) and wrong.ctx is not None:
+            message = f"{message}\n{wrong.ctx.get_usage()}"
+        click.echo(f"millstream: {message}", err=True)
+        return wrong.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("millstream: interrupted", err=True)
+        return 130
+    except MillstreamError as error:
+        if debug:
+            raise
+        click.echo(f"millstream: {error}", err=True)
+        return error.exit_code
+    except Exception as error:
+        if debug:
+            raise
+        message = f"{type(error).__name__}: {error}; this is a defect, and --debug shows where"
+        click.echo(f"millstream: {message}", err=True)
+        return 1
+    return code if isinstance(code, int) else 0

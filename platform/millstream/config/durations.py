@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-__all__ = ["Duration", "Size", "format_duration", "parse_duration", "parse_size"]
+__all__ = ["DURATION", "Duration", "Size", "format_duration", "parse_duration", "parse_size"]
 
 _MICROS = {
     "w": 7 * 86_400_000_000,
@@ -26,7 +26,7 @@ _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 _PART = r"(\d+(?:\.\d+)?) *(ms|us|[wdhms])"
-_DURATION = r"(?:\d+(?:\.\d+)? *(?:ms|us|[wdhms]) *)+"
+DURATION = r"^(?:\d+(?:\.\d+)? *(?:ms|us|[wdhms]) *)+$"
 _SIZE = r"(\d+(?:\.\d+)?) *([KMGT]?i?B)"
 
 
@@ -43,7 +43,7 @@ def parse_duration(text: str) -> int:
     text = text.strip()
     if text == "0":
         return 0
-    if not re.fullmatch(_DURATION, text):
+    if not re.fullmatch(DURATION, text):
         unit = "a duration needs a unit" if re.fullmatch(r"\d+(\.\d+)?", text) else "not a duration"
         message = f"{unit}: 100ms, 10s, 5m, 1h, 7d"
         raise ValueError(message)
@@ -99,9 +99,7 @@ Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str),
     PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(
-        {"anyOf": [{"type": "string", "pattern": f"^{_DURATION}$", "examples": ["100ms", "1h"]}, {"const": 0}]}
-    ),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": DURATION, "examples": ["100ms", "1h"]}, {"const": 0}]}),
 ]
 """A field that holds microseconds, written with a unit: a bare number could be anything."""
 

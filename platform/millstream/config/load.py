@@ -103,7 +103,8 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
         path = " " + ".".join(map(str, problem.path)) if problem.path else ""
         lines.append((line if isinstance(line, int) else 0, f"{file}{place}{path}: {problem.message}"))
     lines.sort(key=lambda line: line[0])
-    return ConfigError("\n".join(text for _, text in lines))
+    head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
+    return ConfigError("\n".join([*head, *(text for _, text in lines)]))
 
 
 def _kept(data: Any, document: Document, path: KeyPath = ()) -> Any:

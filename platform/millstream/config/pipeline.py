@@ -74,6 +74,7 @@ class _StepField:
             return value
         if isinstance(value, BaseModel):
             return NamedStep(str(getattr(value, "type", type(value).__name__)), value)
+        model = self.chosen(value)
         if not isinstance(value, Mapping) or "name" not in value:
             step = _STEP.validate(value)
             return NamedStep(step.type, step)
@@ -82,7 +83,8 @@ class _StepField:
         if not isinstance(name, str) or not re.match(NAME, name):
             problems.append(_problem(("name",), name, "a step's name is made of letters, digits, `_` and `-`"))
         try:
-            step = _STEP.validate({key: option for key, option in value.items() if key != "name"})
+            own = model is not None and "name" in model.model_fields  # such a step wants to know its name
+            step = _STEP.validate({key: option for key, option in value.items() if own or key != "name"})
         except ValidationError as wrong:
             problems += [_again(error) for error in wrong.errors(include_url=False)]
         if problems:
@@ -106,6 +108,7 @@ class _StepField:
         name = {"type": "string", "pattern": NAME, "description": "What the step is called; its type unless given."}
         for choice in described.get("oneOf", ()):
             choice.setdefault("properties", {})["name"] = name
+            choice["title"] = f"{choice.get('title', '')}Step"
         return described
 
 

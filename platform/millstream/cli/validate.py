@@ -1,0 +1,32 @@
+"""`millstream validate`: everything that can be found wrong with a config without running it."""
+
+from __future__ import annotations
+
+import click
+
+from millstream.cli.options import config_file, sets
+from millstream.config.load import Loaded, load_config
+
+__all__ = ["validate"]
+
+
+@click.command()
+@config_file
+@sets
+def validate(config: str, sets: tuple[str, ...]) -> None:
+    """Check CONFIG without running it: no data is read, no broker asked, no Spark started.
+
+    Exits with 2 and names every problem, or prints one line.
+    """
+    from millstream.guarantees.possible import checked_graph
+
+    loaded = load_config(config, sets)
+    graph = checked_graph(loaded)
+    click.echo(f"{config}: valid ({_summary(loaded, [node.name for node in graph.steps], list(graph.outputs))})")
+
+
+def _summary(loaded: Loaded, steps: list[str], outputs: list[str]) -> str:
+    config = loaded.config
+    sources = " + ".join(str(source.config.type) for source in config.logs)
+    flow = f"{sources} -> {' -> '.join(steps)} -> {', '.join(outputs)}"
+    return f"{config.name}: {flow}; {config.guarantee.delivery} on {config.engine.type}"

@@ -1,0 +1,123 @@
+"""The JSON Schema of configs: what editors complete and check YAML with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.config.durations import DURATION, format_duration
+from millstream.config.models import Config
+
+__all__ = ["config_schema"]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ENVIRONMENT = {"$ref": "#/$defs/environment"}
+_LITERAL_KEYS = ("type", "use")
+"""Keys that choose a plug-in; an editor needs to see which."""
+_VERBATIM = ("default", "enum", "const", "examples", "required", "discriminator")
+
+
+def config_schema() -> dict[str, Any]:
+    """The schema of a config, with the parts of every plug-in that is installed.
+
+    >>> schema = config_schema()
+    >>> schema["properties"]["guarantee"]
+    {'$ref': '#/$defs/Guarantee'}
+    """
+    schema = Config.model_json_schema(mode="validation")
+    definitions: dict[str, Any] = schema.setdefault("$defs", {})
+    shared: dict[str, str] = {}
+    schema = _shared(schema, definitions, shared)
+    for name in list(definitions):
+        definitions[name] = _shared(definitions[name], definitions, shared, inside=True)
+    schema.pop("$defs", None)
+    tidy = {"$schema": _DIALECT, **_tidied(schema, None)}
+    tidy["title"] = "A Millstream pipeline"
+    tidy["anyOf"] = [{"required": ["source"]}, {"required": ["sources"]}]
+    environment = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
+    environment["description"] = "A value of the environment: ${NAME} or ${NAME:-default}."
+    tidy["$defs"] = {name: _tidied(definitions[name], None) for name in sorted(definitions)} | {
+        "environment": environment
+    }
+    return tidy
+
+
+def _shared(part: Any, definitions: dict[str, Any], shared: dict[str, str], inside: bool = False) -> Any:
+    """The schema with the models that stand in several places put into `$defs` once."""
+    if isinstance(part, list):
+        return [_shared(item, definitions, shared) for item in part]
+    if not isinstance(part, dict):
+        return part
+    part = {key: value if key == "$defs" else _shared(value, definitions, shared) for key, value in part.items()}
+    if inside or part.get("type") != "object" or "properties" not in part or "title" not in part or "$defs" in part:
+        return part
+    if not any(key in part["properties"] and "const" in part["properties"][key] for key in _LITERAL_KEYS):
+        return part
+    text = json.dumps(part, sort_keys=True)
+    if text not in shared:
+        name, number = part["title"], 2
+        while name in definitions:
+            name, number = f"{part['title']}{number}", number + 1
+        definitions[name] = part
+        shared[text] = name
+    return {"$ref": f"#/$defs/{shared[text]}"}
+
+
+def _tidied(part: Any, key: str | None) -> Any:
+    """What an editor shows: no examples in Python, no titles made from names, and `${NAME}` wherever a value is."""
+    if isinstance(part, list):
+        return [_tidied(item, None) for item in part]
+    if not isinstance(part, dict):
+        return part
+    part = {name: content for name, content in part.items() if name not in ("gt", "ge", "lt", "le")}
+    if isinstance(part.get("description"), str):
+        part["description"] = " ".join(part["description"].split("\n\n")[0].split())
+    if isinstance(part.get("default"), int) and _is_duration(part):
+        part["default"] = format_duration(part["default"])
+    if "default" in part and part["default"] is None:
+        del part["default"]
+    if "discriminator" in part:
+        part.setdefault("required", [part["discriminator"]["propertyName"]])
+    elif "properties" in part:
+        part.setdefault("additionalProperties", False)
+    if "properties" not in part or "discriminator" in part:
+        part.pop("title", None)
+    tidy: dict[str, Any] = {}
+    for name, content in part.items():
+        if name == "properties":
+            tidy[name] = {inner: _tidied(value, inner) for inner, value in content.items()}
+        elif name in _VERBATIM:
+            tidy[name] = content
+        else:
+            tidy[name] = _tidied(content, None)
+    if "anyOf" in tidy:
+        tidy["anyOf"] = _flat(tidy["anyOf"])
+    return _open(tidy) if key not in _LITERAL_KEYS and _narrow(tidy) else tidy
+
+
+def _is_duration(part: Mapping[str, Any]) -> bool:
+    return part.get("pattern") == DURATION or any(_is_duration(choice) for choice in part.get("anyOf", ()))
+
+
+def _flat(choices: list[Any]) -> list[Any]:
+    """Choices among choices as choices, each once."""
+    flat: list[Any] = []
+    for choice in choices:
+        inner = choice["anyOf"] if isinstance(choice, Mapping) and set(choice) == {"anyOf"} else [choice]
+        flat += [one for one in inner if one not in flat]
+    return flat
+
+
+def _narrow(part: Mapping[str, Any]) -> bool:
+    """Whether this is a single value that would refuse `${NAME}`."""
+    if part.get("type") == "string":
+        return any(limit in part for limit in ("pattern", "enum", "const"))
+    return part.get("type") in ("integer", "number", "boolean") or ("enum" in part and "properties" not in part)
+
+
+def _open(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, or a value of the environment."""
+    outside: dict[str, Any] = {name: part[name] for name in ("description", "default") if name in part}
+    inside = {name: content for name, content in part.items() if name not in outside}
+    return {**outside, "anyOf": [inside, _ENVIRONMENT]}
