@@ -52,6 +52,11 @@ class Cutter(Protocol):
         """Whether there will be no more epochs in this start."""
         ...
 
+    @property
+    def behind(self) -> int | None:
+        """How many offsets were there at the last look, within this start's reach, and not yet cut; None if unknown."""
+        ...
+
 
 @dataclass
 class LogCutter:
@@ -73,6 +78,7 @@ class LogCutter:
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
     _done: bool = field(default=False, init=False)
+    _seen: dict[int, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         totals = self.epoch_log.totals
@@ -87,9 +93,12 @@ class LogCutter:
     def done(self) -> bool:
         return self._done
 
-    def behind(self) -> int:
-        """How many offsets are there and not yet cut."""
-        return self._planner.behind(self._ends())
+    @property
+    def behind(self) -> int | None:
+        if self._seen is None:
+            return None
+        there = self._planner.behind(self._seen)
+        return there if self._planner.budget is None else min(there, self._planner.budget)
 
     def cut(self, now: float) -> Epoch | None:
         if self._done or not self.throttle.room():
@@ -101,6 +110,7 @@ class LogCutter:
             if self._targets is None:
                 self._targets = ends
             ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
+        self._seen = ends
         planned = self._planner.plan(ends, now, no_more=self.until_idle)
         ended = self._ended()
         if planned is None and not ended:
@@ -162,6 +172,10 @@ class ReplayCutter:
     @property
     def done(self) -> bool:
         return self._done
+
+    @property
+    def behind(self) -> int | None:
+        return None
 
     def cut(self, now: float) -> Epoch | None:
         if self._done or not self.throttle.room():

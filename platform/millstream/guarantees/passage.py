@@ -43,7 +43,7 @@ class Plan:
 class Passage:
     """Takes epochs through their points. Call `start` once, `take` in order of epochs, `end` for a clean end.
 
-    `through` is told of every epoch that has passed all points.
+    `began` is told of the first epoch to take, `through` of every epoch that has passed all points.
     """
 
     plan: Plan
@@ -53,6 +53,7 @@ class Passage:
     sinks: Mapping[str, Sink]
     sink_names: Mapping[str, str]
     crash: Armed | None = None
+    began: Callable[[int], None] = lambda first: None
     through: Callable[[Processed], None] = lambda processed: None
     _held: dict[str, int] = field(default_factory=dict)
     _notes: dict[int, list[Note]] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class Passage:
         if first < totals.next_epoch:
             for note in reader.notes(first):
                 self._notes.setdefault(note.epoch, []).append(note)
+        self.began(first)
         return first
 
     def _holds(self, name: str, sink: Sink) -> int:

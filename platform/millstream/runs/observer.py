@@ -2,23 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from millstream.config.load import Loaded
+from millstream.engines.cutter import Cutter
+from millstream.log.epochs import EpochLog
+from millstream.runs.directory import RunDirectory
 from millstream.runs.summary import Summary
+from millstream.steps.graph import Graph
 from millstream.steps.processing import Processed
 
-__all__ = ["Observer"]
+__all__ = ["Observer", "Observers", "Watched", "Watching"]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What an observer may look at: one start of a run, its engine not yet started."""
+
+    loaded: Loaded
+    graph: Graph
+    directory: RunDirectory
+    epoch_log: EpochLog
+    cutter: Cutter
 
 
 class Observer(Protocol):
-    """Told of every epoch that is through, and of the end."""
+    """Told, from the run's own thread, of its beginning, of every epoch that is through, and of its end."""
 
-    def through(self, processed: Processed) -> None: ...
+    def began(self, first: int) -> None:
+        """State has been loaded; `first` is the epoch that the run goes on from."""
+
+    def through(self, processed: Processed) -> None:
+        """An epoch has passed all its points."""
 
     def finished(self, summary: Summary) -> None:
-        """The run has ended cleanly."""
-        ...
+        """The run has ended cleanly, and its summary is written."""
 
     def close(self) -> None:
-        """No more epochs, cleanly or not."""
-        ...
+        """Nothing more comes, whether the end was clean or not."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Several observers as one, told in their order."""
+
+    observers: Sequence[Observer]
+
+    def began(self, first: int) -> None:
+        for observer in self.observers:
+            observer.began(first)
+
+    def through(self, processed: Processed) -> None:
+        for observer in self.observers:
+            observer.through(processed)
+
+    def finished(self, summary: Summary) -> None:
+        for observer in self.observers:
+            observer.finished(summary)
+
+    def close(self) -> None:
+        for observer in self.observers:
+            observer.close()
+
+
+Observers = Callable[[Watched], Sequence[Observer]]
+"""Makes the observers of a start."""

@@ -28,7 +28,7 @@ from millstream.log.epochs import EpochLog, EpochReader
 from millstream.runs.directory import RunDirectory, write_whole
 from millstream.runs.identities import check_sources
 from millstream.runs.killing import kill_family
-from millstream.runs.observer import Observer
+from millstream.runs.observer import Observers, Watched, Watching
 from millstream.runs.sinks import sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.state.saves import SaveStore
@@ -90,7 +90,7 @@ def start(
     *,
     engine: Engine | None = None,
     stop: threading.Event | None = None,
-    observers: Callable[[RunDirectory, EpochLog], list[Observer]] = lambda directory, log: [],
+    observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
 ) -> Summary:
     """Run a pipeline until it is idle, stopped or has its records; the summary of the run directory's life.
@@ -115,7 +115,9 @@ def start(
         sinks, keys = _open_sinks(loaded, graph, directory)
         stop = stop or threading.Event()
         throttle = Throttle(config.engine.epoch.max_records)
-        watching = observers(directory, epoch_log)
+        cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
+        watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter)))
+        ending.callback(watching.close)
         passage = Passage(
             plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
             processing=Processing(graph),
@@ -124,7 +126,8 @@ def start(
             sinks=sinks,
             sink_names=keys,
             crash=_armed(directory, options.crash, list(sinks), fire),
-            through=lambda processed: [watcher.through(processed) for watcher in watching] and None,
+            began=watching.began,
+            through=watching.through,
         )
         job = Job(
             config=config,
@@ -134,7 +137,7 @@ def start(
             logs=logs,
             epoch_log=epoch_log,
             epoch_folder=directory.epochs,
-            cutter=_cutter(loaded, options, logs, epoch_log, throttle, list(keys.values())),
+            cutter=cutter,
             throttle=throttle,
             passage=passage,
             folder=directory.path,
@@ -145,14 +148,11 @@ def start(
             (engine or engine_of(loaded)).run(job)
         finally:
             passage.abandon()
-            for watcher in watching:
-                watcher.close()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() else "idle"
         summary = summarise(loaded, directory, epoch_log, passage.processing, sinks, ended, before, seconds, versions())
         write_whole(directory.summary, summary.json())
-        for watcher in watching:
-            watcher.finished(summary)
+        watching.finished(summary)
         return summary
 
 
