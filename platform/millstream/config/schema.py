@@ -21,9 +21,8 @@ _VERBATIM = ("default", "enum", "const", "examples", "required", "discriminator"
 def config_schema() -> dict[str, Any]:
     """The schema of a config, with the parts of every plug-in that is installed.
 
-    >>> schema = config_schema()
-    >>> schema["properties"]["guarantee"]
-    {'$ref': '#/$defs/Guarantee'}
+    >>> config_schema()["$defs"]["EpochSize"]["properties"]["max_records"]["default"]
+    5000
     """
     schema = Config.model_json_schema(mode="validation")
     definitions: dict[str, Any] = schema.setdefault("$defs", {})

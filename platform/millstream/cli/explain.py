@@ -1,0 +1,137 @@
+"""`millstream explain`: what a config runs and where, and what a crash does to its results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from millstream.cli.options import config_file, sets
+from millstream.config.load import Loaded, load_config
+
+if TYPE_CHECKING:
+    from millstream.guarantees.explain import Outcome
+    from millstream.steps.graph import Graph, Node
+
+__all__ = ["explain"]
+
+
+@click.command()
+@config_file
+@sets
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
+    """Show what CONFIG runs: steps written out, outputs and sinks, and the worst that a crash does, point by point.
+
+    Nothing is run or read. The worst is over all epochs, given how often this config saves and commits.
+    """
+    from millstream.guarantees.possible import checked_graph
+
+    loaded = load_config(config, sets)
+    told = _told(loaded, checked_graph(loaded))
+    if as_json:
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    from millstream.cli.explained import show
+
+    show(told)
+
+
+def _told(loaded: Loaded, graph: Graph) -> dict[str, Any]:
+    from millstream.guarantees.delivery import Delivery, order
+    from millstream.guarantees.explain import outcomes, restart
+
+    config = loaded.config
+    guarantee, delivery = config.guarantee, Delivery(config.guarantee.delivery)
+    most = config.engine.epoch.max_records
+    found = outcomes(delivery, guarantee.save_every, guarantee.commit_every, list(graph.outputs))
+    resolved = loaded.resolved()
+    return {
+        "config": loaded.file,
+        "name": config.name,
+        "engine": config.engine.type,
+        "epoch": resolved["engine"]["epoch"],
+        "guarantee": resolved["guarantee"],
+        "sources": [{"name": source.name, "type": source.config.type} for source in config.logs],
+        "steps": _steps(loaded, graph),
+        "outputs": _outputs(loaded, graph),
+        "order": [str(point) for point in order(delivery)],
+        "restart": restart(delivery),
+        "crashes": [_crash(outcome, graph, most) for outcome in found],
+    }
+
+
+def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
+    places = _places(loaded, graph)
+    return [
+        {
+            "name": node.name,
+            "type": node.config.type,
+            "runs": places[node.name],
+            "state": str(node.traits.scope),
+            "ordered": node.traits.ordered,
+            "deterministic": node.traits.deterministic,
+            "idempotent": node.traits.idempotent,
+            "ends": sorted(node.traits.ends),
+            "options": _options(loaded, node),
+        }
+        for node in graph.steps
+    ]
+
+
+def _options(loaded: Loaded, node: Node) -> dict[str, Any]:
+    dumped = {key: value for key, value in node.config.model_dump(mode="json").items() if key not in ("type", "name")}
+    options: dict[str, Any] = json.loads(loaded.redact(json.dumps(dumped)))
+    return options
+
+
+def _places(loaded: Loaded, graph: Graph) -> dict[str, str]:
+    """Where each step runs."""
+    if loaded.config.engine.type == "local":
+        return {node.name: "process" for node in graph.steps}
+    from millstream.engines.spark.placement import worker_steps
+
+    in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}
+    return {node.name: "worker" if node.name in in_workers else "driver" for node in graph.steps}
+
+
+def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
+    from millstream.log.contracts import Place
+    from millstream.runs.sinks import sink_configs
+
+    place = Place(loaded.base, Path("runs") / loaded.config.name)
+    made = {output.name: node.name for node in graph.steps for output in node.step.outputs if output.name != "rejects"}
+    return [
+        {
+            "name": name,
+            "step": made.get(name),
+            "row_of": graph.outputs[name].of,
+            "sink": sink.type,
+            "location": loaded.redact(sink.location(place, name)),
+        }
+        for name, sink in sink_configs(loaded.config, graph).items()
+    ]
+
+
+def _crash(outcome: Outcome, graph: Graph, most: int) -> dict[str, Any]:
+    """An outcome with records beside epochs; a window's rows have no number of records."""
+
+    def counted(epochs: int) -> dict[str, int]:
+        return {"epochs": epochs, "records": epochs * most}
+
+    def rows(by_output: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        return {
+            name: counted(epochs) if graph.outputs[name].of == "record" else {"epochs": epochs}
+            for name, epochs in by_output.items()
+        }
+
+    return {
+        "after": f"{outcome.point}.{outcome.sink}" if outcome.sink else str(outcome.point),
+        "trained_twice": counted(outcome.trained_twice),
+        "lost": counted(outcome.lost),
+        "rows_repeated": rows(outcome.rows_repeated),
+        "rows_missing": rows(outcome.rows_missing),
+    }
