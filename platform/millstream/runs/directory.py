@@ -1,14 +1,15 @@
 """The run directory: what one run of a pipeline keeps, locked while in use.
 
-    run.json       what may not change between starts; written last when the directory is made
-    config.yaml    the config as resolved, without values of the environment
-    epochs/        the epoch log
-    saves/         states
-    outputs/       outputs that have no sink of their own
-    cache/         what sources keep to read fast (safe to delete)
-    spark/         Spark's log and its throw-away checkpoint
-    metrics.jsonl  accuracy and speed, window by window
-    summary.json   the last clean end
+run.json       what may not change between starts; written last when the directory is made
+config.yaml    the config as resolved, without values of the environment
+epochs/        the epoch log
+saves/         states
+outputs/       outputs that have no sink of their own
+cache/         what sources keep to read fast (safe to delete)
+spark/         Spark's log and its throw-away checkpoint
+metrics.jsonl  accuracy and speed, window by window
+summary.json   the last clean end
+error.txt      what ended the last start, if it was an error
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +29,8 @@ from millstream.errors import AlteredLog, Contradiction, InUse, MillstreamError
 __all__ = ["RunDirectory", "write_whole"]
 
 _FORMAT = 1
+_LOCK_TRIES, _LOCK_WAIT = 5, 0.05
+"""Whoever looks whether the directory is in use holds its lock for a moment."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -58,6 +62,7 @@ class RunDirectory:
     summary = property(lambda self: self.path / "summary.json")
     sources = property(lambda self: self.path / "sources.json")
     mlflow = property(lambda self: self.path / "mlflow.json")
+    error = property(lambda self: self.path / "error.txt")
 
     def cache(self, source: str) -> Path:
         folder: Path = self.path / "cache" / source
@@ -82,14 +87,11 @@ class RunDirectory:
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another with --run"
             raise Contradiction(message) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.seek(0)
-            holder = self._lock.read().strip()
+        if not _locked(self._lock):
             self._lock.close()
-            message = f"{self.path} is in use by process {holder or '?'}; wait for it, stop it, or give another --run"
-            raise InUse(message) from None
+            who = self.holder or "?"
+            message = f"{self.path} is in use by process {who}; wait for it, stop it, or give another --run"
+            raise InUse(message)
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
@@ -108,6 +110,14 @@ class RunDirectory:
             except BlockingIOError:
                 return True
         return False
+
+    @property
+    def holder(self) -> int | None:
+        """The process that took the directory last."""
+        with suppress(OSError):
+            text = (self.path / "lock").read_text().strip()
+            return int(text) if text.isdecimal() else None
+        return None
 
     @property
     def begun(self) -> bool:
@@ -189,6 +199,7 @@ _OURS = {
     "config.yaml",
     "crashed",
     "epochs",
+    "error.txt",
     "lock",
     "metrics.jsonl",
     "mlflow.json",
@@ -200,6 +211,17 @@ _OURS = {
     "spark",
     "summary.json",
 }
+
+
+def _locked(file: TextIO) -> bool:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_WAIT)
+        else:
+            return True
+    return False
 
 
 def _difference(was: Any, now: Any, path: str = "") -> str:

@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["descendants", "kill_family"]
+__all__ = ["descendants", "kill_descendants", "kill_family"]
 
 
 def descendants(root: int) -> list[int]:
@@ -28,6 +28,12 @@ def descendants(root: int) -> list[int]:
 
 def kill_family() -> None:
     """SIGKILL for all that this process started, found by descent, and then for itself; never for its caller."""
+    kill_descendants()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_descendants() -> None:
+    """SIGKILL for all that this process started, found by descent."""
     while family := descendants(os.getpid()):
         for pid in family:
             with suppress(ProcessLookupError):
@@ -37,7 +43,6 @@ def kill_family() -> None:
                 pass
         if all(_is_dead(pid) for pid in family):
             break
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _is_dead(pid: int) -> bool:

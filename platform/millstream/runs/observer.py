@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from millstream.config.load import Loaded
@@ -26,6 +27,8 @@ class Watched:
     directory: RunDirectory
     epoch_log: EpochLog
     cutter: Cutter
+    archived: Path | None = None
+    """Where the run went that `--fresh` moved away."""
 
 
 class Observer(Protocol):

@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -103,7 +103,7 @@ def start(
     directory.lock()
     with ExitStack() as ending:
         ending.callback(directory.release)
-        _begin(directory, loaded, graph, options)
+        archived = _begin(directory, loaded, graph, options)
         places = {source.name: Place(loaded.base, directory.cache(source.name)) for source in config.logs}
         logs: dict[str, Log] = {}
         for source in config.logs:
@@ -116,7 +116,7 @@ def start(
         stop = stop or threading.Event()
         throttle = Throttle(config.engine.epoch.max_records)
         cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
-        watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter)))
+        watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, archived)))
         ending.callback(watching.close)
         passage = Passage(
             plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
@@ -146,6 +146,10 @@ def start(
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
             (engine or engine_of(loaded)).run(job)
+        except Exception as error:
+            with suppress(OSError):  # perhaps the very disk is full
+                write_whole(directory.error, loaded.redact(str(error)))
+            raise
         finally:
             passage.abandon()
         seconds = time.monotonic() - began
@@ -156,17 +160,21 @@ def start(
         return summary
 
 
-def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> None:
+def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:
+    """Make or check the directory; where the run before went, if it starts over."""
     fixed = _fixed_parts(loaded)
+    archived = None
     if options.fresh:
-        directory.archive()
+        archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
             sink.clear(Place(loaded.base, directory.path), output)
     if directory.begun:
         directory.check(fixed, loaded.base)
     else:
         directory.make(fixed, loaded.base)
+    directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
+    return archived
 
 
 def _open_sinks(loaded: Loaded, graph: Graph, directory: RunDirectory) -> tuple[dict[str, Sink], dict[str, str]]:
