@@ -15,8 +15,13 @@ __all__ = ["sink_configs", "sink_key"]
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
     """For each output, in the order in which sinks are delivered to, where it goes."""
-    default: Any = plugins.load(plugins.SINKS, "files")
-    return {output: config.sinks.get(output) or default(type="files") for output in graph.outputs}
+    return {output: config.sinks.get(output) or _default() for output in graph.outputs}
+
+
+def _default() -> SinkConfig:
+    files: Any = plugins.load(plugins.SINKS, "files")
+    config: SinkConfig = files(type="files")
+    return config
 
 
 def sink_key(config: SinkConfig, output: str) -> str:

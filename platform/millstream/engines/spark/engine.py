@@ -86,7 +86,6 @@ class SparkEngine:
 
 
 def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Schema, path: Path) -> None:
-    columns = from_arrow_schema(schema.insert(0, pa.field(EPOCH, pa.int64()))).fields
     Handover(
         epoch_log=str(job.epoch_folder),
         first=first,
@@ -94,7 +93,7 @@ def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Sche
         sources={name: source.model_dump(mode="json") for name, source in job.sources.items()},
         worker_steps=[node.config.model_dump(mode="json") for node in ahead],
         fields=list(job.graph.fields),
-        ddl=", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in columns),
+        rows=from_arrow_schema(schema.insert(0, pa.field(EPOCH, pa.int64()))).jsonValue(),
         tasks=os.cpu_count() or 1,
     ).write(path)
 

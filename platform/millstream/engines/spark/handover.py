@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from millstream.config import plugins
 from millstream.engines.job import records_schema
@@ -23,7 +23,7 @@ __all__ = ["Handover"]
 class Handover:
     """Names and configs, out of which everybody builds logs and steps of their own.
 
-    `places` gives for each source its base and its cache; `ddl` is the schema of rows as Spark spells it.
+    `places` gives for each source its base and its cache; `rows` is the schema of what is read, as Spark spells it.
     """
 
     epoch_log: str
@@ -32,7 +32,7 @@ class Handover:
     sources: Mapping[str, Mapping[str, Any]]
     worker_steps: Sequence[Mapping[str, Any]]
     fields: list[str]
-    ddl: str
+    rows: Mapping[str, Any]
     tasks: int
 
     def write(self, path: Path) -> None:
@@ -65,9 +65,6 @@ class Handover:
         return built
 
     @property
-    def schema(self) -> pa.Schema:
-        """What the workers' batches look like."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import _parse_datatype_string
-
-        return to_arrow_schema(_parse_datatype_string(self.ddl))  # type: ignore[arg-type]
+    def columns(self) -> StructType:
+        """The rows as Spark is told of them."""
+        return StructType.fromJson(dict(self.rows))

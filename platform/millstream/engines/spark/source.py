@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from millstream.engines.job import fitted, records_schema
 from millstream.engines.spark.handover import Handover
@@ -49,8 +51,8 @@ class EpochSource(DataSource):
     def name(cls) -> str:
         return "millstream"
 
-    def schema(self) -> str:
-        return Handover.read(Path(self.options["handover"])).ddl
+    def schema(self) -> StructType:
+        return Handover.read(Path(self.options["handover"])).columns
 
     def streamReader(self, schema: Any) -> EpochStreamReader:  # noqa: N802 (Spark's name)
         return EpochStreamReader(Path(self.options["handover"]))
@@ -113,7 +115,7 @@ class EpochStreamReader(DataSourceStreamReader):
             _OPEN[self._path] = (self._handover.logs(), self._handover.steps())
         logs, steps = _OPEN[self._path]
         plain = records_schema(self._handover.fields)
-        declared = self._handover.schema
+        declared = to_arrow_schema(self._handover.columns)
         if partition.markers:
             yield _with_epochs(_markers(plain, len(partition.markers)), partition.markers, steps, declared)
         for number, rank, name, start, stop in partition.ranges:
