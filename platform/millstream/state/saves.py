@@ -11,6 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from millstream.errors import AlteredLog
 from millstream.state.applied import Applied
 
-__all__ = ["Array", "Save", "SaveStore", "Saver", "States"]
+__all__ = ["Array", "Save", "SaveReader", "SaveStore", "Saver", "States", "newest_states"]
 
 Array = np.ndarray[Any, Any]
 States = Mapping[str, Mapping[str, Array | bytes]]
@@ -65,22 +66,88 @@ def _changed(old: Array | bytes | None, new: Array | bytes) -> Array | None:
     return places if len(places) * 2 < len(after) else None
 
 
-class SaveStore:
-    """The saves of one run directory, numbered in the order they were written."""
+class SaveReader:
+    """Looks at the saves of a run directory, also beside the run that writes them; changes nothing."""
 
-    def __init__(self, folder: Path, versions: Mapping[str, str]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._versions = dict(versions)
-        for torn in folder.glob("*.tmp"):
-            torn.unlink()
-        self._saves = {save.number: save for save in map(self._header, sorted(folder.glob("*.save")))}
-        self._last: tuple[int, States] | None = None
+        self._saves: dict[int, Save] = {}
+        for path in sorted(folder.glob("*.save")):
+            with suppress(FileNotFoundError):  # the run has dropped it since
+                save = self._header(path)
+                self._saves[save.number] = save
 
     def newest(self, upto: int | None = None) -> Save | None:
         """The save written last; or the newest of an epoch not beyond `upto`."""
         usable = [save for save in self._saves.values() if upto is None or save.epoch <= upto]
         return max(usable, key=lambda save: save.number) if usable else None
+
+    def load(self, save: Save) -> dict[str, dict[str, Array | bytes]]:
+        """The states in a save, every digest checked."""
+        path = self._path(save.number)
+        content = path.read_bytes()
+        body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() != digest:
+            message = f"{path} was altered: its digest does not fit its content; the run cannot go on from it"
+            raise AlteredLog(message)
+        known = self.load(self._saves[save.leans_on]) if save.leans_on is not None else {}
+        header, at = self._parse(body)
+        states: dict[str, dict[str, Array | bytes]] = {}
+        for entry in header["arrays"]:
+            dtype = np.dtype(entry["dtype"])
+            step, name, changed = entry["step"], entry["name"], entry.get("changed")
+            if changed is None:
+                flat = np.frombuffer(body, dtype, entry["length"], at).copy()
+                at += flat.nbytes
+            else:
+                places = np.frombuffer(body, np.int64, changed, at)
+                at += places.nbytes
+                flat = _flat(known[step][name]).copy()
+                flat[places] = np.frombuffer(body, dtype, changed, at)
+                at += changed * dtype.itemsize
+            value: Array | bytes = flat.tobytes() if entry["shape"] is None else flat.reshape(entry["shape"])
+            states.setdefault(step, {})[name] = value
+        return states
+
+    def numbers(self) -> list[int]:
+        return sorted(self._saves)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:010d}.save"
+
+    def _parse(self, body: bytes) -> tuple[dict[str, Any], int]:
+        at = len(_MAGIC)
+        length = int.from_bytes(body[at : at + 8], "little")
+        header: dict[str, Any] = json.loads(body[at + 8 : at + 8 + length])
+        return header, at + 8 + length
+
+    def _header(self, path: Path) -> Save:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC) + 8)
+            if start[: len(_MAGIC)] != _MAGIC:
+                message = f"{path} is not a save; move it away or start over with --fresh"
+                raise AlteredLog(message)
+            header = json.loads(file.read(int.from_bytes(start[len(_MAGIC) :], "little")))
+        return Save(
+            header["number"],
+            header["epoch"],
+            Applied.from_line(header["applied"]),
+            header["versions"],
+            header["leans_on"],
+            header["chain"],
+        )
+
+
+class SaveStore(SaveReader):
+    """The saves of one run directory, numbered in the order they were written."""
+
+    def __init__(self, folder: Path, versions: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for torn in folder.glob("*.tmp"):
+            torn.unlink()
+        super().__init__(folder)
+        self._versions = dict(versions)
+        self._last: tuple[int, States] | None = None
 
     def write(self, epoch: int, applied: Applied, states: States) -> Save:
         """Write a save; durable on return. The arrays must stay as they are from now on."""
@@ -120,33 +187,6 @@ class SaveStore:
         self._last = (number, states)
         return save
 
-    def load(self, save: Save) -> dict[str, dict[str, Array | bytes]]:
-        """The states in a save, every digest checked."""
-        path = self._path(save.number)
-        content = path.read_bytes()
-        body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-        if hashlib.sha256(body).digest() != digest:
-            message = f"{path} was altered: its digest does not fit its content; the run cannot go on from it"
-            raise AlteredLog(message)
-        known = self.load(self._saves[save.leans_on]) if save.leans_on is not None else {}
-        header, at = self._parse(body)
-        states: dict[str, dict[str, Array | bytes]] = {}
-        for entry in header["arrays"]:
-            dtype = np.dtype(entry["dtype"])
-            step, name, changed = entry["step"], entry["name"], entry.get("changed")
-            if changed is None:
-                flat = np.frombuffer(body, dtype, entry["length"], at).copy()
-                at += flat.nbytes
-            else:
-                places = np.frombuffer(body, np.int64, changed, at)
-                at += places.nbytes
-                flat = _flat(known[step][name]).copy()
-                flat[places] = np.frombuffer(body, dtype, changed, at)
-                at += changed * dtype.itemsize
-            value: Array | bytes = flat.tobytes() if entry["shape"] is None else flat.reshape(entry["shape"])
-            states.setdefault(step, {})[name] = value
-        return states
-
     def drop_before(self, number: int) -> None:
         """Delete the saves that neither `number` nor a later one needs."""
         needed: set[int] = set()
@@ -158,12 +198,6 @@ class SaveStore:
         for gone in sorted(self._saves.keys() - needed, reverse=True):  # leaners first
             self._path(gone).unlink(missing_ok=True)
         self._saves = {n: save for n, save in self._saves.items() if n in needed}
-
-    def numbers(self) -> list[int]:
-        return sorted(self._saves)
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:010d}.save"
 
     def _write_file(self, number: int, header: bytes, chunks: list[bytes | memoryview]) -> None:
         path = self._path(number)
@@ -187,27 +221,19 @@ class SaveStore:
         finally:
             os.close(folder)
 
-    def _parse(self, body: bytes) -> tuple[dict[str, Any], int]:
-        at = len(_MAGIC)
-        length = int.from_bytes(body[at : at + 8], "little")
-        header: dict[str, Any] = json.loads(body[at + 8 : at + 8 + length])
-        return header, at + 8 + length
 
-    def _header(self, path: Path) -> Save:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC) + 8)
-            if start[: len(_MAGIC)] != _MAGIC:
-                message = f"{path} is not a save; move it away or start over with --fresh"
-                raise AlteredLog(message)
-            header = json.loads(file.read(int.from_bytes(start[len(_MAGIC) :], "little")))
-        return Save(
-            header["number"],
-            header["epoch"],
-            Applied.from_line(header["applied"]),
-            header["versions"],
-            header["leans_on"],
-            header["chain"],
-        )
+def newest_states(folder: Path) -> tuple[Save, States] | None:
+    """The save written last, and its states, beside a run that may be writing and dropping saves."""
+    vanished = None
+    while (save := (reader := SaveReader(folder)).newest()) is not None:
+        try:
+            return save, reader.load(save)
+        except (FileNotFoundError, KeyError):  # dropped since: there is a newer one
+            if vanished == save.number:
+                message = f"{folder}: a file that save {save.number} needs is gone; start over with --fresh"
+                raise AlteredLog(message) from None
+            vanished = save.number
+    return None
 
 
 class Saver:
