@@ -1,0 +1,51 @@
+"""Every model that comes with the platform passes the battery, and costs nothing before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millstream.steps.checks import check_model, same_in_another_process
+from millstream.steps.checks.steps import epochs_of
+from millstream.steps.classify import Classify
+from millstream_models.hashed_text import HashedText
+from millstream_models.naive_bayes import ComplementNB, MultinomialNB
+from millstream_models.river_nb import RiverNB
+from millstream_models.sgd import SGD
+
+MODELS = [
+    ComplementNB(block=8),
+    ComplementNB(block=1, alpha=0.1),
+    MultinomialNB(block=5),
+    SGD(block=8),
+    SGD(block=3, decay=0, alpha=1e-4),
+    RiverNB(),
+    RiverNB(block=6, alpha=0.3),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_model_passes_the_battery(features: Callable[..., pa.Table], model: Any) -> None:
+    check_model(model, features(90), skip=["another_process_changes_nothing"])
+
+
+def test_another_process_learns_the_same(features: Callable[..., pa.Table]) -> None:
+    records = features(90)
+    texts = records.drop_columns(["features"])
+    cases = [(Classify(model=model), epochs_of(records)) for model in MODELS]
+    same_in_another_process(*cases, (HashedText(dimensions=512), epochs_of(texts)))
+
+
+def test_naming_a_model_imports_no_library_of_machine_learning() -> None:
+    program = (
+        "import sys, millstream_models.naive_bayes, millstream_models.sgd, millstream_models.river_nb;"
+        "import millstream_models.hashed_text;"
+        "print([name for name in ('sklearn', 'river', 'scipy', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

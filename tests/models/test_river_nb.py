@@ -1,0 +1,55 @@
+"""River's naive Bayes behind the platform's contract is River's own pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from river import compose, feature_extraction, naive_bayes
+
+from millstream.steps.classify import Classify
+from millstream_models.river_nb import RiverNB
+
+
+def test_predictions_are_those_of_rivers_own_loop(texts: Callable[..., pa.Table]) -> None:
+    records = texts(150)
+    found = Classify(model=RiverNB(alpha=0.5)).build(records.schema).process(records).records
+    river = compose.Pipeline(feature_extraction.BagOfWords(), naive_bayes.MultinomialNB(alpha=0.5))
+    for row in found.to_pylist():
+        chances = river.predict_proba_one(row["text"])
+        assert row["predicted"] == (max(chances, key=chances.__getitem__) if chances else None)
+        assert row["probability"] == (pytest.approx(max(chances.values()), rel=1e-9) if chances else None)
+        if row["label"] is not None:
+            river.learn_one(row["text"], row["label"])
+
+
+def test_a_restored_model_has_rivers_tables_in_the_same_order(texts: Callable[..., pa.Table]) -> None:
+    records = texts(80)
+    step = Classify(model=RiverNB()).build(records.schema)
+    step.process(records)
+    again = Classify(model=RiverNB()).build(records.schema)
+    again.restore(step.save())
+    tables = [step._model._model, again._model._model]  # type: ignore[attr-defined]
+    for name in ("class_counts", "class_totals", "feature_counts"):
+        one, other = (list(getattr(table, name).items()) for table in tables)
+        assert one == other
+    for word, counts in tables[0].feature_counts.items():
+        assert list(counts) == list(tables[1].feature_counts[word])
+
+
+def test_words_may_be_anything_that_text_holds() -> None:
+    records = pa.table(
+        {
+            "_rank": [0] * 3,
+            "_offset": [0, 1, 2],
+            "_time": [0, 1, 2],
+            "text": ["naïve \u2028 日本語 \\n", None, '"quoted" \x00 été'],
+            "label": ["é", "b", "é"],
+        }
+    )
+    step = Classify(model=RiverNB()).build(records.schema)
+    step.process(records)
+    again = Classify(model=RiverNB()).build(records.schema)
+    again.restore(step.save())
+    assert again.ask(records).equals(step.ask(records))

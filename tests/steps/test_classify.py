@@ -1,0 +1,285 @@
+"""Classify: every record is predicted at once, and blocks are learned in the order of the input."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pydantic import BaseModel
+
+from millstream.errors import ConfigError
+from millstream.state.digests import state_digest
+from millstream.steps.classify import Classifier, Classify
+from millstream.steps.contracts import Array, State
+from millstream_models.hashed_text import HashedText
+from millstream_models.naive_bayes import ComplementNB, MultinomialNB
+from millstream_models.river_nb import RiverNB
+
+
+class Diary(BaseModel):
+    """A model that writes down what it is asked and told; it predicts the class of the last label it learned."""
+
+    type: str = "diary"
+    block: int = 4
+
+    def build(self, records: pa.Schema) -> Written:
+        return Written()
+
+
+class Written:
+    reads = "text"
+
+    def __init__(self) -> None:
+        self.learned: list[list[tuple[str, int]]] = []
+        self.asked: list[list[str]] = []
+        self.classes: list[int] = []
+
+    def prepare(self, column: pa.Array) -> Any:
+        return np.array(column.to_pylist(), np.object_)
+
+    def predict(self, inputs: Any) -> tuple[Array, Array]:
+        self.asked.append(list(inputs))
+        return np.full(len(inputs), self.learned[-1][-1][1], np.int64), np.full(len(inputs), 0.5)
+
+    def learn(self, inputs: Any, labels: Array, classes: int) -> None:
+        self.learned.append(list(zip(inputs, labels.tolist(), strict=True)))
+        self.classes.append(classes)
+
+    def save(self) -> State:
+        return {"learned": json.dumps(self.learned).encode()}
+
+    def restore(self, state: State) -> None:
+        self.learned = json.loads(bytes(state.get("learned", b"[]")))
+
+
+def records(labels: str, start: int = 0, column: str = "label") -> pa.Table:
+    """Records named r0, r1, ... with labels of one letter; a dot is no label."""
+    size = len(labels)
+    return pa.table(
+        {
+            "_rank": pa.array([0] * size, pa.int32()),
+            "_offset": pa.array(range(start, start + size), pa.int64()),
+            "_time": pa.nulls(size, pa.int64()),
+            "text": pa.array([f"r{number}" for number in range(start, start + size)], pa.string()),
+            column: pa.array([None if label == "." else label for label in labels], pa.string()),
+        }
+    )
+
+
+def diary(labels: str = "ab", block: int = 4) -> tuple[Classifier, Written]:
+    step = Classify(model=Diary(block=block)).build(records(labels).schema)
+    model = step._model
+    assert isinstance(model, Written)
+    return step, model
+
+
+def news(size: int, seed: int = 0, gaps: float = 0.1) -> pa.Table:
+    """Records with `text` and `features`, whose words tell their topic."""
+    dice = random.Random(seed)
+    topics = ["sport", "travel", "science"]
+    rows = [(topic, " ".join(dice.choices([topic, f"{topic}s", "the", "a1", "b2"], k=6))) for topic in
+            (dice.choice(topics[: 1 + place // 4]) for place in range(size))]  # fmt: skip
+    table = records("." * size)
+    labels = [None if dice.random() < gaps else topic for topic, _ in rows]
+    table = table.set_column(3, "text", pa.array([text for _, text in rows]))
+    table = table.set_column(4, "label", pa.array(labels, pa.string()))
+    return HashedText(dimensions=128).build(table.schema).process(table).records
+
+
+def names(learned: list[list[tuple[str, int]]]) -> list[list[str]]:
+    return [[name for name, _ in block] for block in learned]
+
+
+def test_the_first_blocks_double_until_they_are_full_size() -> None:
+    step, model = diary(block=4)
+    step.process(records("a" * 15))
+    assert [len(block) for block in model.learned] == [1, 2, 4, 4, 4]
+
+
+def test_a_block_size_that_is_no_power_of_two_is_reached_too() -> None:
+    step, model = diary(block=5)
+    step.process(records("a" * 17))
+    assert [len(block) for block in model.learned] == [1, 2, 4, 5, 5]
+
+
+def test_a_block_of_one_learns_after_every_record() -> None:
+    step, model = diary(block=1)
+    step.process(records("aaa"))
+    assert names(model.learned) == [["r0"], ["r1"], ["r2"]]
+
+
+def test_records_are_predicted_by_the_model_as_of_the_last_full_block() -> None:
+    step, _ = diary(block=2)
+    found = step.process(records("abcdef")).records["predicted"].to_pylist()
+    # learned: a | b c | d e; the sixth record waits
+    assert found == [None, "a", "a", "c", "c", "e"]
+
+
+def test_before_the_first_label_is_learned_there_is_no_prediction() -> None:
+    step, _ = diary()
+    result = step.process(records("...a..."))
+    assert result.records["predicted"].to_pylist() == [None, None, None, None, None, None, None]
+    assert result.records["probability"].null_count == 7
+    assert step.process(records("b", start=7)).records["predicted"].to_pylist() == ["a"]
+
+
+def test_a_block_goes_on_across_batches() -> None:
+    step, model = diary(block=4)
+    for start, labels in ((0, "abc"), (3, "a"), (4, ""), (4, "ab"), (6, "abcab")):
+        step.process(records(labels, start))
+    assert names(model.learned) == [["r0"], ["r1", "r2"], ["r3", "r4", "r5", "r6"], ["r7", "r8", "r9", "r10"]]
+
+
+def test_unlabelled_records_take_their_place_in_a_block_and_are_not_learned_from() -> None:
+    step, model = diary(block=4)
+    step.process(records("a.b...." + "...." + "a..b"))
+    assert names(model.learned) == [["r0"], ["r2"], ["r11", "r14"]]
+    assert model.asked[1:] == [["r3", "r4", "r5", "r6"], ["r7", "r8", "r9", "r10"], ["r11", "r12", "r13", "r14"]]
+
+
+def test_classes_are_numbered_by_the_first_appearance_that_is_learned() -> None:
+    step, model = diary(block=4)
+    step.process(records("c" + "ba" + "abcd" + "e"))
+    assert model.learned[1] == [("r1", 1), ("r2", 2)]
+    assert model.learned[2] == [("r3", 2), ("r4", 1), ("r5", 0), ("r6", 3)]
+    assert model.classes == [1, 3, 4]  # e waits
+
+
+def test_a_labelled_record_without_a_prediction_counts_as_wrong() -> None:
+    step, _ = diary(block=1)
+    result = step.process(records("aab.b"))
+    assert result.records["predicted"].to_pylist() == [None, "a", "a", "b", "b"]
+    assert (result.correct, result.labelled) == (2, 4)
+
+
+def test_predictions_are_rows_of_records() -> None:
+    step, _ = diary(block=1)
+    rows = step.process(records("aa")).outputs["predictions"]
+    assert rows.schema == step.outputs[0].schema
+    assert rows.to_pylist()[1] == {
+        "_rank": 0, "_offset": 1, "_time": None, "label": "a", "predicted": "a", "probability": 0.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [ComplementNB(block=16), MultinomialNB(block=7), RiverNB()], ids=repr)
+@pytest.mark.parametrize("seed", range(5))
+def test_predictions_and_state_do_not_depend_on_how_batches_are_cut(model: Any, seed: int) -> None:
+    table = news(120, seed)
+    whole = Classify(model=model).build(table.schema)
+    expected = whole.process(table).records
+    dice = random.Random(seed)
+    for size in (1, 5, 40):
+        step = Classify(model=model).build(table.schema)
+        edges = [0, *sorted(dice.choices(range(121), k=120 // size)), 120]
+        parts = [step.process(table.slice(a, b - a)).records for a, b in itertools.pairwise(edges)]
+        assert pa.concat_tables(parts).combine_chunks().equals(expected.combine_chunks())
+        assert state_digest(step.save()) == state_digest(whole.save())
+
+
+@pytest.mark.parametrize("seen", [0, 1, 2, 15, 16, 50, 99])
+def test_a_restored_step_goes_on_in_the_middle_of_a_block(seen: int) -> None:
+    table = news(120)
+    step = Classify(model=ComplementNB(block=16)).build(table.schema)
+    step.process(table.slice(0, seen))
+    again = Classify(model=ComplementNB(block=16)).build(table.schema)
+    again.restore(step.save())
+    rest = table.slice(seen)
+    assert again.process(rest).records.equals(step.process(rest).records)
+    assert state_digest(again.save()) == state_digest(step.save())
+
+
+def test_the_waiting_block_is_saved_alike_whatever_types_the_engine_uses() -> None:
+    table = news(45)
+    pair = table.schema.field("features").type.value_type
+    wide = table.schema.set(3, pa.field("text", pa.large_string())).set(4, pa.field("label", pa.large_string()))
+    metadata = table.schema.field("features").metadata
+    spark = pa.field("features", pa.list_(pa.field("element", pair)), metadata=metadata)
+    wide = wide.set(5, spark)
+    for model in (ComplementNB(block=16), RiverNB(block=16)):
+        digests = []
+        for schema in (table.schema, wide):
+            step = Classify(model=model).build(schema)
+            step.process(table.cast(schema))
+            digests.append(state_digest(step.save()))
+        assert digests[0] == digests[1]
+
+
+def test_labels_may_come_as_a_dictionary() -> None:
+    table = news(40)
+    coded = table.set_column(4, "label", table["label"].dictionary_encode())
+    plain, other = (Classify(model=ComplementNB(block=8)).build(each.schema) for each in (table, coded))
+    plain.process(table)
+    other.process(coded)
+    assert state_digest(plain.save()) == state_digest(other.save())
+
+
+def test_a_save_stays_as_it_is_while_the_step_goes_on() -> None:
+    table = news(100)
+    step = Classify(model=ComplementNB(block=16)).build(table.schema)
+    step.process(table.slice(0, 60))
+    saved = step.save()
+    digest = state_digest(saved)
+    step.process(table.slice(60))
+    assert state_digest(saved) == digest != state_digest(step.save())
+
+
+def test_asking_learns_nothing_and_needs_no_label() -> None:
+    table = news(100)
+    step = Classify(model=ComplementNB(block=16)).build(table.schema)
+    assert step.ask(table.slice(0, 2))["predicted"].to_pylist() == [None, None]
+    step.process(table)
+    before = state_digest(step.save())
+    answers = step.ask(table.select(["features"]))
+    assert state_digest(step.save()) == before
+    assert answers.schema.names == ["predicted", "probability"]
+    agree = [a == b for a, b in zip(answers["predicted"].to_pylist(), table["label"].to_pylist(), strict=True) if b]
+    assert sum(agree) / len(agree) > 0.9
+    assert step.ask(table.slice(0, 0)).num_rows == 0
+
+
+def test_the_fingerprint_is_of_the_model_alone() -> None:
+    table = news(100, gaps=0)
+    step = Classify(model=ComplementNB(block=16)).build(table.schema)
+    step.process(table.slice(0, 95))  # blocks end after 95 records
+    fingerprint = step.fingerprint()
+    step.process(table.slice(95))  # five that wait
+    assert step.fingerprint() == fingerprint
+    other = Classify(model=ComplementNB(block=16)).build(table.schema)
+    other.process(table.slice(1))
+    assert other.fingerprint() != fingerprint
+
+
+def test_the_label_may_have_another_name() -> None:
+    table = records("aab", column="topic")
+    result = Classify(model=Diary(block=1), label="topic").build(table.schema).process(table)
+    assert (result.correct, result.labelled) == (1, 3)
+
+
+def test_records_without_the_label_are_refused_with_what_is_meant() -> None:
+    with pytest.raises(ConfigError, match="`label`: the records have no column 'labl' here; did you mean 'label'"):
+        Classify(model=Diary(), label="labl").build(records("a").schema)
+
+
+def test_a_model_without_its_column_is_refused_with_what_makes_it() -> None:
+    with pytest.raises(ConfigError, match=r"no column 'features', .*hashed_text"):
+        Classify(model=ComplementNB()).build(records("a").schema)
+    with pytest.raises(ConfigError, match=r"`model` \(river_nb\): the records have no column 'text' here"):
+        Classify(model=RiverNB()).build(records("a").drop_columns(["text"]).schema)
+
+
+def test_predictions_that_are_there_already_are_refused() -> None:
+    step = Classify(model=Diary())
+    made = step.build(records("a").schema).process(records("a")).records
+    with pytest.raises(ConfigError, match="'predicted', which is there already"):
+        step.build(made.schema)
+
+
+def test_the_model_is_picked_by_its_type() -> None:
+    config = Classify.model_validate({"model": {"type": "complement_nb", "block": 8}})
+    assert config.model == ComplementNB(block=8)
+    assert Classify.model_validate(config.model_dump(mode="json")) == config

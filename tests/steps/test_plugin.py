@@ -1,0 +1,45 @@
+"""A model from somebody else's package is as good as one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millstream.config import plugins
+from millstream.steps.checks import check_model
+from millstream.steps.classify import Classify
+
+PLUGIN = Path(__file__).parents[1] / "plugin"
+
+RECORDS = pa.table(
+    {
+        "_rank": [0] * 40,
+        "_offset": range(40),
+        "_time": range(40),
+        "text": [f"text {number}" for number in range(40)],
+        "label": [*"abbbcabbcb" * 4],
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The plug-in is on the path, as an installation would put it there; so it is in processes started from here."""
+    monkeypatch.syspath_prepend(str(PLUGIN))
+    plugins.registered.cache_clear()
+    plugins.load.cache_clear()
+    yield
+    plugins.registered.cache_clear()
+    plugins.load.cache_clear()
+
+
+def test_a_config_picks_it_by_its_type() -> None:
+    step = Classify.model_validate({"model": {"type": "majority", "block": 4}}).build(RECORDS.schema)
+    assert set(step.process(RECORDS).records["predicted"].to_pylist()[7:]) == {"b"}
+
+
+def test_it_passes_the_battery() -> None:
+    check_model(Classify.model_validate({"model": {"type": "majority", "block": 4}}).model, RECORDS)
