@@ -7,6 +7,7 @@ import random
 import sys
 import types
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from millstream.errors import ConfigError, StepFailed
+from millstream.steps.checks import check_step
 from millstream.steps.contracts import Scope, Step, rejects_schema
 from millstream.steps.functions import Filter, Map
 
@@ -339,7 +341,7 @@ def test_a_function_that_is_not_there_is_refused_with_the_nearest(function: str,
 
 
 def test_a_module_that_fails_to_import_is_told_with_its_own_error(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_rules.py").write_text("import no_such_thing\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -378,3 +380,29 @@ def test_traits_are_those_of_a_function_of_single_records(define: Define) -> Non
         frozenset(),
     )
     assert not mapping(function=define(shout), deterministic=False).traits.deterministic
+
+
+RULES = """
+def keep(record): return {"good": True, "poor": False}[record["text"]]
+def upper(record): return {"text": {"good": "GOOD", "poor": None}[record["text"]], "old": record["text"]}
+def keep_batch(batch): return keep({"text": "good"}) and batch["text"].combine_chunks().is_valid()
+def upper_batch(batch): return batch.append_column("old", batch["text"])
+"""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Filter(function="filed_rules:keep", on_error="reject"),
+        Filter(function="filed_rules:keep_batch", per="batch"),
+        Map(function="filed_rules:upper", on_error="reject", adds=("old",)),
+        Map(function="filed_rules:upper_batch", per="batch", adds=("old",)),
+    ],
+    ids=lambda config: config.function,
+)
+def test_they_pass_the_battery(config: Filter | Map, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "filed_rules.py").write_text(RULES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "filed_rules", raising=False)
+    chance = random.Random(4)
+    check_step(config, records(*(chance.choice(["good", "poor", "neither", None]) for _ in range(60))))

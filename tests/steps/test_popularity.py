@@ -13,6 +13,7 @@ import pytest
 
 from millstream.errors import ConfigError
 from millstream.records import digest_of
+from millstream.steps.checks import check_step
 from millstream.steps.contracts import Result, Step
 from millstream.steps.popularity import Popularity
 from millstream.substreams import Before
@@ -337,6 +338,21 @@ def test_its_state_does_not_grow_with_the_records() -> None:
         step.ended(Before(10 * (1000 + epoch)))
         sizes.append(len(step.save()["popularity"]))
     assert max(sizes[100:]) == max(sizes[5:10])
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"type": "count", "size": 7},
+        {"type": "tumbling", "size": "10us"},
+        {"type": "tumbling", "size": "10us", "lateness": "20us"},
+    ],
+)
+def test_it_passes_the_battery(window: dict[str, Any]) -> None:
+    chance = random.Random(3)
+    times = [None if number % 17 == 5 else number - chance.randint(0, 30) for number in range(120)]
+    records = table(Record(n % 3, n, time, chance.choice(["a", "b", "c", None])) for n, time in enumerate(times))
+    check_step(Popularity.model_validate({"window": window, "threshold": 0.4}), records)
 
 
 def test_a_save_stays_as_it_is_while_the_step_goes_on() -> None:
