@@ -16,7 +16,7 @@ from millstream.steps.contracts import rejects_schema
 __all__ = ["Calls", "Done", "Misuse"]
 
 
-class Misuse(Exception):  # noqa: N818 - it never leaves this module: it becomes StepFailed
+class Misuse(Exception):
     """A function returned what it may not. That is its author's mistake, so no record is rejected for it."""
 
 
