@@ -15,7 +15,8 @@ from millstream_models.river_nb import RiverNB
 def test_predictions_are_those_of_rivers_own_loop(texts: Callable[..., pa.Table]) -> None:
     records = texts(150)
     found = Classify(model=RiverNB(alpha=0.5)).build(records.schema).process(records).records
-    river = compose.Pipeline(feature_extraction.BagOfWords(), naive_bayes.MultinomialNB(alpha=0.5))
+    bayes = naive_bayes.MultinomialNB(alpha=0.5)  # type: ignore[no-untyped-call]
+    river = compose.Pipeline(feature_extraction.BagOfWords(), bayes)
     for row in found.to_pylist():
         chances = river.predict_proba_one(row["text"])
         assert row["predicted"] == (max(chances, key=chances.__getitem__) if chances else None)

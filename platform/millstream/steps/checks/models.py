@@ -87,10 +87,11 @@ def predictions_are_classes(trial: Trial) -> None:
         trial.teach(model, start, stop)
         known = trial.block(start, stop)[2]
         classes, probability = model.predict(model.prepare(trial.column))
-        for what, values, kind in (("classes", classes, np.int64), ("probabilities", probability, np.float64)):
-            if not isinstance(values, np.ndarray) or values.dtype != kind or values.shape != (len(trial.column),):
-                message = f"{trial.config!r} predicts {what} {values!r}; they are an array of {kind.__name__}"
-                raise AssertionError(f"{message}, one for each of the {len(trial.column)} rows")
+        for what, values, kind in (("classes", classes, "int64"), ("probabilities", probability, "float64")):
+            found = f"{values.dtype}{list(values.shape)}" if isinstance(values, np.ndarray) else type(values).__name__
+            if found != f"{kind}[{len(trial.column)}]":
+                message = f"{trial.config!r} predicts {what} as {found}"
+                raise AssertionError(f"{message}; an array {kind}[{len(trial.column)}] has one for each row")
         if classes.min() < 0 or classes.max() >= known:
             message = f"{trial.config!r} predicts a class of {sorted(set(classes.tolist()))} when it knows {known}"
             raise AssertionError(message)
@@ -142,10 +143,8 @@ def state_is_plain(trial: Trial) -> None:
     """A state is made of arrays of numbers and of bytes, and is no pickle."""
     for name, value in trial.taught().save().items():
         if not (isinstance(value, bytes) or (isinstance(value, np.ndarray) and not value.dtype.hasobject)):
-            message = (
-                f"{trial.config!r} saves {name!r} as {type(value).__name__}; arrays of numbers and bytes are saved"
-            )
-            raise AssertionError(message)
+            found = "an array of Python objects" if isinstance(value, np.ndarray) else type(value).__name__
+            raise AssertionError(f"{trial.config!r} saves {name!r} as {found}; save arrays of numbers, and bytes")
         if isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b".":
             raise AssertionError(f"{trial.config!r} saves {name!r} as a pickle; write arrays, or JSON")
 
@@ -187,11 +186,11 @@ def restoring_nothing_makes_a_new_model(trial: Trial) -> None:
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
     check.__name__: check
     for check in (
+        state_is_plain,
         predictions_are_classes,
         predictions_are_pure,
         rows_can_be_cut,
         prepared_rows_are_not_modified,
-        state_is_plain,
         a_restored_model_goes_on,
         restoring_nothing_makes_a_new_model,
     )
