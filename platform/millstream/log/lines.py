@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json
 
-from millstream.log.times import from_seconds, from_text
+from millstream.log.columns import records_of
 from millstream.records import log_schema
 
 __all__ = ["parse_block", "parse_lines"]
@@ -49,7 +48,7 @@ def parse_block(block: bytes, fields: Mapping[str, str], offset: int) -> pa.Reco
         count += 1
     columns = _plain(block, count, fields)
     if columns is not None:
-        return _records(columns, None, count, fields, offset)
+        return records_of(columns, None, count, fields, offset)
     lines = block.split(b"\n")[:count]
     pieces = [
         _of_piece(lines[start : start + _PIECE], fields, offset + start, alone=count <= _PIECE)
@@ -75,9 +74,9 @@ def _of_piece(lines: Sequence[bytes], fields: Mapping[str, str], offset: int, *,
     if not alone:
         columns = _plain(b"\n".join(lines), len(lines), fields)
         if columns is not None:
-            return _records(columns, None, len(lines), fields, offset)
+            return records_of(columns, None, len(lines), fields, offset)
     columns, reasons = _line_by_line(lines, fields)
-    return _records(columns, reasons, len(lines), fields, offset)
+    return records_of(columns, reasons, len(lines), fields, offset)
 
 
 # A whole block
@@ -164,7 +163,8 @@ def _types(block: bytes, fields: Mapping[str, str]) -> dict[str, pa.DataType]:
                 types[theirs] = _type(value, ours == "time")
         if len(types) == len(fields):
             break
-    return {theirs: types.get(theirs, pa.string()) for theirs in fields.values()}
+    wanted = list(fields.values())
+    return {theirs: types.get(theirs, pa.string()) if wanted.count(theirs) == 1 else pa.string() for theirs in wanted}
 
 
 def _type(value: Any, is_time: bool) -> pa.DataType:
@@ -272,52 +272,3 @@ def _kind(value: Any) -> str:
         return "a number"
     kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
     return kinds[type(value)]
-
-
-# Both
-
-
-def _records(
-    columns: dict[str, pa.Array], reasons: list[str | None] | None, count: int, fields: Mapping[str, str], offset: int
-) -> pa.RecordBatch:
-    """The records, with what is wrong with them beyond what a single line's parsing has found."""
-    reject = pa.array(reasons, pa.string()) if reasons is not None else pa.nulls(count, pa.string())
-    if "text" in fields:
-        missing = pc.and_(pc.is_null(columns["text"]), pc.is_null(reject))
-        reject = pc.if_else(missing, "no text", reject)
-    time = pa.nulls(count, pa.int64())
-    if "time" in fields:
-        time, unreadable = _times(columns["time"], fields["time"])
-        reject = pc.coalesce(reject, unreadable)
-    good = pc.is_null(reject)
-    schema = log_schema(list(fields))
-    arrays = [
-        pa.array(np.arange(offset, offset + count, dtype=np.int64)),
-        time,
-        reject,
-        *(columns[name] for name in schema.names[3:]),
-    ]
-    if reject.null_count < count:
-        arrays[1] = pc.if_else(good, time, None)
-        arrays[3:] = [pc.if_else(good, column, None) for column in arrays[3:]]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array]:
-    """(microseconds, what is wrong) of a column of times: text, or seconds, or both side by side."""
-    if pa.types.is_struct(column.type):
-        text, seconds = column.field("text"), column.field("seconds")
-        from_both = _times(text, theirs), _times(seconds, theirs)
-        return pc.coalesce(from_both[0][0], from_both[1][0]), pc.coalesce(from_both[0][1], from_both[1][1])
-    there = column.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_string(column.type):
-        micros, good = from_text(column)
-    else:
-        micros, good = from_seconds(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
-    bad = there & ~good
-    wrong = pa.nulls(len(column), pa.string())
-    if bad.any():
-        shown = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, 40)
-        said = "is not an ISO 8601 time: " if pa.types.is_string(column.type) else "is not seconds since 1970: "
-        wrong = pc.if_else(pa.array(bad), pc.binary_join_element_wise(f"{theirs} {said}", shown, ""), None)
-    return pa.array(micros, mask=~(there & good)), wrong

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["from_seconds", "from_text"]
+__all__ = ["from_seconds", "from_text", "within_calendar"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -25,11 +25,17 @@ _ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(sign) for sign in "0-+:.")
 _ZONES = (6, 5, 3)  # +01:00, +0100, +01
 
 
+def within_calendar(micros: _Array) -> _Array:
+    """Whether microseconds since 1970 are in the years 1 to 9999."""
+    good: _Array = (micros >= _FIRST) & (micros <= _LAST)
+    return good
+
+
 def from_seconds(seconds: _Array) -> tuple[_Array, _Array]:
     """(microseconds, whether it is a time) of seconds since 1970; not one beyond the years 1 to 9999, NaN neither."""
     with np.errstate(invalid="ignore"):
         micros = np.rint(seconds * _MICROS)
-        good = (micros >= _FIRST) & (micros < float(_LAST + 1))
+        good = (micros >= _FIRST) & (micros < float(_LAST + 1))  # _LAST is no float
     return np.where(good, micros, 0).astype(np.int64), good
 
 
@@ -115,7 +121,7 @@ def _read(signs: _Array, zone: int, rows: _Array, micros: _Array, good: _Array) 
         ok &= (hours < 24) & (minutes < 60)
         seconds -= np.where(signs[:, length] == _MINUS, -1, 1) * (hours * 3600 + minutes * 60)
     total = seconds * _MICROS + fraction
-    ok &= (total >= _FIRST) & (total <= _LAST)
+    ok &= within_calendar(total)
     micros[rows[ok]] = total[ok]
     good[rows[ok]] = True
 
