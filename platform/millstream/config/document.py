@@ -69,12 +69,13 @@ class _Loader(yaml.SafeLoader):
     """YAML 1.2's plain values: no dates, no `1:30` for 90, and `on` and `yes` are words."""
 
 
+_EXPONENT = "[eE][-+]?[0-9]+"
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     ("null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
     ("int", r"^[-+]?(?:0|[1-9][0-9_]*)$", "-+0123456789"),
-    ("float", r"^[-+]?(?:[0-9][0-9_]*)?\.?[0-9]+(?:[eE][-+]?[0-9]+)?$|^[-+]?[0-9]+\.$", "-+.0123456789"),
+    ("float", rf"^[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:{_EXPONENT})?|[0-9]+{_EXPONENT})$", "-+.0123456789"),
     ("merge", r"^<<$", "<"),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), [*_first.replace("\0", ""), ""])
@@ -160,7 +161,8 @@ def parse(text: str) -> Document:
 
 def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    reason = getattr(error, "problem", None) or str(error)
+    told = [getattr(error, part, None) for part in ("context", "problem")]
+    reason = ", ".join(filter(None, told)) or str(error)
     if mark is None:
         return Problem((), f"not YAML: {reason}")
     document.lines[()] = mark.line + 1
@@ -184,26 +186,30 @@ def apply_sets(document: Document, sets: Sequence[str]) -> None:
     for text in sets:
         dotted, equals, value = text.partition("=")
         keys = dotted.strip().split(".")
-        if not equals or not all(keys):
-            document.problems.append(Problem((), f"--set {text}: it is `--set a.b=value`"))
-            continue
         parsed = parse(value)
-        if parsed.problems:
-            document.problems += [Problem((), f"--set {text}: {problem.message}") for problem in parsed.problems]
-            continue
-        _set_one(document, text, keys, parsed.data)
+        if not equals or not all(keys):
+            _wrong_set(document, text, "a value is set with `--set a.b=value`")
+        elif parsed.problems:
+            _wrong_set(document, dotted, f"{value}: {parsed.problems[0].message}")
+        else:
+            _set_one(document, dotted, keys, parsed.data)
 
 
-def _set_one(document: Document, text: str, keys: Sequence[str], value: Any) -> None:
+def _wrong_set(document: Document, dotted: str, message: str) -> None:
+    document.lines[dotted,] = "--set"
+    document.problems.append(Problem((dotted,), message))
+
+
+def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -> None:
     holder: Any = document.data
     path: KeyPath = ()
     for place, key in enumerate(keys):
         last = place == len(keys) - 1
+        shown = ".".join(map(str, path))
         if isinstance(holder, MutableSequence):
             if not key.isdecimal() or int(key) >= len(holder):
-                shown = ".".join(map(str, path))
-                message = f"--set {text}: {shown} is a list of {len(holder)}; {key!r} is none of 0 to {len(holder) - 1}"
-                document.problems.append(Problem((), message))
+                there = f"0 to {len(holder) - 1}" if holder else "none"
+                _wrong_set(document, dotted, f"{shown} is a list, and {key!r} is no place in it; {there}")
                 return
             index: Any = int(key)
         elif isinstance(holder, MutableMapping):
@@ -212,8 +218,7 @@ def _set_one(document: Document, text: str, keys: Sequence[str], value: Any) -> 
                 holder[key] = {}
                 document.lines[(*path, key)] = "--set"
         else:
-            message = f"--set {text}: {'.'.join(map(str, path))} is a single value and has no {key!r} in it"
-            document.problems.append(Problem((), message))
+            _wrong_set(document, dotted, f"{shown} is a single value and has no {key!r} in it")
             return
         path = (*path, index)
         if not last:

@@ -50,8 +50,8 @@ class Guarantee(_Section):
     @classmethod
     def _possible(cls, recovery: str) -> str:
         if not _RECOVERIES[recovery]:
-            able = "; ".join(f"{name}: {', '.join(engines)}" for name, engines in _RECOVERIES.items() if engines)
-            message = f"no engine can recover by {recovery} yet; what engines can do: {able}"
+            able = [f"{' and '.join(engines)} recover by {name}" for name, engines in _RECOVERIES.items() if engines]
+            message = f"no engine recovers by {recovery} yet; {', '.join(able)}"
             raise _refuse(message)
         return recovery
 

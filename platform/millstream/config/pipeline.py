@@ -15,6 +15,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
+    create_model,
     field_validator,
 )
 from pydantic_core import (
@@ -56,13 +57,13 @@ def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitE
 
 def _again(found: ErrorDetails) -> InitErrorDetails:
     """What is needed to raise a problem once more, beside others."""
-    context = found.get("ctx", {})
-    error: PydanticCustomError | PydanticKnownError
+    kind, context, where, value = found["type"], found.get("ctx", {}), found["loc"], found["input"]
     try:
-        error = PydanticKnownError(cast(Any, found["type"]), context)
+        PydanticKnownError(cast(Any, kind), context)
     except KeyError:
-        error = PydanticCustomError(found["type"], "{message}", {**context, "message": found["msg"]})
-    return InitErrorDetails(type=cast(Any, error), loc=found["loc"], input=found["input"])
+        custom = PydanticCustomError(cast(Any, kind), "{message}", {**context, "message": found["msg"]})
+        return InitErrorDetails(type=custom, loc=where, input=value)
+    return InitErrorDetails(type=kind, loc=where, input=value, ctx=context)
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,21 @@ class _StepField:
             return value
         if isinstance(value, BaseModel):
             return NamedStep(str(getattr(value, "type", type(value).__name__)), value)
-        model = self.chosen(value)
-        if not isinstance(value, Mapping) or "name" not in value:
+        model = _STEP.chosen(value)
+        own = model is not None and "name" in model.model_fields  # such a step wants to know its name
+        if not isinstance(value, Mapping) or (not own and "name" not in value):
             step = _STEP.validate(value)
             return NamedStep(step.type, step)
         problems: list[InitErrorDetails] = []
-        name = value["name"]
-        if not isinstance(name, str) or not re.match(NAME, name):
-            problems.append(_problem(("name",), name, "a step's name is made of letters, digits, `_` and `-`"))
+        name = value.get("name", value["type"])
+        if not isinstance(name, str):
+            problems.append(InitErrorDetails(type="string_type", loc=("name",), input=name))
+        elif not re.match(NAME, name):
+            context = {"pattern": NAME}
+            problems.append(InitErrorDetails(type="string_pattern_mismatch", loc=("name",), input=name, ctx=context))
+        options = {key: option for key, option in value.items() if key != "name"}
         try:
-            own = model is not None and "name" in model.model_fields  # such a step wants to know its name
-            step = _STEP.validate({key: option for key, option in value.items() if own or key != "name"})
+            step = _STEP.validate({**options, "name": str(name)} if own else options)
         except ValidationError as wrong:
             problems += [_again(error) for error in wrong.errors(include_url=False)]
         if problems:
@@ -93,13 +98,15 @@ class _StepField:
 
     def chosen(self, value: object) -> type[BaseModel] | None:
         model: type[BaseModel] | None = _STEP.chosen(value)
-        return model
+        if model is None or "name" in model.model_fields:
+            return model
+        return create_model(model.__name__, __base__=model, name=(str, ...))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
             self.validate,
             serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda step: {"name": step.name, **step.config.model_dump(mode="json")}
+                lambda step: {**step.config.model_dump(mode="json"), "name": step.name}
             ),
         )
 

@@ -65,8 +65,12 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
     ('treshold',) unknown key; did you mean `threshold`?
     """
     merged: dict[KeyPath, list[str]] = {}
-    for found in error.errors(include_url=False):
-        path = _key_path(found["loc"], found["type"], model, document.data)
+    told = [(_key_path(one["loc"], one["type"], model, document.data), one) for one in error.errors(include_url=False)]
+    unknown = [path for path, found in told if found["type"] == "extra_forbidden"]
+    misspelt = {(*path[:-1], nearest(path[-1], known_keys(model, document.data, path[:-1]))) for path in unknown}
+    for path, found in told:
+        if found["type"] == "missing" and path in misspelt:
+            continue  # it is there, under another name
         message = document.redact(_worded(found, path, model, document))
         if message not in merged.setdefault(path, []):
             merged[path].append(message)
@@ -100,7 +104,9 @@ def _worded(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document
         return f"unknown key; did you mean `{close}`?" if close else f"unknown key; one of {', '.join(allowed)}"
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        return f"{shown} is not allowed; {words} {context[bound]}"
+        limit = context[bound]
+        whole = isinstance(limit, float) and limit.is_integer()
+        return f"{shown} is not allowed; {words} {int(limit) if whole else limit}"
     if kind in ("literal_error", "enum"):
         names = [name.strip("'") for name in re.split(r", | or ", context["expected"])]
         return f"{shown} is not allowed; {_one_of([_YAML.get(name, name) for name in names], value)}"

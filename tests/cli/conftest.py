@@ -1,0 +1,69 @@
+"""The command line as a user runs it: arguments in, exit code and what was printed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from millstream.cli import main
+from millstream.config import plugins
+
+NEWS = """\
+name: news
+source: {type: files, path: news.jsonl, fields: {text: text, label: label, time: published_at}}
+pipeline:
+  use: text_topics
+  features: {type: hashed_text, dimensions: 1024}
+  model: {type: complement_nb, block: 256}
+  popularity: {window: {type: tumbling, size: 1h, lateness: 10m}, threshold: 0.10}
+sinks: {predictions: {type: files}}
+guarantee: {delivery: at_least_once, save_every: 4, commit_every: 2}
+engine: {type: local, epoch: {max_records: 500, max_wait: 100ms}}
+"""
+
+
+@dataclass
+class Ran:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+Millstream = Callable[..., Ran]
+
+
+@pytest.fixture
+def millstream(capsys: pytest.CaptureFixture[str]) -> Millstream:
+    """Runs a command line."""
+
+    def run(*arguments: object) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to stand in, with `news.yaml`, a config that is valid, and its data."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "news.yaml").write_text(NEWS)
+    (tmp_path / "news.jsonl").write_text('{"text": "a late goal", "label": "sport", "published_at": 1}\n')
+    return tmp_path
+
+
+@pytest.fixture
+def majority(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with a model of its own, as if it were installed."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "plugin"))
+    plugins.registered.cache_clear()
+    yield
+    plugins.registered.cache_clear()
+    plugins.load.cache_clear()

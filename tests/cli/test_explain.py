@@ -1,0 +1,104 @@
+"""`millstream explain`: what runs where, and the worst that a crash does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def told(millstream, *sets: str) -> dict:
+    ran = millstream("explain", "news.yaml", "--json", *(part for text in sets for part in ("--set", text)))
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+def test_steps_are_written_out_with_their_options_and_where_they_run(millstream, folder):
+    steps = told(millstream, "engine.type=spark", "engine.epoch.max_records=5000")["steps"]
+    assert [(step["name"], step["type"], step["runs"]) for step in steps] == [
+        ("features", "hashed_text", "worker"),
+        ("classify", "classify", "driver"),
+        ("popularity", "popularity", "driver"),
+    ]
+    assert steps[0]["options"]["dimensions"] == 1024
+    assert steps[2]["options"]["window"] == {"type": "tumbling", "size": "1h", "lateness": "10m"}
+    assert {step["runs"] for step in told(millstream)["steps"]} == {"process"}
+
+
+def test_outputs_have_their_sinks_and_places(millstream, folder):
+    outputs = {output["name"]: output for output in told(millstream)["outputs"]}
+    assert list(outputs) == ["rejects", "predictions", "topics", "late"]
+    assert outputs["topics"]["step"] == "popularity"
+    assert outputs["topics"]["row_of"] == "window"
+    assert all("topics" in output["location"] for output in [outputs["topics"]])
+
+
+def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream, folder):
+    crashes = {crash["after"]: crash for crash in told(millstream)["crashes"]}
+    assert list(crashes) == [
+        "cut",
+        "process",
+        "deliver.rejects",
+        "deliver.predictions",
+        "deliver.topics",
+        "deliver",
+        "save",
+        "commit",
+    ]
+    assert crashes["save"]["trained_twice"] == {"epochs": 4, "records": 2000}
+    assert crashes["cut"]["trained_twice"] == {"epochs": 0, "records": 0}
+    assert crashes["deliver"]["rows_repeated"]["predictions"] == {"epochs": 4, "records": 2000}
+    assert crashes["deliver.rejects"]["rows_repeated"]["predictions"] == {"epochs": 3, "records": 1500}
+    assert crashes["deliver"]["rows_repeated"]["topics"] == {"epochs": 4}
+    assert crashes["commit"]["lost"]["epochs"] == 0
+
+
+def test_at_most_once_loses_what_is_committed_and_not_saved(millstream, folder):
+    found = told(millstream, "guarantee={delivery: at_most_once, save_every: 3}")
+    assert found["order"] == ["cut", "commit", "process", "save", "deliver"]
+    crashes = {crash["after"]: crash for crash in found["crashes"]}
+    assert crashes["commit"]["lost"] == {"epochs": 3, "records": 1500}
+    assert crashes["save"]["rows_missing"]["predictions"] == {"epochs": 1, "records": 500}
+    assert crashes["deliver"]["rows_missing"]["predictions"]["epochs"] == 0
+
+
+def test_people_read_sentences(millstream, folder):
+    ran = millstream("explain", "news.yaml")
+    assert ran.code == 0
+    assert "at_least_once, recovery epochs; saved after every 4 epochs, committed after every 2 epochs" in ran.out
+    assert "  cut -> process -> deliver -> save -> commit\n" in ran.out
+    assert (
+        "  a crash right after `save` of epoch e:\n    - state: at most 4 epochs (2,000 records) trained twice\n"
+        in ran.out
+    )
+    assert "predictions, late: rows of at most 4 epochs (2,000 records) repeated" in ran.out
+    assert "The next start loads the newest save and repeats every epoch that is not committed." in ran.out
+
+
+def test_exactly_once_has_nothing_to_tell(millstream, folder):
+    ran = millstream("explain", "news.yaml", "--set", "guarantee.delivery=exactly_once")
+    sentence = "a crash anywhere: nothing is lost, nothing is trained twice, no row is repeated or missing"
+    assert sentence in ran.out
+
+
+def test_piped_output_is_plain(millstream, folder):
+    out = millstream("explain", "news.yaml").out
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() and len(line) <= 120 for line in out.splitlines())
+
+
+def test_values_of_the_environment_are_not_shown(millstream, folder, monkeypatch):
+    monkeypatch.setenv("TOPIC_FIELD", "hush-hush")
+    sets = ["--set", "pipeline.label=${TOPIC_FIELD}", "--set", "source.fields={text: text, hush-hush: x}"]
+    for form in ([], ["--json"]):
+        ran = millstream("explain", "news.yaml", *form, *sets)
+        assert ran.code == 0, ran.err
+        assert "hush" not in ran.out
+        assert "${TOPIC_FIELD}" in ran.out
+
+
+@pytest.mark.parametrize("command", ["explain", "validate"])
+def test_a_bad_config_is_refused_alike(millstream, folder, command):
+    ran = millstream(command, "news.yaml", "--set", "pipeline.popularity.threshold=2")
+    assert ran.code == 2
+    assert "(--set) pipeline.popularity.threshold: 2 is not allowed; at most 1" in ran.err

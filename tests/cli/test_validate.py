@@ -1,0 +1,349 @@
+"""`millstream validate`: every bad config is refused with exit code 2, where it is wrong, and what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_a_valid_config_is_summed_up_in_one_line(millstream, folder):
+    ran = millstream("validate", "news.yaml")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "news.yaml: valid (news: files -> features -> classify -> popularity -> "
+        "rejects, predictions, topics, late; at_least_once on local)\n"
+    )
+
+
+LINES = {
+    "an unknown key": (
+        "popularity: {window:",
+        "popularity: {windwo:",
+        "news.yaml:7 pipeline.popularity.windwo: unknown key; did you mean `window`?",
+    ),
+    "an unknown key like no other": (
+        "  use: text_topics",
+        "  use: text_topics\n  colour: red",
+        "news.yaml:5 pipeline.colour: unknown key; one of features, label, model, popularity, use",
+    ),
+    "a wrong type": (
+        "max_records: 500",
+        "max_records: many",
+        'news.yaml:10 engine.epoch.max_records: "many" is not a whole number',
+    ),
+    "a window of size 0": (
+        "size: 1h",
+        "size: 0",
+        "news.yaml:7 pipeline.popularity.window.size: 0 is not allowed; more than 0",
+    ),
+    "a counting window of size 0": (
+        "{type: tumbling, size: 1h, lateness: 10m}",
+        "{type: count, size: 0}",
+        "news.yaml:7 pipeline.popularity.window.size: 0 is not allowed; at least 1",
+    ),
+    "a window without a unit": (
+        "size: 1h",
+        "size: 3600",
+        "news.yaml:7 pipeline.popularity.window.size: 3600 is not allowed; "
+        "a duration needs a unit: 100ms, 10s, 5m, 1h, 7d",
+    ),
+    "a threshold of 2": (
+        "threshold: 0.10",
+        "threshold: 2",
+        "news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
+    ),
+    "an unknown kind of window": (
+        "type: tumbling",
+        "type: tumblin",
+        'news.yaml:7 pipeline.popularity.window: `type` "tumblin" is not allowed; one of count, tumbling; '
+        "did you mean `tumbling`?",
+    ),
+    "an unknown engine": (
+        "type: local",
+        "type: lokal",
+        'news.yaml:10 engine.type: "lokal" is not allowed; one of spark, local; did you mean `local`?',
+    ),
+    "something that is required": ("name: news\n", "", "news.yaml:1 name: required"),
+    "a name that is no folder's": (
+        "name: news",
+        "name: ../news",
+        'news.yaml:1 name: "../news" is not allowed; letters, digits, `.`, `_` and `-`, at most 100: it names a folder',
+    ),
+    "at_most_once that commits now and then": (
+        "at_least_once",
+        "at_most_once",
+        "news.yaml:9 guarantee.commit_every: 2 is not allowed with at_most_once, which commits every epoch before it "
+        "is processed; leave commit_every out, or choose at_least_once",
+    ),
+    "a recovery that no engine has": (
+        "save_every: 4",
+        "recovery: snapshots",
+        "news.yaml:9 guarantee.recovery: no engine recovers by snapshots yet; spark and local recover by epochs",
+    ),
+    "a sink of an output that nothing makes": (
+        "{predictions:",
+        "{prediction:",
+        "news.yaml:8 sinks.prediction: no step makes this output; one of rejects, predictions, topics, late; "
+        "did you mean `predictions`?",
+    ),
+    "a key that is given twice": (
+        "engine:",
+        "name: olds\nengine:",
+        "news.yaml:10 name: the key is given twice, first on line 1; keep one of them",
+    ),
+    "two kinds of sources": (
+        "pipeline:",
+        "sources: {a: {type: files, path: news.jsonl}}\npipeline:",
+        "news.yaml:2 source: `sources` is given too; a config has one of them",
+    ),
+    "no source": (
+        "source: {type: files, path: news.jsonl, fields: {text: text, label: label, time: published_at}}\n",
+        "",
+        "news.yaml:1 source: required; or `sources`, if there are several",
+    ),
+    "a step that runs nowhere": (
+        "engine: {",
+        "engine: {run: {feature: worker}, ",
+        "news.yaml:10 engine.run.feature: there is no such step; one of features, classify, popularity; "
+        "did you mean `features`?",
+    ),
+    "a step in a place that it cannot run in": (
+        "engine: {",
+        "engine: {run: {classify: worker}, ",
+        "news.yaml:10 engine.run.classify: this step cannot run in workers: it has state; leave it to the driver",
+    ),
+    "a variable that is not set": (
+        "name: news",
+        "name: ${MILLSTREAM_NO_SUCH}",
+        "news.yaml:1 name: the environment has no MILLSTREAM_NO_SUCH; set it, or give a default: "
+        "${MILLSTREAM_NO_SUCH:-default}",
+    ),
+    "a variable that is not closed": (
+        "name: news",
+        "name: ${HOME",
+        "news.yaml:1 name: `${` is not closed, or holds no variable's name; it is ${NAME} or ${NAME:-default}, "
+        "and $$ for a $",
+    ),
+    "YAML that is none": (
+        "name: news",
+        "name: news: today",
+        "news.yaml:1: not YAML, at column 11: mapping values are not allowed here",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_it_refuses(case, millstream, folder):
+    old, new, message = LINES[case]
+    text = (folder / "news.yaml").read_text()
+    assert text.count(old) == 1
+    (folder / "news.yaml").write_text(text.replace(old, new))
+    ran = millstream("validate", "news.yaml")
+    assert (ran.code, ran.out, ran.err) == (2, "", f"millstream: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "start"),
+    [
+        ("source.type", "fils", 'source.type: "fils": no such source is installed; one of files,'),
+        ("pipeline.model.type", "complement", 'pipeline.model.type: "complement": no such model is installed; one of'),
+        ("pipeline.use", "text_topic", 'pipeline.use: "text_topic": no such pipeline is installed; one of'),
+        ("sinks.predictions.type", "flies", 'sinks.predictions.type: "flies": no such sink is installed; one of'),
+    ],
+)
+def test_an_unknown_type_is_told_from_those_installed(millstream, folder, path, value, start):
+    ran = millstream("validate", "news.yaml", "--set", f"{path}={value}")
+    assert ran.code == 2
+    assert ran.err.startswith(f"millstream: news.yaml (--set) {start}")
+    assert "did you mean" in ran.err
+
+
+def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream, folder):
+    text = (
+        (folder / "news.yaml").read_text().replace("threshold: 0.10", "threshold: 2").replace("block: 256", "block: 0")
+    )
+    (folder / "news.yaml").write_text(text)
+    ran = millstream("validate", "news.yaml")
+    assert ran.code == 2
+    assert ran.err.splitlines() == [
+        "millstream: news.yaml: 2 problems",
+        "news.yaml:6 pipeline.model.block: 0 is not allowed; at least 1",
+        "news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
+    ]
+
+
+def test_problems_of_the_built_steps_are_told_at_once_too(millstream, folder):
+    (folder / "news.jsonl").unlink()
+    ran = millstream(
+        "validate", "news.yaml", "--set", "sinks.topic={type: files}", "--set", "engine.run.features=worker"
+    )
+    assert ran.code == 2
+    assert "news.yaml: 2 problems" in ran.err
+    assert "source.path" in ran.err
+    assert "(--set) sinks.topic: no step makes this output" in ran.err
+
+
+def test_data_that_is_not_there_is_a_problem(millstream, folder):
+    (folder / "news.jsonl").unlink()
+    ran = millstream("validate", "news.yaml")
+    assert ran.code == 2
+    assert ran.err.startswith("millstream: news.yaml:2 source.path: ")
+
+
+def test_relative_paths_start_at_the_config(millstream, folder, monkeypatch):
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    assert millstream("validate", "../news.yaml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["engine.typ=local"], "news.yaml (--set) engine.typ: unknown key; did you mean `type`?"),
+        (["engin.type=local"], "news.yaml (--set) engin: unknown key; did you mean `engine`?"),
+        (["keep"], "news.yaml (--set) keep: a value is set with `--set a.b=value`"),
+        (["name.first=x"], "news.yaml (--set) name.first: name is a single value and has no 'first' in it"),
+        (["keep={"], "news.yaml (--set) keep: {: not YAML, at column 2: "),
+        (["engine.epoch.max_records=0"], "news.yaml (--set) engine.epoch.max_records: 0 is not allowed; at least 1"),
+    ],
+)
+def test_a_bad_set_is_refused(millstream, folder, sets, message):
+    ran = millstream("validate", "news.yaml", *(part for text in sets for part in ("--set", text)))
+    assert ran.code == 2
+    assert ran.err.startswith(f"millstream: {message}")
+
+
+def test_set_reaches_items_of_a_list_by_their_place(millstream, folder):
+    written = "pipeline: {steps: [{type: hashed_text}, {type: classify, model: {type: sgd}}]}\n"
+    (folder / "steps.yaml").write_text(f"name: steps\nsource: {{type: files, path: news.jsonl}}\n{written}")
+    assert millstream("validate", "steps.yaml", "--set", "pipeline.steps.0.dimensions=1024").code == 0
+    ran = millstream("validate", "steps.yaml", "--set", "pipeline.steps.2.dimensions=16")
+    assert ran.code == 2
+    assert "pipeline.steps is a list, and '2' is no place in it; 0 to 1" in ran.err
+
+
+STEPS = """\
+name: steps
+source: {{type: files, path: news.jsonl}}
+pipeline:
+  steps:
+{steps}
+"""
+
+
+def steps_file(folder: Path, *steps: str) -> str:
+    (folder / "steps.yaml").write_text(STEPS.format(steps="\n".join(f"    - {step}" for step in steps)))
+    return "steps.yaml"
+
+
+def test_two_steps_of_one_name_are_refused(millstream, folder):
+    config = steps_file(folder, "{type: hashed_text}", "{type: hashed_text}")
+    ran = millstream("validate", config)
+    assert ran.code == 2
+    assert ran.err == (
+        "millstream: steps.yaml:6 pipeline.steps.1.name: step 'hashed_text' already exists; "
+        "do you have two steps of one type? give each a `name`\n"
+    )
+
+
+def test_problems_within_a_list_of_steps_have_its_places(millstream, folder):
+    config = steps_file(
+        folder, "{type: hashed_text, name: bad name, dimensions: 0}", "{type: classify, nam: x, mode: {}}"
+    )
+    ran = millstream("validate", config)
+    assert ran.code == 2
+    assert ran.err.splitlines()[1:] == [
+        'steps.yaml:5 pipeline.steps.0.name: "bad name" is not allowed; letters, digits, `_` and `-`, at most 64',
+        "steps.yaml:5 pipeline.steps.0.dimensions: 0 is not allowed; at least 1",
+        "steps.yaml:6 pipeline.steps.1.nam: unknown key; did you mean `name`?",
+        "steps.yaml:6 pipeline.steps.1.mode: unknown key; did you mean `model`?",
+    ]
+
+
+def test_a_column_that_nothing_makes_is_told_with_what_could_make_it(millstream, folder):
+    config = steps_file(folder, "{type: classify, model: {type: sgd}}", "{type: hashed_text, dimensions: 1024}")
+    ran = millstream("validate", config)
+    assert ran.code == 2
+    assert ran.err.startswith(
+        "millstream: steps.yaml:5 pipeline.steps.0: step 'classify': there is no column 'features'"
+    )
+    assert "or move step 'hashed_text' before it" in ran.err
+
+
+def test_two_steps_that_make_one_output_are_refused(millstream, folder):
+    windows = "window: {type: count, size: 10}"
+    config = steps_file(
+        folder,
+        f"{{type: popularity, name: labels, of: label, {windows}}}",
+        f"{{type: popularity, name: texts, of: text, {windows}}}",
+    )
+    ran = millstream("validate", config)
+    assert ran.code == 2
+    assert "pipeline.steps.1: steps 'labels' and 'texts' both make the output 'topics'" in ran.err
+
+
+def test_exactly_once_with_a_step_that_is_not_deterministic_is_impossible(millstream, folder, monkeypatch):
+    (folder / "dice.py").write_text("def roll(record):\n    return True\n")
+    monkeypatch.syspath_prepend(str(folder))
+    config = steps_file(folder, "{type: filter, name: dice, function: 'dice:roll', deterministic: false}")
+    ran = millstream("validate", config)
+    assert ran.code == 2
+    assert "guarantee.delivery: exactly_once is impossible: step 'dice' is not deterministic" in ran.err
+    assert millstream("validate", config, "--set", "guarantee.delivery=at_least_once").code == 0
+
+
+def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream, folder):
+    ran = millstream("validate", "new.yaml")
+    assert (ran.code, ran.err) == (2, "millstream: new.yaml: no such file; did you mean news.yaml?\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty; it needs name, source and pipeline"),
+        (b"# nothing\n", "the file is empty; it needs name, source and pipeline"),
+        (b"- name: a\n", "a config is a mapping, `name: ...`, not a list or a single value"),
+        (b"name: \xff\n", "not UTF-8 at byte 6; save it as UTF-8"),
+        (b"\tname: a\n", "indent with spaces, not tabs"),
+        (b"{name: ${NAME}}\n", "within { } or [ ], put ${...} in quotes"),
+        (b"name: a\n---\nname: b\n", "expected a single document in the stream"),
+        (b"name: !!python/object:os.system x\n", "name: not a plain value"),
+        (b"name: &a [*a]\n", "an alias stands inside what it refers to"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused(millstream, folder, content, message):
+    (folder / "odd.yaml").write_bytes(content)
+    ran = millstream("validate", "odd.yaml")
+    assert ran.code == 2
+    assert ran.err.startswith("millstream: odd.yaml")
+    assert message in ran.err
+
+
+def test_a_wrong_command_is_told_with_the_nearest(millstream):
+    ran = millstream("vaildate", "news.yaml")
+    assert ran.code == 2
+    assert ran.err.startswith("millstream: there is no command 'vaildate'; did you mean 'validate'?\n")
+
+
+def test_a_wrong_option_exits_with_2(millstream):
+    assert millstream("validate", "--sett", "a=b", "news.yaml").code == 2
+    assert millstream("validate").code == 2
+
+
+def test_a_traceback_is_shown_only_with_debug(folder):
+    command = [str(Path(sys.executable).with_name("millstream")), "validate", "new.yaml"]
+    quiet = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr.count("\n")) == (2, "", 1)
+    loud = subprocess.run([*command, "--debug"], capture_output=True, text=True, check=False)
+    assert loud.returncode != 0
+    assert "Traceback" in loud.stderr
+
+
+def test_help_is_quick_because_commands_are_imported_when_used():
+    imports = "import sys, millstream.cli\ntry: millstream.cli.main(['--help'])\nexcept SystemExit: pass\n"
+    told = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", imports + told], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,163 @@
+"""Loading: values of the environment, `--set`, what the run directory keeps, and odd YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from millstream.config.document import apply_sets, parse
+from millstream.config.durations import parse_duration
+from millstream.config.load import load_config, read_config
+from millstream.errors import ConfigError
+
+LEAST = """\
+name: least
+source: {type: files, path: news.jsonl}
+pipeline: {use: text_topics, features: {type: hashed_text, dimensions: 1024}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "least.yaml"
+    path.write_text(LEAST)
+    return path
+
+
+def test_defaults_are_sane(config):
+    loaded = load_config(config)
+    guarantee, engine = loaded.config.guarantee, loaded.config.engine
+    assert (guarantee.delivery, guarantee.recovery, guarantee.save_every, guarantee.commit_every) == (
+        "exactly_once",
+        "epochs",
+        1,
+        1,
+    )
+    assert (engine.type, engine.epoch.max_records, engine.epoch.max_wait) == ("spark", 5000, parse_duration("100ms"))
+    assert loaded.config.keep == parse_duration("7d")
+    assert loaded.config.mlflow is False
+    assert loaded.config.sinks == {}
+    assert loaded.base == config.parent
+
+
+def test_a_lone_source_is_called_source_and_several_have_their_names(config):
+    [source] = load_config(config).config.logs
+    assert (source.name, source.config.type) == ("source", "files")
+    several = "sources={b: {type: files, path: b.jsonl}, a: {type: files, path: a.jsonl}}"
+    assert [source.name for source in load_config(config, ["source=null", several]).config.logs] == ["b", "a"]
+
+
+def test_the_environment_gives_values_or_defaults(config):
+    sets = ["name=${WHO}-${WHAT:-news}", "engine.epoch.max_records=${MOST:-7}", "source.path=a$$b", "keep=${KEEP:-}"]
+    environment = {"WHO": "our", "WHAT": "", "KEEP": "1h"}
+    loaded = load_config(config, sets, environment)
+    assert loaded.config.name == "our-news"
+    assert loaded.config.engine.epoch.max_records == 7
+    assert loaded.config.source.path == "a$b"
+    assert loaded.config.keep == parse_duration("1h")
+
+
+def test_false_may_come_from_the_environment(config):
+    assert load_config(config, ["mlflow=${MLFLOW:-false}"], {}).config.mlflow is False
+
+
+def test_what_the_run_directory_keeps_reads_back_the_same_and_has_no_value_of_the_environment(config):
+    sets = ["source.path=${SECRET_FOLDER}/a$$b.jsonl", "engine.type=local", "keep=${KEEP:-1d}"]
+    environment = {"SECRET_FOLDER": "hush-hush"}
+    loaded = load_config(config, sets, environment)
+    kept = loaded.resolved()
+    assert "hush" not in yaml.safe_dump(kept)
+    assert kept["source"]["path"] == "${SECRET_FOLDER}/a$$b.jsonl"
+    assert kept["keep"] == "1d"
+    assert kept["guarantee"]["save_every"] == 1
+    again = read_config(yaml.safe_load(yaml.safe_dump(kept)), loaded.base, "config.yaml", environment)
+    assert again.config == loaded.config
+    assert again.resolved() == kept
+
+
+def test_a_list_of_steps_reads_back_the_same(config):
+    window = "window: {type: count, size: 2}"
+    steps = f"[{{type: hashed_text, name: words}}, {{type: popularity, of: label, {window}}}]"
+    loaded = load_config(config, [f"pipeline={{steps: {steps}}}"])
+    assert [step.name for step in loaded.config.steps] == ["words", "popularity"]
+    again = read_config(loaded.resolved(), loaded.base, "config.yaml")
+    assert again.config == loaded.config
+    assert again.config.steps == loaded.config.steps
+    assert [step.path for step in again.config.steps] == [("pipeline", "steps", 0), ("pipeline", "steps", 1)]
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [["engine.epoch.max_records=${SECRET}"], ["source.fields=${SECRET}"], ["name=x/${SECRET}"], ["keep=${SECRET}"]],
+)
+def test_a_value_of_the_environment_is_not_in_a_message(config, sets):
+    with pytest.raises(ConfigError) as refused:
+        load_config(config, sets, {"SECRET": "hush/hush"})
+    assert "hush" not in str(refused.value)
+    assert "${SECRET}" in str(refused.value)
+
+
+def test_a_part_with_a_secret_in_it_is_not_in_a_message(config):
+    with pytest.raises(ConfigError) as refused:
+        load_config(config, ["name={password: '${SECRET}'}"], {"SECRET": "hush"})
+    assert "hush" not in str(refused.value)
+    assert "(--set) name: a mapping is not text" in str(refused.value)
+
+
+def test_a_lone_dollar_is_one(config):
+    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.path == "$5.jsonl"
+
+
+def test_merges_and_aliases_are_read():
+    document = parse("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: *one\n")
+    assert document.problems == []
+    assert document.data == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2026-03-01", "2026-03-01"),
+        ("1:30", "1:30"),
+        ("on", "on"),
+        ("no", "no"),
+        ("1e3", 1000.0),
+        ("010", "010"),
+        ("-3", -3),
+        ("~", None),
+        ("", None),
+        ("TRUE", True),
+        (".5", 0.5),
+    ],
+)
+def test_plain_values_are_what_they_look_like(text, value):
+    read = parse(f"a: {text}").data["a"]
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_a_file_of_aliases_upon_aliases_is_refused():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    [problem] = parse("\n".join(lines)).problems
+    assert problem.message == "more than 100,000 values; that is no config"
+
+
+def test_a_file_that_is_nested_too_deeply_is_refused():
+    [problem] = parse("[" * 5000 + "]" * 5000).problems
+    assert "nested too deeply" in problem.message
+
+
+def test_a_byte_order_mark_is_no_part_of_the_config(config):
+    config.write_bytes(b"\xef\xbb\xbf" + LEAST.encode())
+    assert load_config(config).config.name == "least"
+
+
+def test_set_replaces_a_whole_part():
+    document = parse("sinks: {a: {type: x, path: y}}")
+    apply_sets(document, ["sinks.a={type: z}"])
+    assert document.data == {"sinks": {"a": {"type": "z"}}}
+    assert document.where(("sinks", "a", "type")) == "--set"
+    assert document.where(("sinks",)) == 1
