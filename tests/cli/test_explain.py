@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+Millstream = Callable[..., Any]
 
-def told(millstream, *sets: str) -> dict:
+
+def told(millstream: Millstream, *sets: str) -> dict[str, Any]:
     ran = millstream("explain", "news.yaml", "--json", *(part for text in sets for part in ("--set", text)))
     assert ran.code == 0, ran.err
-    return json.loads(ran.out)
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
 
 
-def test_steps_are_written_out_with_their_options_and_where_they_run(millstream, folder):
+def test_steps_are_written_out_with_their_options_and_where_they_run(millstream: Millstream, folder: Path) -> None:
     steps = told(millstream, "engine.type=spark", "engine.epoch.max_records=5000")["steps"]
     assert [(step["name"], step["type"], step["runs"]) for step in steps] == [
         ("features", "hashed_text", "worker"),
@@ -25,7 +31,7 @@ def test_steps_are_written_out_with_their_options_and_where_they_run(millstream,
     assert {step["runs"] for step in told(millstream)["steps"]} == {"process"}
 
 
-def test_outputs_have_their_sinks_and_places(millstream, folder):
+def test_outputs_have_their_sinks_and_places(millstream: Millstream, folder: Path) -> None:
     outputs = {output["name"]: output for output in told(millstream)["outputs"]}
     assert list(outputs) == ["rejects", "predictions", "topics", "late"]
     assert outputs["topics"]["step"] == "popularity"
@@ -33,7 +39,7 @@ def test_outputs_have_their_sinks_and_places(millstream, folder):
     assert all("topics" in output["location"] for output in [outputs["topics"]])
 
 
-def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream, folder):
+def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream: Millstream, folder: Path) -> None:
     crashes = {crash["after"]: crash for crash in told(millstream)["crashes"]}
     assert list(crashes) == [
         "cut",
@@ -53,7 +59,7 @@ def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream, folder):
     assert crashes["commit"]["lost"]["epochs"] == 0
 
 
-def test_at_most_once_loses_what_is_committed_and_not_saved(millstream, folder):
+def test_at_most_once_loses_what_is_committed_and_not_saved(millstream: Millstream, folder: Path) -> None:
     found = told(millstream, "guarantee={delivery: at_most_once, save_every: 3}")
     assert found["order"] == ["cut", "commit", "process", "save", "deliver"]
     crashes = {crash["after"]: crash for crash in found["crashes"]}
@@ -62,7 +68,7 @@ def test_at_most_once_loses_what_is_committed_and_not_saved(millstream, folder):
     assert crashes["deliver"]["rows_missing"]["predictions"]["epochs"] == 0
 
 
-def test_people_read_sentences(millstream, folder):
+def test_people_read_sentences(millstream: Millstream, folder: Path) -> None:
     ran = millstream("explain", "news.yaml")
     assert ran.code == 0
     assert "at_least_once, recovery epochs; saved after every 4 epochs, committed after every 2 epochs" in ran.out
@@ -75,19 +81,21 @@ def test_people_read_sentences(millstream, folder):
     assert "The next start loads the newest save and repeats every epoch that is not committed." in ran.out
 
 
-def test_exactly_once_has_nothing_to_tell(millstream, folder):
+def test_exactly_once_has_nothing_to_tell(millstream: Millstream, folder: Path) -> None:
     ran = millstream("explain", "news.yaml", "--set", "guarantee.delivery=exactly_once")
     sentence = "a crash anywhere: nothing is lost, nothing is trained twice, no row is repeated or missing"
     assert sentence in ran.out
 
 
-def test_piped_output_is_plain(millstream, folder):
+def test_piped_output_is_plain(millstream: Millstream, folder: Path) -> None:
     out = millstream("explain", "news.yaml").out
     assert "\x1b" not in out
     assert all(line == line.rstrip() and len(line) <= 120 for line in out.splitlines())
 
 
-def test_values_of_the_environment_are_not_shown(millstream, folder, monkeypatch):
+def test_values_of_the_environment_are_not_shown(
+    millstream: Millstream, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOPIC_FIELD", "hush-hush")
     sets = ["--set", "pipeline.label=${TOPIC_FIELD}", "--set", "source.fields={text: text, hush-hush: x}"]
     for form in ([], ["--json"]):
@@ -98,7 +106,7 @@ def test_values_of_the_environment_are_not_shown(millstream, folder, monkeypatch
 
 
 @pytest.mark.parametrize("command", ["explain", "validate"])
-def test_a_bad_config_is_refused_alike(millstream, folder, command):
+def test_a_bad_config_is_refused_alike(millstream: Millstream, folder: Path, command: str) -> None:
     ran = millstream(command, "news.yaml", "--set", "pipeline.popularity.threshold=2")
     assert ran.code == 2
     assert "(--set) pipeline.popularity.threshold: 2 is not allowed; at most 1" in ran.err

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+Millstream = Callable[..., Any]
+
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(path.name for path in CONFIGS.glob("*.yaml"))
 
 
 @pytest.fixture
-def schema(millstream) -> dict[str, Any]:
+def schema(millstream: Millstream) -> dict[str, Any]:
     ran = millstream("schema")
     assert ran.code == 0
     told: dict[str, Any] = json.loads(ran.out)
@@ -27,7 +30,14 @@ def complaints(part: dict[str, Any], value: Any, whole: dict[str, Any], path: st
     found: list[str] = []
     if "$ref" in part:
         found += complaints(whole["$defs"][part["$ref"].removeprefix("#/$defs/")], value, whole, path)
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+    kinds: dict[str, Any] = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+    }
     kind = part.get("type")
     if kind == "null" and value is not None:
         found.append(f"{path}: not null")
@@ -69,20 +79,20 @@ def complaints(part: dict[str, Any], value: Any, whole: dict[str, Any], path: st
     return found
 
 
-def test_the_schema_that_ships_is_the_one_that_is_printed(millstream):
+def test_the_schema_that_ships_is_the_one_that_is_printed(millstream: Millstream) -> None:
     ran = millstream("schema")
     assert ran.out == (CONFIGS / "millstream.schema.json").read_text(), (
         "run `millstream schema` and save what it prints"
     )
 
 
-def test_a_config_that_is_valid_is_so_for_an_editor(schema, folder):
+def test_a_config_that_is_valid_is_so_for_an_editor(schema: dict[str, Any], folder: Path) -> None:
     config = yaml.safe_load((folder / "news.yaml").read_text())
     assert complaints(schema, config, schema) == []
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_configs_are_valid_for_an_editor(schema, name):
+def test_shipped_configs_are_valid_for_an_editor(schema: dict[str, Any], name: str) -> None:
     text = (CONFIGS / name).read_text()
     assert complaints(schema, yaml.safe_load(text), schema) == []
     assert text.startswith("# yaml-language-server: $schema=./millstream.schema.json\n")
@@ -104,7 +114,7 @@ def test_shipped_configs_are_valid_for_an_editor(schema, name):
         ("mlflow", True),
     ],
 )
-def test_an_editor_sees_what_is_wrong(schema, folder, key, value):
+def test_an_editor_sees_what_is_wrong(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
     config = yaml.safe_load((folder / "news.yaml").read_text()) | {key: value}
     assert complaints(schema, config, schema)
 
@@ -121,12 +131,12 @@ def test_an_editor_sees_what_is_wrong(schema, folder, key, value):
         ("engine", {"epoch": {"max_wait": "1s"}, "run": {"features": "driver"}}),
     ],
 )
-def test_an_editor_takes_what_is_right(schema, folder, key, value):
+def test_an_editor_takes_what_is_right(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
     config = yaml.safe_load((folder / "news.yaml").read_text()) | {key: value}
     assert complaints(schema, config, schema) == []
 
 
-def test_the_schema_has_the_models_of_other_packages(millstream, majority):
+def test_the_schema_has_the_models_of_other_packages(millstream: Millstream, majority: None) -> None:
     told = json.loads(millstream("schema").out)
     types = told["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["enum"]
     assert "majority" in types

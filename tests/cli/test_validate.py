@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+Millstream = Callable[..., Any]
 
-def test_a_valid_config_is_summed_up_in_one_line(millstream, folder):
+
+def test_a_valid_config_is_summed_up_in_one_line(millstream: Millstream, folder: Path) -> None:
     ran = millstream("validate", "news.yaml")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -136,7 +140,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_it_refuses(case, millstream, folder):
+def test_it_refuses(case: str, millstream: Millstream, folder: Path) -> None:
     old, new, message = LINES[case]
     text = (folder / "news.yaml").read_text()
     assert text.count(old) == 1
@@ -154,14 +158,16 @@ def test_it_refuses(case, millstream, folder):
         ("sinks.predictions.type", "flies", 'sinks.predictions.type: "flies": no such sink is installed; one of'),
     ],
 )
-def test_an_unknown_type_is_told_from_those_installed(millstream, folder, path, value, start):
+def test_an_unknown_type_is_told_from_those_installed(
+    millstream: Millstream, folder: Path, path: str, value: Any, start: str
+) -> None:
     ran = millstream("validate", "news.yaml", "--set", f"{path}={value}")
     assert ran.code == 2
     assert ran.err.startswith(f"millstream: news.yaml (--set) {start}")
     assert "did you mean" in ran.err
 
 
-def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream, folder):
+def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream: Millstream, folder: Path) -> None:
     text = (
         (folder / "news.yaml").read_text().replace("threshold: 0.10", "threshold: 2").replace("block: 256", "block: 0")
     )
@@ -175,7 +181,7 @@ def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream, 
     ]
 
 
-def test_problems_of_the_built_steps_are_told_at_once_too(millstream, folder):
+def test_problems_of_the_built_steps_are_told_at_once_too(millstream: Millstream, folder: Path) -> None:
     (folder / "news.jsonl").unlink()
     ran = millstream(
         "validate", "news.yaml", "--set", "sinks.topic={type: files}", "--set", "engine.run.features=worker"
@@ -186,14 +192,16 @@ def test_problems_of_the_built_steps_are_told_at_once_too(millstream, folder):
     assert "(--set) sinks.topic: no step makes this output" in ran.err
 
 
-def test_data_that_is_not_there_is_a_problem(millstream, folder):
+def test_data_that_is_not_there_is_a_problem(millstream: Millstream, folder: Path) -> None:
     (folder / "news.jsonl").unlink()
     ran = millstream("validate", "news.yaml")
     assert ran.code == 2
     assert ran.err.startswith("millstream: news.yaml:2 source.path: ")
 
 
-def test_relative_paths_start_at_the_config(millstream, folder, monkeypatch):
+def test_relative_paths_start_at_the_config(
+    millstream: Millstream, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
     assert millstream("validate", "../news.yaml").code == 0
@@ -210,13 +218,13 @@ def test_relative_paths_start_at_the_config(millstream, folder, monkeypatch):
         (["engine.epoch.max_records=0"], "news.yaml (--set) engine.epoch.max_records: 0 is not allowed; at least 1"),
     ],
 )
-def test_a_bad_set_is_refused(millstream, folder, sets, message):
+def test_a_bad_set_is_refused(millstream: Millstream, folder: Path, sets: list[str], message: str) -> None:
     ran = millstream("validate", "news.yaml", *(part for text in sets for part in ("--set", text)))
     assert ran.code == 2
     assert ran.err.startswith(f"millstream: {message}")
 
 
-def test_set_reaches_items_of_a_list_by_their_place(millstream, folder):
+def test_set_reaches_items_of_a_list_by_their_place(millstream: Millstream, folder: Path) -> None:
     written = "pipeline: {steps: [{type: hashed_text}, {type: classify, model: {type: sgd}}]}\n"
     (folder / "steps.yaml").write_text(f"name: steps\nsource: {{type: files, path: news.jsonl}}\n{written}")
     assert millstream("validate", "steps.yaml", "--set", "pipeline.steps.0.dimensions=1024").code == 0
@@ -239,7 +247,7 @@ def steps_file(folder: Path, *steps: str) -> str:
     return "steps.yaml"
 
 
-def test_two_steps_of_one_name_are_refused(millstream, folder):
+def test_two_steps_of_one_name_are_refused(millstream: Millstream, folder: Path) -> None:
     config = steps_file(folder, "{type: hashed_text}", "{type: hashed_text}")
     ran = millstream("validate", config)
     assert ran.code == 2
@@ -249,7 +257,7 @@ def test_two_steps_of_one_name_are_refused(millstream, folder):
     )
 
 
-def test_problems_within_a_list_of_steps_have_its_places(millstream, folder):
+def test_problems_within_a_list_of_steps_have_its_places(millstream: Millstream, folder: Path) -> None:
     config = steps_file(
         folder, "{type: hashed_text, name: bad name, dimensions: 0}", "{type: classify, nam: x, mode: {}}"
     )
@@ -263,7 +271,7 @@ def test_problems_within_a_list_of_steps_have_its_places(millstream, folder):
     ]
 
 
-def test_a_column_that_nothing_makes_is_told_with_what_could_make_it(millstream, folder):
+def test_a_column_that_nothing_makes_is_told_with_what_could_make_it(millstream: Millstream, folder: Path) -> None:
     config = steps_file(folder, "{type: classify, model: {type: sgd}}", "{type: hashed_text, dimensions: 1024}")
     ran = millstream("validate", config)
     assert ran.code == 2
@@ -273,7 +281,7 @@ def test_a_column_that_nothing_makes_is_told_with_what_could_make_it(millstream,
     assert "or move step 'hashed_text' before it" in ran.err
 
 
-def test_two_steps_that_make_one_output_are_refused(millstream, folder):
+def test_two_steps_that_make_one_output_are_refused(millstream: Millstream, folder: Path) -> None:
     windows = "window: {type: count, size: 10}"
     config = steps_file(
         folder,
@@ -285,7 +293,9 @@ def test_two_steps_that_make_one_output_are_refused(millstream, folder):
     assert "pipeline.steps.1: steps 'labels' and 'texts' both make the output 'topics'" in ran.err
 
 
-def test_exactly_once_with_a_step_that_is_not_deterministic_is_impossible(millstream, folder, monkeypatch):
+def test_exactly_once_with_a_step_that_is_not_deterministic_is_impossible(
+    millstream: Millstream, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "dice.py").write_text("def roll(record):\n    return True\n")
     monkeypatch.syspath_prepend(str(folder))
     config = steps_file(folder, "{type: filter, name: dice, function: 'dice:roll', deterministic: false}")
@@ -295,7 +305,7 @@ def test_exactly_once_with_a_step_that_is_not_deterministic_is_impossible(millst
     assert millstream("validate", config, "--set", "guarantee.delivery=at_least_once").code == 0
 
 
-def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream, folder):
+def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream: Millstream, folder: Path) -> None:
     ran = millstream("validate", "new.yaml")
     assert (ran.code, ran.err) == (2, "millstream: new.yaml: no such file; did you mean news.yaml?\n")
 
@@ -314,7 +324,9 @@ def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream, folder):
         (b"name: &a [*a]\n", "an alias stands inside what it refers to"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused(millstream, folder, content, message):
+def test_a_file_that_is_no_config_is_refused(
+    millstream: Millstream, folder: Path, content: bytes, message: str
+) -> None:
     (folder / "odd.yaml").write_bytes(content)
     ran = millstream("validate", "odd.yaml")
     assert ran.code == 2
@@ -322,18 +334,18 @@ def test_a_file_that_is_no_config_is_refused(millstream, folder, content, messag
     assert message in ran.err
 
 
-def test_a_wrong_command_is_told_with_the_nearest(millstream):
+def test_a_wrong_command_is_told_with_the_nearest(millstream: Millstream) -> None:
     ran = millstream("vaildate", "news.yaml")
     assert ran.code == 2
     assert ran.err.startswith("millstream: there is no command 'vaildate'; did you mean 'validate'?\n")
 
 
-def test_a_wrong_option_exits_with_2(millstream):
+def test_a_wrong_option_exits_with_2(millstream: Millstream) -> None:
     assert millstream("validate", "--sett", "a=b", "news.yaml").code == 2
     assert millstream("validate").code == 2
 
 
-def test_a_traceback_is_shown_only_with_debug(folder):
+def test_a_traceback_is_shown_only_with_debug(folder: Path) -> None:
     command = [str(Path(sys.executable).with_name("millstream")), "validate", "new.yaml"]
     quiet = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (quiet.returncode, quiet.stdout, quiet.stderr.count("\n")) == (2, "", 1)
@@ -342,7 +354,7 @@ def test_a_traceback_is_shown_only_with_debug(folder):
     assert "Traceback" in loud.stderr
 
 
-def test_help_is_quick_because_commands_are_imported_when_used():
+def test_help_is_quick_because_commands_are_imported_when_used() -> None:
     imports = "import sys, millstream.cli\ntry: millstream.cli.main(['--help'])\nexcept SystemExit: pass\n"
     told = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", imports + told], capture_output=True, text=True, check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,7 +27,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_defaults_are_sane(config):
+def test_defaults_are_sane(config: Path) -> None:
     loaded = load_config(config)
     guarantee, engine = loaded.config.guarantee, loaded.config.engine
     assert (guarantee.delivery, guarantee.recovery, guarantee.save_every, guarantee.commit_every) == (
@@ -42,14 +43,14 @@ def test_defaults_are_sane(config):
     assert loaded.base == config.parent
 
 
-def test_a_lone_source_is_called_source_and_several_have_their_names(config):
+def test_a_lone_source_is_called_source_and_several_have_their_names(config: Path) -> None:
     [source] = load_config(config).config.logs
     assert (source.name, source.config.type) == ("source", "files")
     several = "sources={b: {type: files, path: b.jsonl}, a: {type: files, path: a.jsonl}}"
     assert [source.name for source in load_config(config, ["source=null", several]).config.logs] == ["b", "a"]
 
 
-def test_the_environment_gives_values_or_defaults(config):
+def test_the_environment_gives_values_or_defaults(config: Path) -> None:
     sets = ["name=${WHO}-${WHAT:-news}", "engine.epoch.max_records=${MOST:-7}", "source.path=a$$b", "keep=${KEEP:-}"]
     environment = {"WHO": "our", "WHAT": "", "KEEP": "1h"}
     loaded = load_config(config, sets, environment)
@@ -59,11 +60,11 @@ def test_the_environment_gives_values_or_defaults(config):
     assert loaded.config.keep == parse_duration("1h")
 
 
-def test_false_may_come_from_the_environment(config):
+def test_false_may_come_from_the_environment(config: Path) -> None:
     assert load_config(config, ["mlflow=${MLFLOW:-false}"], {}).config.mlflow is False
 
 
-def test_what_the_run_directory_keeps_reads_back_the_same_and_has_no_value_of_the_environment(config):
+def test_what_the_run_directory_keeps_reads_back_the_same_and_has_no_value_of_the_environment(config: Path) -> None:
     sets = ["source.path=${SECRET_FOLDER}/a$$b.jsonl", "engine.type=local", "keep=${KEEP:-1d}"]
     environment = {"SECRET_FOLDER": "hush-hush"}
     loaded = load_config(config, sets, environment)
@@ -77,7 +78,7 @@ def test_what_the_run_directory_keeps_reads_back_the_same_and_has_no_value_of_th
     assert again.resolved() == kept
 
 
-def test_a_list_of_steps_reads_back_the_same(config):
+def test_a_list_of_steps_reads_back_the_same(config: Path) -> None:
     window = "window: {type: count, size: 2}"
     steps = f"[{{type: hashed_text, name: words}}, {{type: popularity, of: label, {window}}}]"
     loaded = load_config(config, [f"pipeline={{steps: {steps}}}"])
@@ -92,25 +93,25 @@ def test_a_list_of_steps_reads_back_the_same(config):
     "sets",
     [["engine.epoch.max_records=${SECRET}"], ["source.fields=${SECRET}"], ["name=x/${SECRET}"], ["keep=${SECRET}"]],
 )
-def test_a_value_of_the_environment_is_not_in_a_message(config, sets):
+def test_a_value_of_the_environment_is_not_in_a_message(config: Path, sets: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(config, sets, {"SECRET": "hush/hush"})
     assert "hush" not in str(refused.value)
     assert "${SECRET}" in str(refused.value)
 
 
-def test_a_part_with_a_secret_in_it_is_not_in_a_message(config):
+def test_a_part_with_a_secret_in_it_is_not_in_a_message(config: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load_config(config, ["name={password: '${SECRET}'}"], {"SECRET": "hush"})
     assert "hush" not in str(refused.value)
     assert "(--set) name: a mapping is not text" in str(refused.value)
 
 
-def test_a_lone_dollar_is_one(config):
+def test_a_lone_dollar_is_one(config: Path) -> None:
     assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.path == "$5.jsonl"
 
 
-def test_merges_and_aliases_are_read():
+def test_merges_and_aliases_are_read() -> None:
     document = parse("a: &one {x: 1, y: 2}\nb:\n  <<: *one\n  y: 3\nc: *one\n")
     assert document.problems == []
     assert document.data == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}}
@@ -132,30 +133,30 @@ def test_merges_and_aliases_are_read():
         (".5", 0.5),
     ],
 )
-def test_plain_values_are_what_they_look_like(text, value):
+def test_plain_values_are_what_they_look_like(text: str, value: Any) -> None:
     read = parse(f"a: {text}").data["a"]
     assert read == value
     assert type(read) is type(value)
 
 
-def test_a_file_of_aliases_upon_aliases_is_refused():
+def test_a_file_of_aliases_upon_aliases_is_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     [problem] = parse("\n".join(lines)).problems
     assert problem.message == "more than 100,000 values; that is no config"
 
 
-def test_a_file_that_is_nested_too_deeply_is_refused():
+def test_a_file_that_is_nested_too_deeply_is_refused() -> None:
     [problem] = parse("[" * 5000 + "]" * 5000).problems
     assert "nested too deeply" in problem.message
 
 
-def test_a_byte_order_mark_is_no_part_of_the_config(config):
+def test_a_byte_order_mark_is_no_part_of_the_config(config: Path) -> None:
     config.write_bytes(b"\xef\xbb\xbf" + LEAST.encode())
     assert load_config(config).config.name == "least"
 
 
-def test_set_replaces_a_whole_part():
+def test_set_replaces_a_whole_part() -> None:
     document = parse("sinks: {a: {type: x, path: y}}")
     apply_sets(document, ["sinks.a={type: z}"])
     assert document.data == {"sinks": {"a": {"type": "z"}}}

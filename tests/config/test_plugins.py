@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -10,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from millstream.config import plugins
 from millstream.config.plugins import MODELS, STEPS, load, plugin_field, registered
 from millstream.errors import ConfigError
+
+Install = Callable[..., None]
 
 
 class Holder(BaseModel):
@@ -24,19 +27,19 @@ def told(error: ValidationError) -> dict[str, str]:
     return {".".join(map(str, one["loc"])): one["msg"] for one in error.errors()}
 
 
-def test_a_mapping_becomes_the_registered_model(majority):
+def test_a_mapping_becomes_the_registered_model(majority: None) -> None:
     held = Holder.model_validate({"model": {"type": "majority", "block": 8}})
     assert type(held.model).__name__ == "Majority"
     assert held.model.block == 8
     assert held.model_dump() == {"model": {"type": "majority", "block": 8}}
 
 
-def test_an_instance_passes_through(majority):
+def test_an_instance_passes_through(majority: None) -> None:
     model = load(MODELS, "majority")()
     assert Holder(model=model).model is model
 
 
-def test_mistakes_inside_are_all_told_at_their_key_path(majority):
+def test_mistakes_inside_are_all_told_at_their_key_path(majority: None) -> None:
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": {"type": "majority", "block": "many", "blok": 8}})
     assert set(told(refused.value)) == {"model.block", "model.blok"}
@@ -53,14 +56,16 @@ def test_mistakes_inside_are_all_told_at_their_key_path(majority):
         (None, "model", "a model is a mapping with `type`, one of "),
     ],
 )
-def test_what_is_no_model_is_refused_with_those_installed(majority, value, path, message):
+def test_what_is_no_model_is_refused_with_those_installed(majority: None, value: Any, path: str, message: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": value})
     assert told(refused.value)[path].startswith(message)
     assert "majority" in told(refused.value)[path]
 
 
-def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_other(install, majority):
+def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_other(
+    install: Install, majority: None
+) -> None:
     install("wrecked", "import no_such_library", models={"wrecked": "wrecked:Model"})
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": {"type": "wrecked"}})
@@ -74,13 +79,13 @@ def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_o
     assert "wrecked" not in choices
 
 
-def test_what_is_registered_but_no_pydantic_model_is_refused(install):
+def test_what_is_registered_but_no_pydantic_model_is_refused(install: Install) -> None:
     install("odd", "class Model:\n    pass\n", models={"odd": "odd:Model"})
     with pytest.raises(ConfigError, match=r"odd 1\.0 \(odd:Model\) is not a pydantic model with a field 'type'"):
         load(MODELS, "odd")
 
 
-def test_two_packages_that_claim_one_name_are_both_named(install):
+def test_two_packages_that_claim_one_name_are_both_named(install: Install) -> None:
     source = "from pydantic import BaseModel\nclass Model(BaseModel):\n    type: str = 'twin'\n"
     install("left", source, models={"twin": "left:Model"})
     install("right", source, models={"twin": "right:Model"})
@@ -90,12 +95,12 @@ def test_two_packages_that_claim_one_name_are_both_named(install):
     assert "right:Model of right 1.0" in str(refused.value)
 
 
-def test_nothing_is_imported_before_it_is_asked_for(install):
+def test_nothing_is_imported_before_it_is_asked_for(install: Install) -> None:
     install("loud", "raise SystemExit('imported')", steps={"loud": "loud:Step"})
     assert "loud" in registered()[STEPS]
 
 
-def test_a_foreign_model_that_forbids_nothing_still_has_its_unknown_keys_told(install):
+def test_a_foreign_model_that_forbids_nothing_still_has_its_unknown_keys_told(install: Install) -> None:
     source = (
         "from pydantic import BaseModel\n"
         "class Inner(BaseModel):\n    size: int = 1\n"
@@ -107,7 +112,7 @@ def test_a_foreign_model_that_forbids_nothing_still_has_its_unknown_keys_told(in
     assert set(told(refused.value)) == {"model.sise", "model.inner.sise"}
 
 
-def test_every_name_that_this_package_registers_loads():
+def test_every_name_that_this_package_registers_loads() -> None:
     for group, names in plugins.registered().items():
         for name, points in names.items():
             if all(point.dist is not None and point.dist.name == "millstream" for point in points):

@@ -15,7 +15,7 @@ SINKS = ["a", "b"]
 @pytest.mark.parametrize("delivery", Delivery)
 @pytest.mark.parametrize("save_every", range(1, 6))
 @pytest.mark.parametrize("commit_every", range(1, 6))
-def test_no_epoch_is_worse(delivery, save_every, commit_every):
+def test_no_epoch_is_worse(delivery: Delivery, save_every: int, commit_every: int) -> None:
     if delivery is Delivery.AT_MOST_ONCE and commit_every > 1:
         return
     told = {(outcome.point, outcome.sink): outcome for outcome in outcomes(delivery, save_every, commit_every, SINKS)}
