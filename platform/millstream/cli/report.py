@@ -1,0 +1,75 @@
+"""What a person is told at the end of a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from millstream.log.contracts import Place
+from millstream.runs.observer import Watched
+from millstream.runs.sinks import sink_configs
+from millstream.runs.summary import Summary
+
+__all__ = ["locations", "report", "source_names"]
+
+_DIGEST = 12
+
+
+def report(summary: Summary, watched: Watched, *, new: bool, speed: float | None) -> Iterator[str]:
+    """The lines of it. `new`: whether this start has processed anything; `speed`: once records flowed."""
+    run = shlex.quote(summary.run)
+    if not new:
+        yield f"nothing new in {source_names(watched)}; --fresh starts over"
+    elif summary.ended == "stopped":
+        yield f"stopped after epoch {summary.epochs - 1}; the same command goes on from there"
+    yield f"{summary.pipeline} on {summary.engine}, {summary.delivery}"
+    processed = f", processed {summary.processed:,} times" if summary.processed != summary.records else ""
+    yield f"  records    {summary.records:,} in {summary.epochs:,} epochs{processed}"
+    if summary.accuracy is not None:
+        yield f"  accuracy   {summary.accuracy:.4f}, each record predicted before it was learned"
+    if new:
+        flowing = f"; {speed:,.0f}/s once records flowed" if speed else ""
+        yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{flowing}"
+    if summary.model is not None:
+        yield f"  model      {summary.model[:_DIGEST]}"
+    yield f"  state      {summary.state[:_DIGEST]}"
+    yield "  outputs"
+    yield from _outputs(summary, locations(watched))
+    yield f"what the run keeps is in {summary.run}; try next"
+    yield from _tries(summary, run)
+
+
+def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:
+    name_width = max(map(len, summary.delivered), default=0)
+    counts = {name: f"{rows:,}" for name, rows in summary.delivered.items()}
+    count_width = max(map(len, counts.values()), default=0)
+    for name, count in counts.items():
+        digest = summary.outputs[name].rpartition("-")[2][:_DIGEST]
+        yield f"    {name:<{name_width}}  {count:>{count_width}} rows  {digest}  {where[name]}"
+
+
+def _tries(summary: Summary, run: str) -> Iterator[str]:
+    output = next((name for name in ("topics", "predictions") if summary.delivered.get(name)), None)
+    if output is not None:
+        yield f"  millstream read {run} {output} | tail -n 5"
+    if summary.model is not None:
+        yield f'  millstream predict {run} "some text"'
+    yield f"  millstream status {run}"
+
+
+def locations(watched: Watched) -> dict[str, str]:
+    """Where each output lies."""
+    place = Place(watched.loaded.base, watched.directory.path)
+    configs = sink_configs(watched.loaded.config, watched.graph)
+    return {name: config.location(place, name) for name, config in configs.items()}
+
+
+def source_names(watched: Watched) -> str:
+    """The sources as people know them: by what they read, or by name and type."""
+    names = []
+    for source in watched.loaded.config.logs:
+        what = next(
+            (getattr(source.config, key) for key in ("path", "topic", "url") if hasattr(source.config, key)), ""
+        )
+        names.append(str(what) if isinstance(what, str) and what else f"{source.name} ({source.config.type})")
+    return watched.loaded.redact(", ".join(names))

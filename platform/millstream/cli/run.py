@@ -1,0 +1,123 @@
+"""`millstream run`: start a pipeline, or go on with its run directory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from millstream.cli.options import config_file, sets
+from millstream.cli.report import report
+from millstream.cli.screen import Screen, Show, standard_error
+from millstream.cli.stopping import Stopping
+from millstream.cli.tally import Tally
+from millstream.config.load import Loaded, load_config
+from millstream.guarantees.crash import CrashPoint
+from millstream.runs.killing import kill_family
+from millstream.runs.metrics import Metrics
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+
+__all__ = ["run"]
+
+
+@click.command()
+@config_file
+@sets
+@click.option("--run", "directory", metavar="DIR", help="The run directory; by default runs/NAME.")
+@click.option(
+    "--until-idle/--follow",
+    "until_idle",
+    default=None,
+    help="Stop at the end that the log has at the start (default for sources that end), or go on with what comes.",
+)
+@click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after N more records.")
+@click.option("--fresh", is_flag=True, help="Move the run directory aside and start over, sinks included.")
+@click.option("--replay", metavar="RUN", help="Cut epochs where that run has cut them, and stop after its last one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
+@click.option("--crash", metavar="POINT[.SINK]@EPOCH", help="Kill the run right after a point, as in deliver@3. Once.")
+def run(
+    config: str,
+    sets: tuple[str, ...],
+    directory: str | None,
+    until_idle: bool | None,
+    records: int | None,
+    fresh: bool,
+    replay: str | None,
+    as_json: bool,
+    crash: str | None,
+) -> None:
+    """Run the pipeline in CONFIG; a run directory that is there is gone on with.
+
+    Ctrl-C ends it after the epoch in hand, with everything saved: the same command goes on from there.
+    """
+    loaded = load_config(config, sets)
+    options = Options(
+        run=Path(directory) if directory is not None else Path("runs") / loaded.config.name,
+        follow=None if until_idle is None else not until_idle,
+        records=records,
+        fresh=fresh,
+        replay=Path(replay) if replay is not None else None,
+        crash=CrashPoint.parse(crash) if crash is not None else None,
+    )
+    with ExitStack() as ending:
+        file = standard_error()
+        if file is not sys.stderr:
+            ending.callback(file.close)
+        screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
+        ending.callback(screen.close)
+        watch = _Watch(screen)
+        summary = _run(loaded, options, screen, watch)
+    click.echo(summary.json() if as_json else watch.report(summary))
+
+
+def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Watch) -> Summary:
+    config = loaded.config
+    starting = "Spark takes some 5 s to start" if config.engine.type == "spark" else "starting"
+    screen.doing(starting)
+    screen.say(f"{config.name} in {options.run}, {config.guarantee.delivery} on {config.engine.type}: {starting}")
+
+    def fire() -> None:
+        screen.insist(f"crash at {options.crash}, as --crash says; the same command goes on from what is saved")
+        screen.close()
+        kill_family()
+
+    stopping = Stopping(screen.insist, watch.waits_for, screen.close)
+    with stopping.installed():
+        return start(loaded, options, stop=stopping.event, observers=watch.observers, fire=fire)
+
+
+class _Watch:
+    """All that watches one start: the screen, metrics, MLflow where it is wanted."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._watched: Watched | None = None
+        self._tally: Tally | None = None
+
+    def observers(self, watched: Watched) -> Sequence[Observer]:
+        screen = self._screen
+        if watched.archived is not None:
+            screen.say(f"starting over; what was there is in {watched.archived}")
+        self._watched, self._tally = watched, Tally(watched, say=screen.say)
+        screen.watch(self._tally.figures)
+        config = watched.loaded.config.mlflow
+        if not config:
+            return [Metrics(watched, warn=screen.warn), self._tally]
+        from millstream.runs.mlflow import MlflowObserver  # takes seconds
+
+        mirror = MlflowObserver(watched, config, warn=screen.warn)
+        return [Metrics(watched, warn=screen.warn, then=mirror.window), self._tally, mirror]
+
+    def waits_for(self) -> str:
+        return self._tally.waits_for() if self._tally is not None else "for the sources to be opened"
+
+    def report(self, summary: Summary) -> str:
+        if self._watched is None or self._tally is None:
+            return ""
+        new = self._tally.through_epochs > 0
+        return "\n".join(report(summary, self._watched, new=new, speed=self._tally.speed()))

@@ -1,0 +1,163 @@
+"""What a person sees of a run while it goes: a live display, or plain lines where there is no terminal.
+
+All of it goes to standard error, from one thread, through a descriptor of its own: whoever redirects standard error
+for a while (Spark's start does) redirects none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from millstream.cli.tally import Figures
+
+__all__ = ["Screen", "Show", "figures_line", "standard_error"]
+
+_TICK_SECONDS = 0.25
+_LINE_SECONDS = 5.0
+_BAR_WIDTH = 40
+
+
+class Show(Enum):
+    """How much is shown."""
+
+    LIVE = "live"
+    LINES = "lines"
+    WARNINGS = "warnings"
+
+
+def standard_error() -> TextIO:
+    """Standard error as it is now, whatever becomes of its descriptor; the caller closes it."""
+    try:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
+    except (OSError, ValueError, AttributeError):  # replaced by something that is no file
+        return sys.stderr
+
+
+class Screen:
+    """Shows messages and figures until it is closed; told of them from any thread, also from a signal handler."""
+
+    def __init__(self, file: TextIO, show: Show, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = Console(file=file, highlight=False)
+        self._show, self._clock = show, clock
+        self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._figures: Callable[[], Figures] | None = None
+        self._doing = ""
+        self._live: Live | None = None
+        self._shown: tuple[float, Figures | None] = (clock(), None)
+        if show is Show.LIVE:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+            self._console.show_cursor(True)  # kill -9 would leave the terminal without one
+        self._thread = threading.Thread(target=self._run, name="millstream-screen", daemon=True)
+        self._thread.start()
+
+    def say(self, message: str) -> None:
+        """A line that stays; not shown where only warnings are."""
+        if self._show is not Show.WARNINGS:
+            self._messages.put(message)
+
+    def insist(self, message: str) -> None:
+        """A line that is shown in any case."""
+        self._messages.put(message)
+
+    def warn(self, message: str) -> None:
+        self.insist(f"warning: {message}")
+
+    def doing(self, what: str) -> None:
+        """What the run is at, until told otherwise."""
+        self._doing = what
+
+    def watch(self, figures: Callable[[], Figures]) -> None:
+        """Show these figures from now on."""
+        self._figures = figures
+
+    def close(self) -> None:
+        """Show what has been said, and leave the terminal as it was."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # nobody looks any more
+            while not self._closing.wait(_TICK_SECONDS):
+                self._tick()
+            self._drain()
+            if self._live is not None:
+                self._live.stop()
+
+    def _tick(self) -> None:
+        self._drain()
+        if self._show is Show.WARNINGS or (self._figures is None and self._live is None):
+            return
+        figures = self._figures() if self._figures is not None else None
+        if self._live is not None:
+            self._live.update(_display(figures, self._doing), refresh=True)
+        elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
+            if figures != self._shown[1] and figures.through:
+                self._print(figures_line(figures))
+            self._shown = (self._clock(), figures)
+
+    def _drain(self) -> None:
+        while not self._messages.empty():
+            self._print(self._messages.get())
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)
+
+
+def figures_line(figures: Figures) -> str:
+    """The figures in one line.
+
+    >>> figures_line(Figures(5000, 1, 1, 2500.0, 0.875, 0.9, (("storms", 0.41),), 45000))
+    '5,000 records, 2,500/s, accuracy 0.875 (last 1,000: 0.900), 1 epochs, 45,000 behind, popular: storms 41%'
+    """
+    parts = [f"{figures.records:,} records"]
+    if figures.per_second is not None:
+        parts.append(f"{figures.per_second:,.0f}/s")
+    if figures.accuracy is not None:
+        recent = "" if figures.recent is None else f" (last 1,000: {figures.recent:.3f})"
+        parts.append(f"accuracy {figures.accuracy:.3f}{recent}")
+    parts.append(f"{figures.epochs:,} epochs")
+    if figures.behind is not None:
+        parts.append(f"{figures.behind:,} behind")
+    if figures.popular:
+        parts.append(f"popular: {popular_line(figures)}")
+    return ", ".join(parts)
+
+
+def popular_line(figures: Figures) -> str:
+    return " ".join(f"{topic} {share:.0%}" for topic, share in figures.popular)
+
+
+def _display(figures: Figures | None, doing: str) -> RenderableType:
+    if figures is None or not figures.through:
+        return Text(doing, style="dim")
+    lines: list[RenderableType] = []
+    if figures.behind is not None:
+        bar = ProgressBar(total=max(1, figures.records + figures.behind), completed=figures.records, width=_BAR_WIDTH)
+        lines.append(bar)
+    head, _, popular = figures_line(figures).partition(", popular: ")
+    lines.append(Text(head, no_wrap=True, overflow="ellipsis"))
+    if popular:
+        lines.append(Text(f"popular: {popular}", style="bold", no_wrap=True, overflow="ellipsis"))
+    return Group(*lines)

@@ -1,0 +1,54 @@
+"""How a run is asked to end: Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from millstream.runs.killing import kill_descendants
+
+__all__ = ["Stopping"]
+
+
+class Stopping:
+    """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT is told what is waited for, a third gives up.
+
+    `say` and `waits_for` are called inside a signal handler.
+    """
+
+    def __init__(self, say: Callable[[str], None], waits_for: Callable[[], str], close: Callable[[], None]) -> None:
+        self.event = threading.Event()
+        self._say, self._waits_for, self._close = say, waits_for, close
+        self._interrupts = 0
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """In the main thread, before Spark starts: PySpark leaves alone what is not installed from its own thread."""
+        before = {number: signal.signal(number, self._asked) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        first = not self.event.is_set()
+        self.event.set()
+        if number == signal.SIGINT:
+            self._interrupts += 1
+        if first:
+            self._say("stopping after the epoch in hand")
+        elif number == signal.SIGINT and self._interrupts < 3:
+            self._say(
+                f"waiting {self._waits_for()}; Ctrl-C once more gives up at once, "
+                "and the next start goes on from the last save"
+            )
+        if self._interrupts >= 3:
+            self._say("gave up")
+            self._close()
+            kill_descendants()
+            os._exit(130)

@@ -1,0 +1,160 @@
+"""The figures of a run while it goes, from what is through and from the epoch log's notes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.guarantees.delivery import Delivery
+from millstream.runs.observer import Watched
+from millstream.runs.summary import Summary
+from millstream.steps.processing import Processed
+
+__all__ = ["Figures", "Tally"]
+
+_RECENT = 1000
+_SPEED_SECONDS = 5.0
+_MOST_TOPICS = 5
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How far a run is, at one moment; `through` counts the epochs of this start alone."""
+
+    records: int
+    epochs: int
+    through: int
+    per_second: float | None
+    accuracy: float | None
+    recent: float | None
+    popular: tuple[tuple[str, float], ...]
+    behind: int | None
+
+
+class Tally:
+    """Counts while a run goes; `say` is told where a run goes on from. `figures` may be asked from any thread."""
+
+    def __init__(
+        self, watched: Watched, *, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.begun_before = watched.epoch_log.totals.next_epoch
+        self.through_epochs = 0
+        self._watched, self._say, self._clock = watched, say, clock
+        self._lock = threading.Lock()
+        self._marks: deque[tuple[float, int]] = deque()
+        """When how many records were through in this start."""
+        self._first_mark: tuple[float, int] | None = None
+        self._through_records = 0
+        self._last_epoch = -1
+        self._recent: deque[pa.Table] = deque()
+        self._windows: dict[str, pa.Table] = {}
+        outputs = watched.graph.outputs
+        self._answers = next((n for n, o in outputs.items() if {"label", "predicted"} <= set(o.schema.names)), None)
+        self._topics = [
+            n for n, o in outputs.items() if {"_window", "topic", "share", "popular"} <= set(o.schema.names)
+        ]
+
+    def began(self, first: int) -> None:
+        self._last_epoch = first - 1
+        self._marks.append((self._clock(), 0))
+        if self.begun_before:
+            self._say(self._going_on(first))
+
+    def through(self, processed: Processed) -> None:
+        now = self._clock()
+        with self._lock:
+            self.through_epochs += 1
+            self._last_epoch = processed.epoch.number
+            self._through_records += processed.note.records
+            mark = (now, self._through_records)
+            self._first_mark = self._first_mark or mark
+            self._marks.append(mark)
+            while len(self._marks) > 2 and self._marks[0][0] < now - _SPEED_SECONDS:
+                self._marks.popleft()
+            if self._answers is not None and processed.note.attempt == 1:
+                self._remember(processed.rows[self._answers])
+            for name in self._topics:
+                if processed.rows[name].num_rows:
+                    self._windows[name] = processed.rows[name]
+
+    def finished(self, summary: Summary) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def figures(self) -> Figures:
+        totals = self._watched.epoch_log.totals
+        with self._lock:
+            recent = pa.concat_tables(self._recent) if self._recent else None
+            windows = list(self._windows.values())
+            marks = (self._marks[0], self._marks[-1]) if len(self._marks) > 1 else None
+        return Figures(
+            records=totals.records,
+            epochs=self._last_epoch + 1,
+            through=self.through_epochs,
+            per_second=None if marks is None else _speed(marks[0], (self._clock(), marks[1][1])),
+            accuracy=totals.correct / totals.labelled if totals.labelled else None,
+            recent=None if recent is None else _accuracy(recent.slice(max(0, recent.num_rows - _RECENT))),
+            popular=_popular(windows),
+            behind=self._watched.cutter.behind,
+        )
+
+    def speed(self) -> float | None:
+        """Records a second once records flow: from the first epoch that is through to the last."""
+        if self._first_mark is None or not self._marks:
+            return None
+        return _speed(self._first_mark, self._marks[-1])
+
+    def waits_for(self) -> str:
+        """What an end that has been asked for is waiting for."""
+        if not self._marks:
+            return "for the engine to be ready"
+        behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
+        return f"for epoch {self._last_epoch + 1} and its save" if behind > 0 else "for the last save"
+
+    def _remember(self, answers: pa.Table) -> None:
+        self._recent.append(answers.select(["label", "predicted"]))
+        rows = sum(table.num_rows for table in self._recent)
+        while rows - self._recent[0].num_rows >= _RECENT:
+            rows -= self._recent.popleft().num_rows
+
+    def _going_on(self, first: int) -> str:
+        """Where this start goes on from, in one line; told before anything of it is processed."""
+        log = self._watched.epoch_log
+        before = [] if first >= self.begun_before else [n for n in log.reader().notes(first) if n.epoch >= first]
+        records = log.totals.records - sum(note.records for note in before if note.attempt == 1)
+        line = f"going on with {self._watched.directory.path} from epoch {first}, record {records:,}"
+        if not before:
+            return line
+        delivery = Delivery(self._watched.loaded.config.guarantee.delivery)
+        again = "replayed" if delivery is Delivery.EXACTLY_ONCE else "repeated"
+        last = max(note.epoch for note in before)
+        which = f"epoch {first} is" if last == first else f"epochs {first} to {last} are"
+        count = sum(note.records for note in before if note.attempt == 1)
+        return f"{line}; {which} {again} ({count:,} records)"
+
+
+def _speed(start: tuple[float, int], stop: tuple[float, int]) -> float | None:
+    return (stop[1] - start[1]) / (stop[0] - start[0]) if stop[0] > start[0] else None
+
+
+def _accuracy(answers: pa.Table) -> float | None:
+    labelled = len(answers) - answers["label"].null_count
+    right = pc.sum(pc.equal(answers["label"], answers["predicted"])).as_py() or 0
+    return right / labelled if labelled else None
+
+
+def _popular(windows: list[pa.Table]) -> tuple[tuple[str, float], ...]:
+    """The popular topics of the last window, the greatest share first."""
+    found: list[tuple[str, float]] = []
+    for rows in windows:
+        last = rows.filter(pc.equal(rows["_window"], rows["_window"][-1])).filter(pc.field("popular"))
+        found += zip(last["topic"].to_pylist(), last["share"].to_pylist(), strict=True)
+    return tuple(sorted(found, key=lambda topic: -topic[1])[:_MOST_TOPICS])
