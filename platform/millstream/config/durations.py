@@ -55,14 +55,14 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(micros: int) -> str:
-    """A duration as `parse_duration` reads it, in the largest unit that keeps it whole.
+    """A duration as `parse_duration` reads it, in the largest unit up to days that keeps it whole.
 
     >>> format_duration(5_400_000_000), format_duration(100_000), format_duration(0)
     ('90m', '100ms', '0s')
     """
     if micros == 0:
         return "0s"
-    unit = next(unit for unit, size in _MICROS.items() if micros % size == 0)
+    unit = next(unit for unit, size in _MICROS.items() if unit != "w" and micros % size == 0)
     return f"{micros // _MICROS[unit]}{unit}"
 
 

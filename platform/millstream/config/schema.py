@@ -27,9 +27,11 @@ def config_schema() -> dict[str, Any]:
     schema = Config.model_json_schema(mode="validation")
     definitions: dict[str, Any] = schema.setdefault("$defs", {})
     shared: dict[str, str] = {}
-    schema = _shared(schema, definitions, shared)
+    for name in list(definitions):
+        shared.setdefault(json.dumps(definitions[name], sort_keys=True), name)
     for name in list(definitions):
         definitions[name] = _shared(definitions[name], definitions, shared, inside=True)
+    schema = _shared(schema, definitions, shared)
     schema.pop("$defs", None)
     tidy = {"$schema": _DIALECT, **_tidied(schema, None)}
     tidy["title"] = "A Millstream pipeline"
