@@ -61,7 +61,11 @@ class DifferentReplay(MillstreamError):
 
 
 class StepFailed(MillstreamError):
-    """A step raised; the message names the step and the first record of the batch."""
+    """A step raised; `rank` and `offset` tell the record, where one is to blame."""
+
+    def __init__(self, message: str, rank: int | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.rank, self.offset = rank, offset
 
 
 class InUse(MillstreamError):

@@ -107,8 +107,8 @@ class Calls:
         return _told(error)
 
     def _fail(self, records: pa.Table, row: int, what: str, cause: Exception | None = None) -> NoReturn:
-        position = f"rank {records[RANK][row]}, offset {records[OFFSET][row]}"
-        raise StepFailed(f"step {self.step!r}, function {self.text}, at {position}: {what}") from cause
+        rank, offset = records[RANK][row].as_py(), records[OFFSET][row].as_py()
+        raise StepFailed(f"step {self.step!r}, function {self.text}: {what}", rank, offset) from cause
 
     def _outputs(self, records: pa.Table, faults: Mapping[int, str]) -> Mapping[str, pa.Table]:
         if not faults:

@@ -126,15 +126,22 @@ class Processing:
     def _run(self, node: Node, epoch: Epoch, records: pa.Table) -> Result:
         try:
             return node.step.process(records)
+        except StepFailed as error:
+            if error.rank is None or error.offset is None:
+                raise
+            message = f"{error} (epoch {epoch.number}, {self._position(error.rank, error.offset)})"
+            raise StepFailed(message, error.rank, error.offset) from error
         except MillstreamError:
             raise
         except Exception as error:
-            first = ""
-            if records.num_rows:
-                partition = self.partitions[records[RANK][0].as_py()]
-                first = f", beginning at {partition.source}/{partition.name} offset {records[OFFSET][0].as_py()}"
+            rank, offset = (records[RANK][0].as_py(), records[OFFSET][0].as_py()) if records.num_rows else (None, None)
+            first = f", in records from {self._position(rank, offset)} on" if rank is not None else ""
             message = f"step '{node.name}' failed in epoch {epoch.number}{first}: {type(error).__name__}: {error}"
-            raise StepFailed(message) from error
+            raise StepFailed(message, rank, offset) from error
+
+    def _position(self, rank: int, offset: int) -> str:
+        partition = self.partitions[rank]
+        return f"{partition.source}/{partition.name} offset {offset}"
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:
         output = self.graph.outputs[name]
