@@ -10,14 +10,14 @@ import pyarrow as pa
 import yaml
 
 from millstream.config.load import Loaded, read_config
-from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Place, SinkConfig
 from millstream.runs.directory import RunDirectory
 from millstream.runs.sinks import sink_configs
 from millstream.steps.contracts import Output
+from millstream.steps.graph import Graph, build_graph
 from millstream.steps.rows import identity_columns, row_schema
 
-__all__ = ["RunOutput", "load_run", "outputs_of"]
+__all__ = ["RunOutput", "graph_of", "load_run", "outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,14 @@ def load_run(directory: RunDirectory) -> Loaded:
     return read_config(resolved, directory.base, str(directory.config))
 
 
+def graph_of(loaded: Loaded) -> Graph:
+    """The steps of a run, as they were built for it; its sources need not be there any more."""
+    return build_graph(loaded.config.steps, [field for source in loaded.config.logs for field in source.config.fields])
+
+
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     """The outputs of a run, by name."""
-    graph = checked_graph(loaded)
+    graph = graph_of(loaded)
     place = Place(loaded.base, directory.path)
     configs = sink_configs(loaded.config, graph)
     return {name: RunOutput(graph.outputs[name], config, place) for name, config in configs.items()}
