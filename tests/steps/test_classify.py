@@ -209,10 +209,23 @@ def test_the_waiting_block_is_saved_alike_whatever_types_the_engine_uses() -> No
         assert digests[0] == digests[1]
 
 
-def test_labels_may_come_as_a_dictionary() -> None:
-    table = news(40)
-    coded = table.set_column(4, "label", table["label"].dictionary_encode())
-    plain, other = (Classify(model=ComplementNB(block=8)).build(each.schema) for each in (table, coded))
+def test_the_waiting_block_is_saved_alike_whatever_lies_under_a_missing_label() -> None:
+    digests = []
+    table = records("aaab.b")
+    _, offsets, data = pa.array([*"aaabcb"]).buffers()
+    for label in (table["label"], pa.StringArray.from_buffers(6, offsets, data, pa.py_buffer(b"\x2f"))):
+        step, _ = diary(block=16)
+        step.process(table.set_column(4, "label", label))
+        digests.append(state_digest(step.save()))
+    assert digests[0] == digests[1]
+
+
+def test_columns_may_come_as_dictionaries() -> None:
+    table = news(42)
+    coded = table
+    for place, name in ((3, "text"), (4, "label")):
+        coded = coded.set_column(place, name, coded[name].dictionary_encode())
+    plain, other = (Classify(model=RiverNB(block=8)).build(each.schema) for each in (table, coded))
     plain.process(table)
     other.process(coded)
     assert state_digest(plain.save()) == state_digest(other.save())

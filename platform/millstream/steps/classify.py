@@ -17,7 +17,7 @@ from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
 from millstream.steps.contracts import Array, Model, Output, Result, Scope, State, Traits
 
-__all__ = ["Classify"]
+__all__ = ["Classifier", "Classify"]
 
 _MODEL = "model/"
 _POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
@@ -131,7 +131,7 @@ class Classifier:
         with pa.ipc.new_stream(waiting, self._waiting_schema()) as stream:
             if self._waits:
                 columns = [pa.concat_arrays(parts) for parts in zip(*self._waiting, strict=True)]
-                # Taken, so that the bytes do not tell how batches were cut.
+                # Taken, so that the bytes do not tell what memory the records came in.
                 everything = pa.array(np.arange(self._waits))
                 taken = [column.take(everything) for column in columns]
                 stream.write_batch(pa.record_batch(taken, schema=self._waiting_schema()))

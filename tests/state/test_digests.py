@@ -1,0 +1,45 @@
+"""A digest of state tells two states apart by name, type, shape and bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from millstream.state.digests import state_digest
+
+NUMBERS = np.arange(6, dtype=np.float64)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"b": NUMBERS},
+        {"a": NUMBERS.reshape(2, 3)},
+        {"a": NUMBERS.view(np.int64)},
+        {"a": NUMBERS.tobytes()},
+        {"a": np.where(NUMBERS == 0, -0.0, NUMBERS)},
+        {"a": NUMBERS, "b": b""},
+        {},
+    ],
+)
+def test_what_differs_has_another_digest(other: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> None:
+    assert state_digest({"a": NUMBERS}) != state_digest(other)
+
+
+def test_bytes_do_not_run_over_into_the_next_name() -> None:
+    assert state_digest({"a": b"xb\0bytes(1)\0y"}) != state_digest({"a": b"x", "b": b"y"})
+
+
+def test_how_an_array_lies_in_memory_does_not_matter() -> None:
+    table = NUMBERS.reshape(2, 3)
+    assert state_digest({"a": table}) == state_digest({"a": np.asfortranarray(table)})
+    assert state_digest({"a": NUMBERS[::2]}) == state_digest({"a": NUMBERS[::2].copy()})
+
+
+def test_an_empty_array_and_a_single_number_have_digests() -> None:
+    assert state_digest({"a": np.zeros(0)}) != state_digest({"a": np.array(0.0)})
+
+
+def test_python_objects_are_refused_with_what_to_save_instead() -> None:
+    with pytest.raises(TypeError, match="state 'a' is an array of Python objects; save numbers, or text as JSON bytes"):
+        state_digest({"a": np.array(["x"], np.object_)})
