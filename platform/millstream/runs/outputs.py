@@ -10,6 +10,7 @@ import pyarrow as pa
 import yaml
 
 from millstream.config.load import Loaded, read_config
+from millstream.errors import MillstreamError
 from millstream.log.contracts import Place, SinkConfig
 from millstream.runs.directory import RunDirectory
 from millstream.runs.sinks import sink_configs
@@ -43,6 +44,9 @@ class RunOutput:
 
 def load_run(directory: RunDirectory) -> Loaded:
     """The config that a run directory was last started with."""
+    if not directory.config.exists():
+        message = f"{directory.path} was interrupted while it was made; run it again first"
+        raise MillstreamError(message)
     resolved: dict[str, Any] = yaml.safe_load(directory.config.read_text())
     return read_config(resolved, directory.base, str(directory.config))
 

@@ -109,6 +109,12 @@ class SaveReader:
             states.setdefault(step, {})[name] = value
         return states
 
+    def written_at(self, save: Save) -> int | None:
+        """When it was written, in microseconds UTC; None if it has been dropped since."""
+        with suppress(FileNotFoundError):
+            return self._path(save.number).stat().st_mtime_ns // 1000
+        return None
+
     def numbers(self) -> list[int]:
         return sorted(self._saves)
 

@@ -1,0 +1,67 @@
+"""`millstream status`: how far a run is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from millstream.runs.directory import RunDirectory
+from millstream.runs.standing import Standing, standing
+
+__all__ = ["status"]
+
+_STATES = {
+    "running": "running, process {process}",
+    "ended": "ended cleanly; run it again for what has come since",
+    "interrupted": "interrupted; run it again, and it recovers",
+    "failed": "ended with an error; mend that and run it again",
+}
+_MOST_PARTITIONS = 20
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(run: str, as_json: bool) -> None:
+    """Show how far RUN is, also while it runs or after it has crashed; nothing is changed."""
+    found = standing(RunDirectory.find(Path(run)))
+    if as_json:
+        partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
+        click.echo(json.dumps({**asdict(found), "partitions": partitions, "behind": found.behind}))
+    else:
+        click.echo("\n".join(_lines(found)))
+
+
+def _lines(found: Standing) -> Iterator[str]:
+    yield f"{found.run}: {_STATES[found.state].format(process=found.process)}"
+    yield f"  pipeline   {found.pipeline} on {found.engine}, {found.delivery}"
+    epochs = found.epochs
+    yield (
+        f"  epochs     {epochs.cut:,} cut, {epochs.processed:,} processed, "
+        f"{epochs.saved:,} saved, {epochs.committed:,} committed"
+    )
+    again = f", processed {found.processed:,} times" if found.processed != found.records else ""
+    yield f"  records    {found.records:,}{again}"
+    if found.accuracy is not None:
+        yield f"  accuracy   {found.accuracy:.4f}"
+    yield f"  last save  {found.saved_at or 'none yet'}"
+    behind = "" if found.behind is None else f"{found.behind:,} records"
+    yield f"  behind     {behind or 'unknown'}"
+    for source, reason in found.unknown.items():
+        yield f"    {source}: {reason}"
+    for partition in found.partitions[:_MOST_PARTITIONS]:
+        end = "" if partition.end is None else f" of {partition.end:,}"
+        yield f"    {partition.source}/{partition.partition}  at {partition.position:,}{end}"
+    if len(found.partitions) > _MOST_PARTITIONS:
+        yield f"    and {len(found.partitions) - _MOST_PARTITIONS:,} more; --json has them all"
+    yield "  outputs"
+    width = max((len(name) for name in found.outputs), default=0)
+    counts = max((len(f"{output.rows:,}") for output in found.outputs.values()), default=0)
+    for name, output in found.outputs.items():
+        yield f"    {name:<{width}}  {output.rows:>{counts},} rows  {output.location}"
+    if found.error is not None:
+        yield f"  error      {found.error}"

@@ -1,0 +1,177 @@
+"""How far a run is, told from its directory alone: of one that runs, and of one that has crashed. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.config.load import Loaded
+from millstream.log.contracts import Place
+from millstream.log.epochs import EpochReader, Totals
+from millstream.records import format_time
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import load_run, outputs_of
+from millstream.state.saves import SaveReader
+
+__all__ = ["Epochs", "OutputStanding", "PartitionStanding", "Standing", "standing"]
+
+_SMALL = 4 << 20
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """How many epochs have come how far."""
+
+    cut: int
+    processed: int
+    saved: int
+    committed: int
+
+
+@dataclass(frozen=True)
+class PartitionStanding:
+    """Up to which offset a partition is cut, and up to where it goes; None if that cannot be told."""
+
+    source: str
+    partition: str
+    position: int
+    end: int | None
+
+    @property
+    def behind(self) -> int | None:
+        return None if self.end is None else max(0, self.end - self.position)
+
+
+@dataclass(frozen=True)
+class OutputStanding:
+    """What a reader of an output sees now."""
+
+    rows: int
+    location: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run at one moment. `state` is running, ended (cleanly), interrupted (the next start recovers) or failed."""
+
+    run: str
+    pipeline: str
+    engine: str
+    delivery: str
+    state: str
+    process: int | None
+    epochs: Epochs
+    records: int
+    processed: int
+    accuracy: float | None
+    partitions: tuple[PartitionStanding, ...]
+    unknown: Mapping[str, str]
+    """Why the end of a source cannot be told."""
+    saved_at: str | None
+    outputs: Mapping[str, OutputStanding]
+    error: str | None
+
+    @property
+    def behind(self) -> int | None:
+        """The offsets that are there and not cut, of all partitions."""
+        known = [partition.behind for partition in self.partitions if partition.behind is not None]
+        return sum(known) if len(known) == len(self.partitions) and not self.unknown else None
+
+
+def standing(directory: RunDirectory) -> Standing:
+    """Look at a run."""
+    loaded = load_run(directory)
+    running = directory.in_use
+    totals, processed = _epoch_log(directory)
+    saves = SaveReader(directory.saves)
+    save = saves.newest()
+    saved_at = saves.written_at(save) if save is not None else None
+    partitions, unknown = _partitions(directory, loaded, totals)
+    config = loaded.config
+    error = directory.error.read_text() if directory.error.exists() else None
+    return Standing(
+        run=str(directory.path),
+        pipeline=config.name,
+        engine=config.engine.type,
+        delivery=str(config.guarantee.delivery),
+        state="running" if running else _ended(directory, totals, error),
+        process=directory.holder if running else None,
+        epochs=Epochs(totals.next_epoch, processed + 1, save.epoch + 1 if save else 0, totals.committed + 1),
+        records=totals.records,
+        processed=totals.processed,
+        accuracy=totals.correct / totals.labelled if totals.labelled else None,
+        partitions=partitions,
+        unknown=unknown,
+        saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
+        outputs={
+            name: OutputStanding(sum(rows.num_rows for rows in output.read()), output.location)
+            for name, output in outputs_of(directory, loaded).items()
+        },
+        error=None if error is None else loaded.redact(error),
+    )
+
+
+def _ended(directory: RunDirectory, totals: Totals, error: str | None) -> str:
+    if error is not None:
+        return "failed"
+    if directory.summary.exists() and json.loads(directory.summary.read_text())["processed"] == totals.processed:
+        return "ended"
+    return "interrupted"
+
+
+def _epoch_log(directory: RunDirectory) -> tuple[Totals, int]:
+    """The totals of the epoch log, and the last epoch with a note; as nothing, if it has not been begun."""
+    if not any(directory.epochs.glob("*")):
+        return Totals(), -1
+    reader = EpochReader(directory.epochs)
+    totals = reader.totals()
+    return totals, max((note.epoch for note in reader.notes(max(0, totals.committed))), default=totals.committed)
+
+
+def _partitions(
+    directory: RunDirectory, loaded: Loaded, totals: Totals
+) -> tuple[tuple[PartitionStanding, ...], dict[str, str]]:
+    ends: dict[tuple[str, str], int] = {}
+    unknown: dict[str, str] = {}
+    for source in loaded.config.logs:
+        try:
+            with _copied(directory.path / "cache" / source.name) as cache:
+                log = source.config.open(Place(loaded.base, cache))
+                try:
+                    for partition in log.partitions():
+                        ends[source.name, partition.name] = log.end(partition.name)
+                finally:
+                    log.close()
+        except Exception as error:  # of whatever a source is made of: it is told, and the rest is shown
+            unknown[source.name] = loaded.redact(f"{error}" or type(error).__name__)
+    positions = {
+        (partition.source, partition.name): totals.positions.get(rank, 0)
+        for rank, partition in enumerate(totals.partitions)
+    }
+    names = [*positions, *(name for name in ends if name not in positions)]
+    return tuple(PartitionStanding(*name, positions.get(name, 0), ends.get(name)) for name in names), unknown
+
+
+@contextmanager
+def _copied(cache: Path) -> Iterator[Path]:
+    """What a source keeps, in a folder of ours: large files as links, the others as copies that may be changed."""
+
+    def copied(source: str, target: str) -> None:
+        if Path(source).stat().st_size > _SMALL:
+            Path(target).symlink_to(Path(source).absolute())
+        else:
+            shutil.copyfile(source, target)
+
+    with tempfile.TemporaryDirectory(prefix="millstream-status-") as folder:
+        target = Path(folder) / "cache"
+        target.mkdir()
+        if cache.is_dir():
+            shutil.copytree(
+                cache, target, copy_function=copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp")
+            )
+        yield target
