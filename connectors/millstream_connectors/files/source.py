@@ -1,0 +1,200 @@
+"""The files source: JSON Lines (also gzipped) and Parquet, one partition a file, the row as offset."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.errors import AlteredLog, ConfigError
+from millstream.log.contracts import Partition, Place
+from millstream.log.lines import parse_block
+from millstream_connectors.files.finding import find
+from millstream_connectors.files.lines_file import LinesFile
+from millstream_connectors.files.parquet_file import ParquetFile
+
+__all__ = ["FilesLog", "FilesSource"]
+
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+
+
+class FilesSource(BaseModel):
+    """Records from files: JSON Lines, the same gzipped, or Parquet.
+
+    A file may grow while it is read. A last line without a newline counts once it is a whole JSON object, in a
+    gzipped file, or if `ends` says that the files are complete.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "news.jsonl").write_text('{"text": "rain", "label": "weather"}\\n{"text": "goal"}')
+    >>> log = FilesSource(path="news.jsonl").open(Place(base=folder, cache=folder / "cache"))
+    >>> log.end("news.jsonl")
+    2
+    >>> next(log.read("news.jsonl", 0, 2)).select(["_offset", "text", "label"]).to_pylist()
+    [{'_offset': 0, 'text': 'rain', 'label': 'weather'}, {'_offset': 1, 'text': 'goal', 'label': None}]
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["files"] = "files"
+    path: str = Field(
+        min_length=1, description="A file, a directory of `.jsonl`, `.jsonl.gz` and `.parquet` files, or a pattern."
+    )
+    fields: dict[FieldName, str] = Field(
+        default={"text": "text", "label": "label", "time": "time"},
+        min_length=1,
+        description="Which of the files' fields to take, as `ours: theirs`; `text`, `label` and `time` mean something.",
+    )
+    ends: bool = Field(default=False, description="Whether the files are complete: nothing will be appended.")
+
+    def open(self, place: Place) -> FilesLog:
+        folder, _ = find(place.base, self.path)
+        return FilesLog(self, place, folder)
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def problems(self, place: Place) -> Sequence[tuple[str, str]]:
+        try:
+            find(place.base, self.path)
+        except ConfigError as error:
+            return [("path", str(error))]
+        return []
+
+
+class FilesLog:
+    """The files that a path means, as a log."""
+
+    def __init__(self, config: FilesSource, place: Place, folder: Path) -> None:
+        self._config = config
+        self._place = place
+        self._folder = folder
+        self._files: dict[str, tuple[tuple[int, int], LinesFile | ParquetFile]] = {}
+        self._cache = place.cache
+        self._cache.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        return [name for name in self._config.fields if name != "time"]
+
+    def partitions(self) -> Sequence[Partition]:
+        """Files in the order of their paths; those that appear later come after, also after a restart."""
+        _, names = find(self._place.base, self._config.path)
+        order = self._remembered("order.json")
+        fresh = [name for name in names if name not in order]
+        if fresh:
+            order |= {name: len(order) + place for place, name in enumerate(fresh)}
+            self._remember("order.json", order)
+        there = set(names)
+        return [Partition(name, number) for name, number in order.items() if name in there]
+
+    def beginning(self, partition: str) -> int:
+        return 0
+
+    def end(self, partition: str) -> int:
+        return self._file(partition).count()
+
+    def ended(self, partition: str) -> bool:
+        return self._config.ends
+
+    def identity(self, partition: str, upto: int) -> str:
+        """A digest of the contents of the rows before `upto` (of a Parquet file as a whole)."""
+        there = self._stat(partition)
+        known = self._remembered("identities.json")
+        key = f"{partition} {upto} {there.st_size} {there.st_mtime_ns}"
+        if key not in known:
+            file = self._file(partition)
+            digest = file.digest() if isinstance(file, ParquetFile) else file.digest(upto)
+            known = {other: known[other] for other in known if not other.startswith(f"{partition} {upto} ")}
+            self._remember("identities.json", {**known, key: digest})
+            return digest
+        return str(known[key])
+
+    def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        file = self._file(partition)
+        if isinstance(file, ParquetFile):
+            yield from file.read(start, stop)
+        else:
+            for first, block in file.blocks(start, stop):
+                yield parse_block(block, self._config.fields, first)
+
+    def close(self) -> None:
+        for _, file in self._files.values():
+            if isinstance(file, LinesFile):
+                file.save()
+            else:
+                file.close()
+        self._files = {}
+
+    # Files
+
+    def _stat(self, partition: str) -> os.stat_result:
+        try:
+            return (self._folder / partition).stat()
+        except FileNotFoundError:
+            message = f"{self._folder / partition} is gone, and this run has read it; put it back, or start over"
+            raise AlteredLog(message) from None
+
+    def _file(self, partition: str) -> LinesFile | ParquetFile:
+        known = self._files.get(partition)
+        if known is not None and isinstance(known[1], LinesFile) and not partition.endswith(".gz"):
+            return known[1]
+        there = self._stat(partition)
+        state = (there.st_size, there.st_mtime_ns)
+        if known is not None and known[0] == state:
+            return known[1]
+        file = self._opened(partition, state)
+        self._files[partition] = (state, file)
+        return file
+
+    def _opened(self, partition: str, state: tuple[int, int]) -> LinesFile | ParquetFile:
+        path = self._folder / partition
+        if partition.endswith(".parquet"):
+            return ParquetFile(path, self._config.fields, strict="fields" in self._config.model_fields_set)
+        key = hashlib.sha256(partition.encode()).hexdigest()[:16]
+        if not partition.endswith(".gz"):
+            return LinesFile(path, self._cache / f"{key}.npy", complete=self._config.ends)
+        stem = f"{key}-{state[0]}-{state[1]}"
+        unpacked = self._cache / f"{stem}.jsonl"
+        if not unpacked.exists():
+            _unpack(path, unpacked)
+            for other in self._cache.glob(f"{key}-*"):
+                if not other.name.startswith(stem):
+                    other.unlink(missing_ok=True)
+        return LinesFile(unpacked, self._cache / f"{stem}.npy", complete=True)
+
+    # What is kept in the cache
+
+    def _remembered(self, name: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self._cache / name).read_text()))
+        except FileNotFoundError:
+            return {}
+
+    def _remember(self, name: str, what: Mapping[str, Any]) -> None:
+        partial = self._cache / f"{name}.{os.getpid()}.tmp"
+        partial.write_text(json.dumps(what, indent=1))
+        partial.rename(self._cache / name)
+
+
+def _unpack(packed: Path, unpacked: Path) -> None:
+    """Unpack a gzip file, so that its rows can be found by seeking; made anew if it was interrupted."""
+    partial = unpacked.with_name(f"{unpacked.name}.{os.getpid()}.tmp")
+    try:
+        with gzip.open(packed, "rb") as source, partial.open("wb") as target:
+            shutil.copyfileobj(source, target, 4 << 20)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        partial.unlink(missing_ok=True)
+        message = f"{packed} is not a whole gzip file: {error}"
+        raise AlteredLog(message) from None
+    partial.rename(unpacked)
