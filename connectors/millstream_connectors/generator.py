@@ -1,0 +1,170 @@
+"""The generator source: labelled documents out of nothing, for trying things out and for measuring."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from millstream.log.contracts import Partition, Place
+from millstream_connectors.generator_text import TOPICS, Documents
+
+__all__ = ["GeneratorLog", "GeneratorSource"]
+
+_FORMAT = 1  # another number wherever the documents of a config become others
+_ENDLESS = 10**10
+"""Records in a partition that never ends: three centuries of event time."""
+_PERIOD = 50_000
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _utc(start: datetime) -> datetime:
+    if not 1000 <= start.year < 9000:
+        message = f"{start.isoformat()} is not in the years 1000 to 8999"
+        raise ValueError(message)
+    return start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
+
+
+class GeneratorSource(BaseModel):
+    """Short labelled documents, made as they are read and always the same: for trying things out, and for measuring.
+
+    A document has 8 to 20 words; most are common ones or noise, some belong to its topic, which is its label. One of
+    the topics is `space`: 5 % of the records, rising to 25 % in the middle of `records` and falling back (of an
+    endless stream: every 50,000 records). A second passes from each record of a partition to the next, with a little
+    disorder.
+
+    Without `rate` all records are there at once. With it they come in as time passes, also while nobody reads, and a
+    run follows them until it is stopped.
+
+    >>> log = GeneratorSource(seed=7, topics=4).open(Place(base=Path(), cache=Path()))
+    >>> log.end("0")
+    50000
+    >>> record = next(log.read("0", 41_000, 41_010)).to_pylist()[1]
+    >>> record["label"], record["text"][:40]
+    ('sport', 'in kikijor nehican what at honaha badima')
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["generator"] = "generator"
+    seed: int = Field(default=1, ge=0, lt=2**64, description="Another seed gives other documents.")
+    records: int | None = Field(
+        default=50_000, ge=1, le=_ENDLESS, description="How many there are in all; null is endless."
+    )
+    topics: int = Field(default=8, ge=1, le=len(TOPICS), description="How many topics there are.")
+    partitions: int = Field(default=1, ge=1, le=1024, description="How many partitions the records are dealt to.")
+    rate: float | None = Field(
+        default=None, gt=0, le=1e7, description="Records a second, from the first start on; null is all at once."
+    )
+    start: Annotated[datetime, AfterValidator(_utc)] = Field(
+        default=datetime(2024, 1, 1, tzinfo=UTC), description="The time of the first records; UTC without a zone."
+    )
+    unlabelled: float = Field(default=0.0, ge=0, le=1, description="The share of records without a label.")
+    drift: float = Field(
+        default=0.1,
+        ge=0,
+        le=10,
+        description="The share of each topic's words that 10,000 records exchange for new ones.",
+    )
+
+    def open(self, place: Place) -> GeneratorLog:
+        return GeneratorLog(self, place.cache)
+
+    @property
+    def bounded(self) -> bool:
+        return self.records is not None and self.rate is None
+
+    @property
+    def fields(self) -> Sequence[str]:
+        return ["text", "label", "time"]
+
+    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+        return ()
+
+
+class GeneratorLog:
+    """The documents of a `GeneratorSource`, as a log.
+
+    With a `rate`, the end follows `clock` from a beginning that is kept in the file `began` of the cache; only `end`
+    looks at it.
+    """
+
+    def __init__(self, config: GeneratorSource, cache: Path, clock: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._began = cache / "began"
+        self._clock = clock
+        self._since: float | None = None
+        self._out = 0  # records that have come so far; a clock put back does not call them back
+        self._documents = Documents(
+            seed=config.seed,
+            topics=config.topics,
+            partitions=config.partitions,
+            unlabelled=config.unlabelled,
+            drift=config.drift,
+            start=(config.start - _1970) // timedelta(microseconds=1),
+            period=config.records or _PERIOD,
+        )
+
+    @property
+    def fields(self) -> Sequence[str]:
+        return ["text", "label"]
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition(str(number), number) for number in range(self._config.partitions)]
+
+    def beginning(self, partition: str) -> int:
+        return 0
+
+    def end(self, partition: str) -> int:
+        return min(self._total(partition), self._dealt(self._come(), partition))
+
+    def ended(self, partition: str) -> bool:
+        return self._config.records is not None and self.end(partition) == self._total(partition)
+
+    def identity(self, partition: str, upto: int) -> str:
+        """A digest of all that its documents depend on."""
+        depends = json.dumps([_FORMAT, partition, vars(self._documents)], sort_keys=True)
+        return hashlib.sha256(depends.encode()).hexdigest()[:32]
+
+    def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        for first, last in self._documents.ranges(start, stop):
+            yield self._documents.made(int(partition), first, last)
+
+    def close(self) -> None:
+        pass
+
+    def _total(self, partition: str) -> int:
+        """Where the partition ends for good."""
+        return _ENDLESS if self._config.records is None else self._dealt(self._config.records, partition)
+
+    def _dealt(self, records: int, partition: str) -> int:
+        """How many of the first records of the log are this partition's: they are dealt out in turn."""
+        return -((int(partition) - records) // self._config.partitions)
+
+    def _come(self) -> int:
+        if self._config.rate is None:
+            return self._config.records or _ENDLESS * self._config.partitions
+        if self._since is None:
+            if not self._began.exists():
+                _write_whole(self._began, repr(self._clock()))
+            self._since = float(self._began.read_text())
+        self._out = max(self._out, int((self._clock() - self._since) * self._config.rate))
+        return self._out
+
+
+def _write_whole(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".tmp")
+    with partial.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
