@@ -1,0 +1,106 @@
+"""Rows of outputs as JSON lines, as `millstream read` prints them and sinks write them, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from millstream.log.times import from_text
+
+__all__ = ["json_lines", "table_of"]
+
+_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b"), ("\f", "\\f"))
+
+
+def json_lines(rows: pa.Table) -> bytes:
+    r"""One JSON object a line: columns in their order, times in ISO 8601, what is missing (or not a number) as null.
+
+    >>> rows = pa.table({"_offset": [7], "text": ['say "hi"'], "at": pa.array([1_500_000], pa.timestamp("us", "UTC"))})
+    >>> json_lines(rows)
+    b'{"_offset": 7, "text": "say \\"hi\\"", "at": "1970-01-01T00:00:01.500000Z"}\n'
+    """
+    if not rows.num_rows:
+        return b""
+    parts: list[Any] = []
+    for place, name in enumerate(rows.column_names):
+        parts += [("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _texts(rows[name])]
+    pieces = []
+    for chunk in pc.binary_join_element_wise(*parts, "}\n", "").chunks:
+        begin, end = chunk.offset, chunk.offset + len(chunk)
+        edges = memoryview(chunk.buffers()[1]).cast("q" if pa.types.is_large_string(chunk.type) else "i")
+        pieces.append(memoryview(chunk.buffers()[2])[edges[begin] : edges[end]])
+    return b"".join(pieces)
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each value as JSON."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_null(kind):
+        return pa.chunked_array([pa.array(["null"] * len(column))])
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        texts = _strings(column)
+    elif pa.types.is_timestamp(kind):
+        texts = pc.binary_join_element_wise('"', _times(column.cast(pa.timestamp("us", "UTC"))), '"', "")
+    elif pa.types.is_floating(kind):
+        finite = pc.if_else(pc.is_finite(column), column, None)
+        texts = pc.cast(finite, pa.string())
+        whole = pc.match_substring_regex(texts, r"^-?\d+$")
+        texts = pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        texts = column.cast(pa.string())
+    else:
+        values = (json.dumps(value, ensure_ascii=False) for value in column.to_pylist())
+        texts = pa.chunked_array([pa.array(list(values), pa.string())])
+    return pc.fill_null(texts, "null")
+
+
+def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pc.any(pc.match_substring_regex(column, r'[\x00-\x1f"\\]')).as_py():
+        for plain, escaped in _ESCAPES:
+            column = pc.replace_substring(column, plain, escaped)
+        rest = pc.fill_null(pc.match_substring_regex(column, r"[\x00-\x1f]"), False)
+        if pc.any(rest).as_py():
+            for code in range(32):
+                column = pc.replace_substring(column, chr(code), f"\\u{code:04x}")
+    return pc.binary_join_element_wise('"', column, '"', "")
+
+
+def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    seconds = pc.floor_temporal(column, unit="second")
+    micros = pc.subtract(column.cast(pa.int64()), seconds.cast(pa.int64()))
+    plain = pc.replace_substring(seconds.cast(pa.timestamp("s")).cast(pa.string()), " ", "T")
+    fraction = pc.binary_join_element_wise(".", pc.utf8_lpad(micros.cast(pa.string()), 6, "0"), "")
+    return pc.binary_join_element_wise(plain, pc.if_else(pc.equal(micros, 0), "", fraction), "Z", "")
+
+
+def table_of(lines: bytes, schema: pa.Schema) -> pa.Table:
+    """The rows that `json_lines` has written, in these columns.
+
+    >>> schema = pa.schema([("_offset", pa.int64()), ("text", pa.string())])
+    >>> table_of(b'{"_offset": 7, "text": null}', schema).to_pylist()
+    [{'_offset': 7, 'text': None}]
+    """
+    if not lines:
+        return schema.empty_table()
+    written = pa.schema(
+        [pa.field(field.name, pa.string() if pa.types.is_timestamp(field.type) else field.type) for field in schema]
+    )
+    table = pyarrow.json.read_json(
+        pa.BufferReader(lines),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=written, unexpected_field_behavior="ignore"),
+    )
+    columns = []
+    for field in schema:
+        column = table[field.name].combine_chunks()
+        if pa.types.is_timestamp(field.type):
+            micros, good = from_text(column)
+            column = pa.array(micros, mask=~good).cast(pa.timestamp("us", "UTC")).cast(field.type)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema)
