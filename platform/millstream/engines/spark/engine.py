@@ -11,7 +11,7 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from millstream.engines.job import Job, records_schema
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.placement import worker_steps
 from millstream.engines.spark.session import open_session
-from millstream.engines.spark.source import EPOCH, MARKER, EpochSource
+from millstream.engines.spark.source import EPOCH, MARKER, EpochSource, opened
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch
 from millstream.records import RANK
@@ -66,6 +66,8 @@ class SparkEngine:
         arrived: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
         closing = threading.Event()
         _write_handover(job, first, ahead, schema, folder / "handover.json")
+        warming = threading.Thread(target=_warm, args=(session, folder / "handover.json"), name="millstream-warm")
+        warming.start()
         query = _start_query(session, folder, _hand_over(arrived, closing))
         try:
             while not job.stop.is_set() and not cutting.over:
@@ -83,6 +85,18 @@ class SparkEngine:
             closing.set()
             cutting.stop()
             query.stop()
+            warming.join()
+
+
+def _warm(session: SparkSession, handover: Path) -> None:
+    """Let Spark's workers import and open what they will need while the query is still being planned."""
+
+    def touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened(handover, Handover.read(handover))
+        yield from batches
+
+    tasks = os.cpu_count() or 1
+    session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
 
 
 def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Schema, path: Path) -> None:

@@ -110,10 +110,7 @@ class EpochStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Slice)
-        if self._path not in _OPEN:
-            _OPEN.clear()
-            _OPEN[self._path] = (self._handover.logs(), self._handover.steps())
-        logs, steps = _OPEN[self._path]
+        logs, steps = opened(self._path, self._handover)
         plain = records_schema(self._handover.fields)
         declared = to_arrow_schema(self._handover.columns)
         if partition.markers:
@@ -123,8 +120,20 @@ class EpochStreamReader(DataSourceStreamReader):
                 yield _with_epochs(fitted(batch, rank, plain), [number] * batch.num_rows, steps, declared)
 
 
-_OPEN: dict[Path, tuple[Mapping[str, Log], Sequence[Step]]] = {}
-"""What this worker has opened for the run it serves; workers outlive micro-batches."""
+_OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Step]]] = {}
+"""What this worker has opened for the start that it serves; workers outlive micro-batches."""
+
+
+def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[Step]]:
+    """The logs and steps of a start, opened once in each worker."""
+    key = (path, path.stat().st_mtime_ns)
+    if key not in _OPEN:
+        for logs, _ in _OPEN.values():
+            for log in logs.values():
+                log.close()
+        _OPEN.clear()
+        _OPEN[key] = (handover.logs(), handover.steps())
+    return _OPEN[key]
 
 
 def _dealt(ranges: list[tuple[int, int, PartitionName, int, int]], tasks: int) -> list[list[Any]]:
