@@ -157,7 +157,8 @@ def _hashed(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
         coded = array.cast(pa.string()).dictionary_encode()
         words = [b"\0" if word is None else b"\1" + word.encode() for word in coded.dictionary.to_pylist()]
         table = np.array(
-            [int.from_bytes(hashlib.blake2b(w, digest_size=8).digest(), "little") for w in words] or [0], dtype=np.uint64
+            [int.from_bytes(hashlib.blake2b(w, digest_size=8).digest(), "little") for w in words] or [0],
+            dtype=np.uint64,
         )
         hashes = table[pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)]
     if array.null_count:
@@ -173,4 +174,3 @@ def row_hashes(rows: pa.Table, columns: Sequence[str] | None = None) -> np.ndarr
         with np.errstate(over="ignore"):
             total += _mixed(_hashed(rows[name]) + salt)
     return _mixed(total)
-

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+
 from millstream.guarantees.delivery import Crash, Delivery, Effects, Point, due, effects, order
 
 EPOCHS = 7
@@ -14,7 +15,7 @@ SINKS = 2
 
 
 class Enactment:
-    """A toy run: one record an epoch, durable parts as plain lists. It knows the table of orders, not the closed form."""
+    """A toy run: one record an epoch, durable parts as plain lists; it knows the orders, not the closed form."""
 
     def __init__(self, delivery: Delivery, save_every: int, commit_every: int) -> None:
         self.delivery, self.save_every, self.commit_every = delivery, save_every, commit_every

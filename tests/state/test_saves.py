@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from millstream.errors import AlteredLog
 from millstream.state.applied import Applied
-from millstream.state.saves import Saver, SaveStore
+from millstream.state.saves import Saver, SaveStore, States
 
 
 def store(folder: Path) -> SaveStore:
@@ -25,7 +26,7 @@ def test_a_chain_of_saves_loads_what_was_saved(tmp_path: Path) -> None:
     for epoch in range(40):
         weights = weights.copy()
         weights[rng.integers(8), rng.integers(1000)] += 1
-        state = {"classify": {"weights": weights, "names": b"x" * epoch, "flag": np.array(epoch)}, "other": {}}
+        state: States = {"classify": {"weights": weights, "names": b"x" * epoch, "flag": np.array(epoch)}, "other": {}}
         saves.write(epoch, Applied([[0, epoch + 1]]), state)
         history.append(weights)
     again = store(tmp_path)

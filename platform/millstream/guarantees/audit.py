@@ -85,7 +85,9 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
     missing = int(np.setdiff1d(known, distinct).size)
     place = np.searchsorted(known, identities)
     place[place == len(known)] = 0
-    same = (known[place] == identities) & (content[place] == contents) if len(known) else np.zeros(len(identities), bool)
+    same = (
+        (known[place] == identities) & (content[place] == contents) if len(known) else np.zeros(len(identities), bool)
+    )
     changed = int(np.unique(identities[~same]).size)
     repeated = int((counts > 1).sum())
     if missing:
@@ -101,9 +103,7 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
     return OutputAudit(repeated, missing, changed, kind)
 
 
-def audit(
-    counts: Mapping[int, int], applied: Applied, same_state: bool, outputs: Mapping[str, OutputAudit]
-) -> Audit:
+def audit(counts: Mapping[int, int], applied: Applied, same_state: bool, outputs: Mapping[str, OutputAudit]) -> Audit:
     """Put an audit together. `counts` gives the records of every epoch, as the golden run read them."""
     twice, lost = applied.twice(), applied.lost(counts)
     if lost:
@@ -124,4 +124,3 @@ def audit(
 def records_of(counts: Mapping[int, int], epochs: Collection[int]) -> int:
     """How many records these epochs have."""
     return sum(counts.get(epoch, 0) for epoch in epochs)
-

@@ -78,8 +78,8 @@ class Passage:
         newest = max([save.epoch if save else -1, totals.committed, *self._held.values()])
         if newest >= totals.next_epoch and newest >= 0:
             message = (
-                f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} has been saved or delivered: "
-                "the log was truncated; start over with --fresh"
+                f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} has been saved or "
+                "delivered: the log was truncated; start over with --fresh"
             )
             raise AlteredLog(message)
         self._applied = save.applied.copy() if save else Applied()
@@ -261,4 +261,3 @@ class Passage:
     def _passed(self, point: Point, epoch: int, sink: str | None = None) -> None:
         if self.crash is not None:
             self.crash.pass_by(point, epoch, sink)
-

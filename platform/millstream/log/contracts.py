@@ -127,7 +127,7 @@ class SinkConfig(Protocol):
         ...
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        """What `Sink.read` gives, beside a run that may be appending; changes nothing, and is empty before the first."""
+        """What `Sink.read` gives, beside a run that may be appending; changes nothing."""
         ...
 
     def location(self, place: Place, output: str) -> str:

@@ -79,7 +79,11 @@ class Epoch:
                 events.append({"ended": event.rank})
             else:
                 events.append({"sink": event.sink})
-        return {"epoch": self.number, "cut": {str(rank): list(span) for rank, span in self.cut.items()}, "events": events}
+        return {
+            "epoch": self.number,
+            "cut": {str(rank): list(span) for rank, span in self.cut.items()},
+            "events": events,
+        }
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> Epoch:

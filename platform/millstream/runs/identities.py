@@ -30,9 +30,9 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
                     "put it back, or start over with --fresh"
                 )
                 raise AlteredLog(message)
-    for rank, partition in enumerate(totals.partitions):
-        if logs[partition.source].end(partition.name) < totals.positions.get(rank, 0):
-            message = f"{partition.source}/{partition.name} is shorter than what this run has read of it"
+    for rank, read in enumerate(totals.partitions):
+        if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
+            message = f"{read.source}/{read.name} is shorter than what this run has read of it"
             raise AlteredLog(message)
     for source, log in logs.items():
         for partition in log.partitions():

@@ -134,10 +134,11 @@ class Processing:
         except MillstreamError:
             raise
         except Exception as error:
-            rank, offset = (records[RANK][0].as_py(), records[OFFSET][0].as_py()) if records.num_rows else (None, None)
-            first = f", in records from {self._position(rank, offset)} on" if rank is not None else ""
+            first = ""
+            if records.num_rows:
+                first = f", in records from {self._position(records[RANK][0].as_py(), records[OFFSET][0].as_py())} on"
             message = f"step '{node.name}' failed in epoch {epoch.number}{first}: {type(error).__name__}: {error}"
-            raise StepFailed(message, rank, offset) from error
+            raise StepFailed(message) from error
 
     def _position(self, rank: int, offset: int) -> str:
         partition = self.partitions[rank]

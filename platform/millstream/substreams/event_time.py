@@ -67,7 +67,9 @@ class EventTime:
 
     def save(self) -> bytes:
         told = None if self._told is None else [self._told.time]
-        return json.dumps({"greatest": {str(r): t for r, t in self.greatest.items()}, "told": told, "joined": self._joined}).encode()
+        return json.dumps(
+            {"greatest": {str(r): t for r, t in self.greatest.items()}, "told": told, "joined": self._joined}
+        ).encode()
 
     @staticmethod
     def restore(saved: bytes) -> EventTime:

@@ -1,7 +1,7 @@
 """The Spark engine: a streaming query reads what the planner has cut, the driver takes epochs through their points.
 
 Three hands work side by side: a thread cuts epochs, Spark's query reads them and brings them to the driver, and the
-caller's thread processes and delivers. Spark's checkpoint is thrown away: the epoch log and the saves hold what matters.
+caller's thread processes and delivers. Spark's checkpoint is thrown away: what matters is in the epoch log and saves.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _hand_over(arrived: queue.Queue[pa.Table], closing: threading.Event) -> Call
 
 
 def _by_epoch(table: pa.Table, schema: pa.Schema) -> list[tuple[int, pa.Table]]:
-    """The epochs of a micro-batch in order, each with its records; epochs without records are known by their markers."""
+    """The epochs of a micro-batch in order, each with its records; markers tell of those without any."""
     epochs = table[EPOCH].to_numpy()
     marker = table[RANK].to_numpy() == MARKER
     records = table.select(schema.names).cast(schema)

@@ -108,8 +108,7 @@ class EpochStreamReader(DataSourceStreamReader):
 
     # -------------------------------------------------------------- in the workers
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Slice)
+    def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         logs, steps = opened(self._path, self._handover)
         plain = records_schema(self._handover.fields)
         declared = to_arrow_schema(self._handover.columns)
@@ -154,7 +153,9 @@ def _dealt(ranges: list[tuple[int, int, PartitionName, int, int]], tasks: int) -
 
 
 def _markers(schema: pa.Schema, count: int) -> pa.RecordBatch:
-    columns = [pa.repeat(pa.scalar(MARKER, c.type), count) if c.name == RANK else pa.nulls(count, c.type) for c in schema]
+    columns = [
+        pa.repeat(pa.scalar(MARKER, c.type), count) if c.name == RANK else pa.nulls(count, c.type) for c in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -170,5 +171,3 @@ def _with_epochs(
     return pa.RecordBatch.from_arrays(
         [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays], schema=declared
     )
-
-

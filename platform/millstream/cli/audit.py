@@ -1,0 +1,78 @@
+"""`millstream audit RUN`: what crashes did to a run's results, counted by identity."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from millstream.guarantees.audit import Audit
+from millstream.runs.auditing import audit_run
+
+__all__ = ["audit"]
+
+_MEANING = {
+    "precise": "every result once, as if nothing had happened",
+    "repeating": "some results more than once, each copy the same",
+    "convergent": "without the repeats, the results of a run without crashes",
+    "divergent": "results that a run without crashes does not give",
+    "gap": "results are missing",
+}
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Compare with this run of the same epoch log, instead of one made for it and thrown away.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def audit(run: Path, against: Path | None, as_json: bool) -> None:
+    """Count what crashes did to a run: records trained twice or lost, rows repeated, missing or changed.
+
+    The run is compared with a golden run, one that reads the same epochs and does not crash.
+    """
+    if against is None and not as_json:
+        click.echo("making a golden run of the same epochs, without crashes ...", err=True)
+    found = audit_run(run, against)
+    click.echo(json.dumps(as_object(found)) if as_json else _told(found))
+
+
+def as_object(found: Audit) -> dict[str, object]:
+    """What `--json` prints."""
+    return {
+        "records": found.records,
+        "trained_twice": found.trained_twice,
+        "lost": found.lost,
+        "rows_repeated": found.rows_repeated,
+        "rows_missing": found.rows_missing,
+        "rows_changed": found.rows_changed,
+        "class": {"state": str(found.state), "output": str(found.output)},
+        "outputs": {
+            name: {
+                "rows_repeated": output.repeated,
+                "rows_missing": output.missing,
+                "rows_changed": output.changed,
+                "class": str(output.kind),
+            }
+            for name, output in found.outputs.items()
+        },
+    }
+
+
+def _told(found: Audit) -> str:
+    lines = [
+        f"{found.records:,} records: {found.trained_twice:,} trained twice, {found.lost:,} lost to the model",
+        f"  the model's state is {found.state}: {_MEANING[found.state].replace('result', 'record')}"
+        if found.state in ("precise", "gap")
+        else f"  the model's state is {found.state}: it {'equals' if found.state == 'convergent' else 'differs from'} "
+        "that of a run without crashes",
+    ]
+    for name, output in found.outputs.items():
+        counts = f"{output.repeated:,} repeated, {output.missing:,} missing, {output.changed:,} changed"
+        lines.append(f"{name}: {counts}")
+        lines.append(f"  {output.kind}: {_MEANING[output.kind]}")
+    return "\n".join(lines)

@@ -1,0 +1,31 @@
+"""The engines that the conformance suite runs on; one Spark session for the whole test run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.engines.job import Engine
+
+
+@pytest.fixture(scope="session", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def engine_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def engine(engine_name: str) -> Iterator[Engine]:
+    if engine_name == "local":
+        from millstream.engines.local.engine import LocalEngine
+
+        yield LocalEngine()
+        return
+    from pyspark.sql import SparkSession
+
+    from millstream.engines.spark.engine import SparkEngine
+
+    yield SparkEngine(keep_session=True)
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()

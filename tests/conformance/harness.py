@@ -1,0 +1,122 @@
+"""Runs small pipelines through crashes, on any engine, and counts what came out by identity."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from millstream.config.load import Loaded, read_config
+from millstream.engines.job import Engine
+from millstream.guarantees.audit import Audit
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Crash, Delivery, Effects, effects
+from millstream.log.epochs import EpochReader
+from millstream.runs.auditing import audit_run
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+
+__all__ = ["EPOCHS", "EPOCH_RECORDS", "InjectedCrash", "Pipeline", "sinks_of", "write_documents"]
+
+EPOCHS = 8
+EPOCH_RECORDS = 24
+_TOPICS = ("harbour", "orchard", "glacier")
+
+
+class InjectedCrash(BaseException):
+    """The end of a run that drops all memory: nothing is closed, nothing more is written."""
+
+
+def crash() -> None:
+    raise InjectedCrash
+
+
+def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_RECORDS, seed: int = 3) -> None:
+    """Short labelled documents in `files` partitions; some have no label, one line is broken."""
+    rng = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: list[list[str]] = [[] for _ in range(files)]
+    for number in range(records):
+        topic = rng.choice(_TOPICS)
+        words = [f"{topic}{rng.randrange(12)}" if rng.random() < 0.6 else f"word{rng.randrange(40)}" for _ in range(8)]
+        document: dict[str, Any] = {"text": " ".join(words), "time": 1_700_000_000 + number * 20 + rng.randrange(50)}
+        if rng.random() < 0.9:
+            document["label"] = topic
+        line = json.dumps(document) if number != records // 2 else '{"text": "broken'
+        lines[number % files].append(line)
+    for place, part in enumerate(lines):
+        (folder / f"part{place}.jsonl").write_text("".join(line + "\n" for line in part))
+
+
+@dataclass
+class Pipeline:
+    """One pipeline over documents in `folder`, run by `engine` in run directories below it."""
+
+    folder: Path
+    engine: Engine
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    model: dict[str, Any] = field(default_factory=lambda: {"type": "complement_nb", "block": 16})
+    save_every: int = 1
+    commit_every: int = 1
+    window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
+    engine_name: str = "local"
+
+    def loaded(self, name: str) -> Loaded:
+        config = {
+            "name": "conformance",
+            "source": {"type": "files", "path": "documents"},
+            "pipeline": {
+                "use": "text_topics",
+                "features": {"type": "hashed_text", "dimensions": 256},
+                "model": self.model,
+                "popularity": {"window": self.window, "threshold": 0.3},
+            },
+            "sinks": {
+                "predictions": {"type": "files", "format": "jsonl"},
+                "topics": {"type": "journal", "path": f"{name}-topics"},
+            },
+            "guarantee": {
+                "delivery": str(self.delivery),
+                "save_every": self.save_every,
+                "commit_every": self.commit_every,
+            },
+            "engine": {"type": self.engine_name, "epoch": {"max_records": EPOCH_RECORDS}},
+        }
+        return read_config(config, self.folder, f"{name}.yaml")
+
+    def run(self, name: str, **options: Any) -> Summary:
+        loaded = self.loaded(name)
+        return start(loaded, Options(self.folder / "runs" / name, **options), engine=self.engine, fire=crash)
+
+    def crash(self, name: str, point: CrashPoint, **options: Any) -> None:
+        """Run until the crash; fails if it does not come."""
+        try:
+            self.run(name, crash=point, **options)
+        except InjectedCrash:
+            return
+        raise AssertionError(f"{point} was never passed")
+
+    def audit(self, name: str, against: str | None = None) -> Audit:
+        runs = self.folder / "runs"
+        return audit_run(runs / name, runs / against if against else None)
+
+    def predicted(self, points: Sequence[CrashPoint], sinks: Sequence[str]) -> Effects:
+        """What the one function says of these crashes."""
+        crashes = [Crash(p.point, p.epoch, sinks.index(p.sink) if p.sink else None) for p in points]
+        return effects(self.delivery, self.save_every, self.commit_every, crashes, len(sinks))
+
+    def counts(self, name: str) -> dict[int, dict[str, int]]:
+        """For every epoch of a run without crashes its records, and the rows of each output."""
+        notes = EpochReader(self.folder / "runs" / name / "epochs").notes()
+        return {
+            note.epoch: {"records": note.records, **{output: rows for output, (rows, _) in note.outputs.items()}}
+            for note in notes
+        }
+
+
+def sinks_of(summary: Summary) -> list[str]:
+    """The sinks in the order in which they are delivered to."""
+    return list(summary.delivered)
