@@ -77,9 +77,9 @@ def run(
 
 def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Watch) -> Summary:
     config = loaded.config
-    starting = "Spark takes some 5 s to start" if config.engine.type == "spark" else "starting"
+    starting = "starting Spark, which takes some seconds" if config.engine.type == "spark" else "starting"
     screen.doing(starting)
-    screen.say(f"{config.name} in {options.run}, {config.guarantee.delivery} on {config.engine.type}: {starting}")
+    screen.say(f"{config.name} in {options.run}, {config.guarantee.delivery}: {starting}")
 
     def fire() -> None:
         screen.insist(f"crash at {options.crash}, as --crash says; the same command goes on from what is saved")

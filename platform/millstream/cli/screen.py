@@ -57,7 +57,8 @@ class Screen:
         self._figures: Callable[[], Figures] | None = None
         self._doing = ""
         self._live: Live | None = None
-        self._shown: tuple[float, Figures | None] = (clock(), None)
+        self._began = clock()
+        self._shown: tuple[float, Figures | None] = (self._began, None)
         if show is Show.LIVE:
             self._live = Live(
                 console=self._console,
@@ -85,7 +86,7 @@ class Screen:
         self.insist(f"warning: {message}")
 
     def doing(self, what: str) -> None:
-        """What the run is at, until told otherwise."""
+        """What the run is at until its first epoch is through."""
         self._doing = what
 
     def watch(self, figures: Callable[[], Figures]) -> None:
@@ -111,7 +112,7 @@ class Screen:
             return
         figures = self._figures() if self._figures is not None else None
         if self._live is not None:
-            self._live.update(_display(figures, self._doing), refresh=True)
+            self._live.update(_display(figures, f"{self._doing}: {self._clock() - self._began:.0f} s"), refresh=True)
         elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
             if figures != self._shown[1] and figures.through:
                 self._print(figures_line(figures))

@@ -20,6 +20,7 @@ __all__ = ["Figures", "Tally"]
 
 _RECENT = 1000
 _SPEED_SECONDS = 5.0
+_TELLING_SECONDS = 0.25
 _MOST_TOPICS = 5
 
 
@@ -108,7 +109,7 @@ class Tally:
 
     def speed(self) -> float | None:
         """Records a second once records flow: from the first epoch that is through to the last."""
-        if self._first_mark is None or not self._marks:
+        if self._first_mark is None or self._marks[-1][0] - self._first_mark[0] < _TELLING_SECONDS:
             return None
         return _speed(self._first_mark, self._marks[-1])
 

@@ -1,0 +1,44 @@
+"""`millstream read`: the rows of an output, as whoever reads its sink sees them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from millstream.config.plugins import nearest
+from millstream.errors import MillstreamError
+from millstream.log.rows import json_lines
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import RunOutput, load_run, outputs_of
+
+__all__ = ["read"]
+
+_ROWS_AT_ONCE = 10_000
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.argument("output", metavar="OUTPUT")
+def read(run: str, output: str) -> None:
+    """Print the rows of an OUTPUT of RUN as JSON lines, also while it runs."""
+    found = _output(RunDirectory.find(Path(run)), output)
+    stream = sys.stdout.buffer
+    try:
+        for rows in found.read():
+            for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
+                stream.write(json_lines(rows.slice(start, _ROWS_AT_ONCE)))
+        stream.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough; `main` mends the stream
+        return
+
+
+def _output(directory: RunDirectory, name: str) -> RunOutput:
+    outputs = outputs_of(directory, load_run(directory))
+    if name in outputs:
+        return outputs[name]
+    close = nearest(name, outputs)
+    hint = f"did you mean {close}?" if close else f"it has {', '.join(outputs)}"
+    message = f"{directory.path} has no output {name!r}; {hint}"
+    raise MillstreamError(message)
