@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from millstream.log.contracts import Place
 from millstream.runs.observer import Watched
 from millstream.runs.sinks import sink_configs
 from millstream.runs.summary import Summary
 
-__all__ = ["locations", "report", "source_names"]
+__all__ = ["program", "report"]
 
 _DIGEST = 12
 
@@ -19,12 +23,12 @@ def report(summary: Summary, watched: Watched, *, new: bool, speed: float | None
     """The lines of it. `new`: whether this start has processed anything; `speed`: once records flowed."""
     run = shlex.quote(summary.run)
     if not new:
-        yield f"nothing new in {source_names(watched)}; --fresh starts over"
+        yield f"nothing new in {_source_names(watched)}; --fresh starts over"
     elif summary.ended == "stopped":
         yield f"stopped after epoch {summary.epochs - 1}; the same command goes on from there"
     yield f"{summary.pipeline} on {summary.engine}, {summary.delivery}"
-    processed = f", processed {summary.processed:,} times" if summary.processed != summary.records else ""
-    yield f"  records    {summary.records:,} in {summary.epochs:,} epochs{processed}"
+    again = f"; {summary.processed:,} processed, repeats included" if summary.processed != summary.records else ""
+    yield f"  records    {summary.records:,} in {summary.epochs:,} epochs{again}"
     if summary.accuracy is not None:
         yield f"  accuracy   {summary.accuracy:.4f}, each record predicted before it was learned"
     if new:
@@ -34,8 +38,8 @@ def report(summary: Summary, watched: Watched, *, new: bool, speed: float | None
         yield f"  model      {summary.model[:_DIGEST]}"
     yield f"  state      {summary.state[:_DIGEST]}"
     yield "  outputs"
-    yield from _outputs(summary, locations(watched))
-    yield f"what the run keeps is in {summary.run}; try next"
+    yield from _outputs(summary, _locations(watched))
+    yield f"what the run keeps is in {summary.run}; try"
     yield from _tries(summary, run)
 
 
@@ -51,20 +55,30 @@ def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:
 def _tries(summary: Summary, run: str) -> Iterator[str]:
     output = next((name for name in ("topics", "predictions") if summary.delivered.get(name)), None)
     if output is not None:
-        yield f"  millstream read {run} {output} | tail -n 5"
+        yield f"  {program()} read {run} {output} | tail -n 5"
     if summary.model is not None:
-        yield f'  millstream predict {run} "some text"'
-    yield f"  millstream status {run}"
+        yield f'  {program()} predict {run} "some text"'
+    yield f"  {program()} status {run}"
 
 
-def locations(watched: Watched) -> dict[str, str]:
+def program() -> str:
+    """How `millstream` is called from here: by its name, or by its path where it is not on PATH."""
+    installed = Path(sys.executable).with_name("millstream")
+    found = shutil.which("millstream")
+    if not installed.exists() or (found is not None and os.path.samefile(found, installed)):
+        return "millstream"
+    path = os.path.relpath(installed)
+    return shlex.quote(str(installed) if path.startswith("..") else path)
+
+
+def _locations(watched: Watched) -> dict[str, str]:
     """Where each output lies."""
     place = Place(watched.loaded.base, watched.directory.path)
     configs = sink_configs(watched.loaded.config, watched.graph)
     return {name: config.location(place, name) for name, config in configs.items()}
 
 
-def source_names(watched: Watched) -> str:
+def _source_names(watched: Watched) -> str:
     """The sources as people know them: by what they read, or by name and type."""
     names = []
     for source in watched.loaded.config.logs:

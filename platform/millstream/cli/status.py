@@ -44,7 +44,7 @@ def _lines(found: Standing) -> Iterator[str]:
         f"  epochs     {epochs.cut:,} cut, {epochs.processed:,} processed, "
         f"{epochs.saved:,} saved, {epochs.committed:,} committed"
     )
-    again = f", processed {found.processed:,} times" if found.processed != found.records else ""
+    again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
     if found.accuracy is not None:
         yield f"  accuracy   {found.accuracy:.4f}"
