@@ -10,7 +10,7 @@ import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
@@ -18,13 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import Partition, Place
 from millstream.log.lines import parse_block
+from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.files.finding import find
 from millstream_connectors.files.lines_file import LinesFile
 from millstream_connectors.files.parquet_file import ParquetFile
 
 __all__ = ["FilesLog", "FilesSource"]
-
-FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class FilesSource(BaseModel):
@@ -49,11 +48,7 @@ class FilesSource(BaseModel):
     path: str = Field(
         min_length=1, description="A file, a directory of `.jsonl`, `.jsonl.gz` and `.parquet` files, or a pattern."
     )
-    fields: dict[FieldName, str] = Field(
-        default={"text": "text", "label": "label", "time": "time"},
-        min_length=1,
-        description="Which of the files' fields to take, as `ours: theirs`; `text`, `label` and `time` mean something.",
-    )
+    fields: Fields = USUAL_FIELDS
     ends: bool = Field(default=False, description="Whether the files are complete: nothing will be appended.")
 
     def open(self, place: Place) -> FilesLog:

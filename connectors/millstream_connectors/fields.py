@@ -1,0 +1,22 @@
+"""Which fields of what a source reads become which columns: the option that sources share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+__all__ = ["USUAL_FIELDS", "Fields"]
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+
+USUAL_FIELDS = {"text": "text", "label": "label", "time": "time"}
+
+Fields = Annotated[
+    dict[_Name, Annotated[str, Field(min_length=1)]],
+    Field(
+        min_length=1,
+        description="Which fields to take, as `ours: theirs`. `text`, `label` and `time` mean something to Millstream; "
+        "a record without text is a reject.",
+    ),
+]

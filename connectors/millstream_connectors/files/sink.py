@@ -1,0 +1,234 @@
+"""The files sink: rows in plain Parquet or JSON Lines files, which anything can read without Millstream.
+
+A folder holds closed parts (`part-00000001.parquet`, ...) and `_open`, the journal of the part that is being written;
+names that begin with an underscore are left out by Spark, pandas and DuckDB. To close a part:
+
+1. its rows are written to `_closing`, and synced;
+2. `_closing` is renamed to the part's name;
+3. the journal begins anew, with the number of parts in its header; its mark goes on.
+
+After a crash before 2 the rows are still in the journal, and nothing has happened. After a crash before 3 there is a
+part with a number that the journal does not know yet: then its rows are those of the journal, and 3 is done.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.config.durations import Duration, Size
+from millstream.errors import ConfigError, ForeignSink, Truncated
+from millstream.log.contracts import Mark, Place
+from millstream.log.journal import JournalReader, sync_folder
+from millstream.log.rows import json_lines, table_of
+from millstream_connectors.marked import MarkedJournal, state_of
+
+__all__ = ["FilesSink", "PartFiles"]
+
+_OPEN = "_open"
+_CLOSING = "_closing"
+_PART = re.compile(r"part-(\d{8})\.(parquet|jsonl)")
+_TRIES = 100
+
+
+class FilesSink(BaseModel):
+    """Rows in Parquet or JSON Lines files, in a folder of the output's own.
+
+    >>> import tempfile
+    >>> place = Place(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> rows = pa.table({"_offset": [0, 1], "predicted": ["a", "b"]})
+    >>> sink = FilesSink(path="out", format="jsonl").open(place, "predictions", rows.schema)
+    >>> sink.append(rows, Mark("some epoch log", 0))
+    >>> sink.close()
+    >>> print((place.base / "out/part-00000001.jsonl").read_text(), end="")
+    {"_offset": 0, "predicted": "a"}
+    {"_offset": 1, "predicted": "b"}
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["files"] = "files"
+    path: str | None = Field(
+        default=None, min_length=1, description="The folder of the files; by default one in the run directory."
+    )
+    format: Literal["parquet", "jsonl"] = Field(default="parquet", description="Parquet, or JSON Lines.")
+    roll_bytes: Size = Field(default=64 << 20, gt=0, description="A file is closed when it is about this large.")
+    roll_after: Duration = Field(
+        default=600_000_000, gt=0, description="A file is closed when its first rows are this old."
+    )
+
+    def open(self, place: Place, output: str, schema: pa.Schema) -> PartFiles:
+        return PartFiles(self, self._folder(place, output), schema)
+
+    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        return _read(self._folder(place, output), schema)
+
+    def location(self, place: Place, output: str) -> str:
+        return str(self._folder(place, output))
+
+    def clear(self, place: Place, output: str) -> None:
+        """Delete the sink's own files, the journal last: it tells which files are the sink's own."""
+        folder = self._folder(place, output)
+        if not (folder / _OPEN).is_dir():
+            return
+        try:
+            with JournalReader(folder / _OPEN) as reader:
+                last = int(state_of(reader).get("closed", 0)) + 1
+        except ConfigError:  # its making was interrupted
+            last = 0
+        for number, path in _parts(folder).items():
+            if number <= last:
+                path.unlink()
+        (folder / _CLOSING).unlink(missing_ok=True)
+        sync_folder(folder)
+        shutil.rmtree(folder / _OPEN)
+
+    def _folder(self, place: Place, output: str) -> Path:
+        if self.path is None:
+            return place.cache / "outputs" / output
+        return place.base / Path(self.path).expanduser()
+
+
+class PartFiles:
+    """The files of one output, open for the run that appends."""
+
+    def __init__(
+        self, config: FilesSink, folder: Path, schema: pa.Schema, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._schema = schema
+        self._clock = clock
+        made = (folder / _OPEN).is_dir() and any((folder / _OPEN).iterdir())
+        if not made and _parts(folder):
+            message = (
+                f"{folder} holds part files that this sink has not written; move them away, or choose another path"
+            )
+            raise ForeignSink(message)
+        self._journal = MarkedJournal(folder / _OPEN)
+        self._closed: int = self._journal.state.setdefault("closed", 0)
+        self._open_from: int = self._journal.state.setdefault("open", 0)
+        (folder / _CLOSING).unlink(missing_ok=True)
+        found = _parts(folder).get(self._closed + 1)
+        if found is not None and self._open_from == self._journal.next_index:
+            self._journal.close()
+            message = f"this sink has not written {found}; move it away, or choose another path"
+            raise ForeignSink(message)
+        if found is not None:
+            self._begin_anew()
+        waiting = [len(payload) for payload in _payloads(folder, self._open_from, self._journal.next_index)]
+        self._bytes = sum(waiting)
+        self._since = clock()
+
+    def mark(self) -> Mark | None:
+        return self._journal.mark()
+
+    def append(self, rows: pa.Table, mark: Mark) -> None:
+        if not rows.num_rows:
+            self._journal.append([], mark)
+        else:
+            payload = _packed(rows.select(self._schema.names).cast(self._schema))
+            if not self._bytes:
+                self._since = self._clock()
+            self._journal.append([payload], mark)
+            self._bytes += len(payload)
+        age = (self._clock() - self._since) * 1e6
+        if self._bytes >= self._config.roll_bytes or (self._bytes and age >= self._config.roll_after):
+            self._close_part()
+
+    def read(self) -> Iterator[pa.Table]:
+        return _read(self._folder, self._schema)
+
+    def close(self) -> None:
+        if self._bytes:
+            self._close_part()
+        self._journal.close()
+
+    def _close_part(self) -> None:
+        payloads = _payloads(self._folder, self._open_from, self._journal.next_index)
+        rows = pa.concat_tables([_unpacked(payload) for payload in payloads])
+        mark = self._journal.mark()
+        closing = self._folder / _CLOSING
+        with closing.open("wb") as file:
+            if self._config.format == "jsonl":
+                for start in range(0, rows.num_rows, 50_000):
+                    file.write(json_lines(rows.slice(start, 50_000)))
+            else:
+                said = json.dumps({"log": mark.log, "epoch": mark.epoch}) if mark is not None else "{}"
+                whole = {**(rows.schema.metadata or {}), b"millstream": said.encode()}
+                pq.write_table(rows.replace_schema_metadata(whole), file)
+            file.flush()
+            os.fsync(file.fileno())
+        closing.rename(self._folder / f"part-{self._closed + 1:08d}.{self._config.format}")
+        sync_folder(self._folder)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        following = self._journal.next_index
+        self._journal.roll(closed=self._closed + 1, open=following)
+        self._journal.drop_before(following)
+        self._closed, self._open_from, self._bytes = self._closed + 1, following, 0
+
+
+def _packed(rows: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    with pa.ipc.new_stream(buffer, rows.schema) as stream:
+        stream.write_table(rows.combine_chunks())
+    return buffer.getvalue()
+
+
+def _unpacked(payload: bytes) -> pa.Table:
+    with pa.ipc.open_stream(payload) as stream:
+        return stream.read_all()
+
+
+def _payloads(folder: Path, start: int, stop: int) -> list[bytes]:
+    with JournalReader(folder / _OPEN) as reader:
+        return [entry.payload for entry in reader.read(start, stop)]
+
+
+def _parts(folder: Path) -> dict[int, Path]:
+    """Part files by number, in order."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    found = ((_PART.fullmatch(name), name) for name in names)
+    return {int(match[1]): folder / name for match, name in found if match}
+
+
+def _look(folder: Path) -> tuple[int, list[bytes]]:
+    """How many parts are closed, and the rows that are not in them; at one moment, also beside the writer."""
+    for _ in range(_TRIES):
+        try:
+            with JournalReader(folder / _OPEN) as reader:
+                state = state_of(reader)
+                start = int(state.get("open", 0))
+                return int(state.get("closed", 0)), [entry.payload for entry in reader.read(start)]
+        except (Truncated, FileNotFoundError):  # the writer has just closed a part
+            continue
+        except ConfigError:  # it has not begun
+            break
+    return 0, []
+
+
+def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    closed, payloads = _look(folder)
+    for number, path in _parts(folder).items():
+        if number > closed:
+            break
+        if path.suffix == ".parquet":
+            rows = pq.read_table(path, partitioning=None)
+            yield rows.replace_schema_metadata(None).select(schema.names).cast(schema)
+        else:
+            yield table_of(path.read_bytes(), schema)
+    for payload in payloads:
+        yield _unpacked(payload).select(schema.names).cast(schema)

@@ -1,0 +1,176 @@
+"""The embedded log: journals as source and sink, one entry a record, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.errors import AlteredLog, ConfigError
+from millstream.log.contracts import Mark, Partition, Place
+from millstream.log.journal import JournalReader
+from millstream.log.lines import parse_lines
+from millstream.log.part import first_indexes, part_path
+from millstream.log.rows import json_lines, table_of
+from millstream_connectors.fields import USUAL_FIELDS, Fields
+from millstream_connectors.marked import MarkedJournal
+
+__all__ = ["JournalLog", "JournalRows", "JournalSink", "JournalSource"]
+
+_AT_ONCE = 8192
+_ONLY = "0"
+
+
+class JournalSource(BaseModel):
+    """Records from a journal: one JSON object an entry, the entry's index as offset.
+
+    >>> import tempfile
+    >>> from millstream.log.journal import Journal
+    >>> place = Place(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> with Journal(place.base / "news") as journal:
+    ...     _ = journal.append(b'{"text": "rain", "label": "weather"}')
+    >>> log = JournalSource(path="news").open(place)
+    >>> [batch["text"].to_pylist() for batch in log.read("0", 0, log.end("0"))]
+    [['rain']]
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["journal"] = "journal"
+    path: str = Field(min_length=1, description="The journal's folder.")
+    fields: Fields = USUAL_FIELDS
+
+    def open(self, place: Place) -> JournalLog:
+        return JournalLog(_folder(place, self.path), self.fields)
+
+    @property
+    def bounded(self) -> bool:
+        return False
+
+    def problems(self, place: Place) -> Sequence[tuple[str, str]]:
+        try:
+            JournalReader(_folder(place, self.path)).close()
+        except ConfigError as error:
+            return [("path", str(error))]
+        return []
+
+
+class JournalLog:
+    """A journal as a log of one partition."""
+
+    def __init__(self, folder: Path, fields: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._fields = fields
+        self._ends = JournalReader(folder)
+        self._reader = JournalReader(folder)  # of its own, because `read` may run in another thread than `end`
+
+    @property
+    def fields(self) -> Sequence[str]:
+        return [name for name in self._fields if name != "time"]
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition(_ONLY, 0)]
+
+    def beginning(self, partition: str) -> int:
+        return self._ends.first_index
+
+    def end(self, partition: str) -> int:
+        return self._ends.end()
+
+    def ended(self, partition: str) -> bool:
+        return False
+
+    def identity(self, partition: str, upto: int) -> str:
+        """The journal's id; another string if it no longer reaches so far."""
+        end = self._ends.end()
+        return self._ends.id if end >= upto else f"{self._ends.id}, cut to {end} entries"
+
+    def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        for first in range(start, stop, _AT_ONCE):
+            last = min(first + _AT_ONCE, stop)
+            entries = [entry.payload for entry in self._reader.read(first, last)]
+            if len(entries) < last - first:
+                message = (
+                    f"{self._folder} ends with entry {first + len(entries) - 1:,}, and entry {last - 1:,} was read"
+                )
+                raise AlteredLog(message)
+            yield parse_lines(entries, self._fields, first)
+
+    def close(self) -> None:
+        self._ends.close()
+        self._reader.close()
+
+
+class JournalSink(BaseModel):
+    """Rows into a journal, one an entry as a JSON object, for other pipelines to go on with.
+
+    >>> import tempfile
+    >>> place = Place(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> rows = pa.table({"_offset": [0, 1], "predicted": ["a", "b"]})
+    >>> sink = JournalSink(path="out").open(place, "predictions", rows.schema)
+    >>> sink.append(rows, Mark("some epoch log", 0))
+    >>> [entry.payload for entry in JournalReader(place.base / "out").read(1)]
+    [b'{"_offset": 1, "predicted": "b"}']
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["journal"] = "journal"
+    path: str = Field(min_length=1, description="The journal's folder; made if it is not there.")
+
+    def open(self, place: Place, output: str, schema: pa.Schema) -> JournalRows:
+        return JournalRows(_folder(place, self.path), schema)
+
+    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        return _read(_folder(place, self.path), schema)
+
+    def location(self, place: Place, output: str) -> str:
+        return str(_folder(place, self.path))
+
+    def clear(self, place: Place, output: str) -> None:
+        """Delete the journal's own files, the newest last: it has the mark."""
+        folder = _folder(place, self.path)
+        if folder.is_dir():
+            for first in first_indexes(folder):
+                part_path(folder, first).unlink()
+
+
+class JournalRows:
+    """A journal, open for the run that appends its rows."""
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._journal = MarkedJournal(folder)
+
+    def mark(self) -> Mark | None:
+        return self._journal.mark()
+
+    def append(self, rows: pa.Table, mark: Mark) -> None:
+        lines = json_lines(rows.select(self._schema.names)).split(b"\n")[:-1] if rows.num_rows else []
+        self._journal.append(lines, mark)
+
+    def read(self) -> Iterator[pa.Table]:
+        return _read(self._folder, self._schema)
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def _folder(place: Place, path: str) -> Path:
+    return place.base / Path(path).expanduser()
+
+
+def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    try:
+        reader = JournalReader(folder)
+    except ConfigError:  # nothing was ever appended
+        return
+    with reader:
+        end = reader.end()
+        for first in range(reader.first_index, end, _AT_ONCE):
+            entries = [entry.payload for entry in reader.read(first, min(first + _AT_ONCE, end))]
+            yield table_of(b"\n".join(entries), schema)

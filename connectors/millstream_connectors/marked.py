@@ -1,0 +1,79 @@
+"""A journal that also remembers whose epochs its marks are: what our sinks append to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import ForeignSink
+from millstream.log.contracts import Mark
+from millstream.log.journal import Journal, JournalReader
+
+__all__ = ["MarkedJournal", "state_of"]
+
+
+def state_of(reader: JournalReader) -> dict[str, Any]:
+    """What the newest part of a sink's journal begins with."""
+    _, header = reader.part_start(reader.end())
+    return dict(json.loads(header)) if header else {}
+
+
+class MarkedJournal:
+    """Appends with marks. `state` (the epoch log's id, and what the sink adds) begins every part of the journal.
+
+    >>> import tempfile
+    >>> journal = MarkedJournal(Path(tempfile.mkdtemp()))
+    >>> journal.append([b"a row"], Mark("some epoch log", 3))
+    >>> journal.mark()
+    Mark(log='some epoch log', epoch=3)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.state: dict[str, Any] = {}
+        self._folder = folder
+        self._journal = Journal(folder, header=lambda: json.dumps(self.state).encode())
+        self.state |= json.loads(self._journal.header) if self._journal.header else {}
+        if self.state.get("log") is None and self._journal.next_index > 0:
+            self._journal.close()
+            message = f"{folder} holds a journal that no run has written; choose another path for this sink"
+            raise ForeignSink(message)
+
+    @property
+    def next_index(self) -> int:
+        return self._journal.next_index
+
+    def mark(self) -> Mark | None:
+        if self._journal.last_mark < 0:
+            return None
+        return Mark(self.state["log"], self._journal.last_mark)
+
+    def append(self, payloads: Sequence[bytes], mark: Mark) -> None:
+        """All of the payloads with the mark, or nothing; durable if there are payloads."""
+        if self._journal.last_mark < 0 and self.state.get("log") != mark.log:
+            self.roll(log=mark.log)
+        elif self.state["log"] != mark.log:
+            message = f"{self._folder} holds rows of the epoch log {self.state['log']}, not of {mark.log}; use --fresh"
+            raise ForeignSink(message)
+        self._journal.append_many(payloads, mark.epoch)
+        if payloads:
+            self._journal.sync()
+
+    def roll(self, **state: Any) -> None:
+        """Begin a new part with this in its state; the mark goes on, and all is durable."""
+        before = dict(self.state)
+        self.state |= state
+        try:
+            self._journal.roll()
+        except BaseException:
+            self.state = before
+            raise
+
+    def drop_before(self, index: int) -> None:
+        self._journal.drop_before(index)
+
+    def close(self) -> None:
+        """Let go of the journal, its last mark made durable."""
+        self._journal.sync()
+        self._journal.close()
