@@ -29,7 +29,6 @@ _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NEWLINE = 10
 _BOM = b"\xef\xbb\xbf"
 _ZERO_BELOW = re.compile(rb"-0[\s,\]}]")
-_AFTER_A_NUMBER = np.frombuffer(b" \t\r\n,]}", dtype=np.uint8)
 
 
 def parse_block(block: bytes, fields: Mapping[str, str], offset: int) -> pa.RecordBatch:
@@ -90,7 +89,7 @@ def _plain(block: bytes, count: int, fields: Mapping[str, str]) -> dict[str, pa.
     newlines = np.flatnonzero(signs[:-1] == _NEWLINE)
     if not _one_object_a_line(signs, newlines) or not _is_utf8(block) or b"\0" in block:
         return None
-    if _may_be_deep(signs, newlines) or _has_no_number(signs):
+    if _may_be_deep(signs, newlines) or _has_no_number(block, signs):
         return None
     types = _types(block, fields)
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
@@ -138,14 +137,17 @@ def _may_be_deep(signs: Array, newlines: Array) -> bool:
     return bool(np.diff(opened[np.append(newlines, len(signs) - 1)], prepend=0).max() > _DEEPEST)
 
 
-def _has_no_number(signs: Array) -> bool:
+def _has_no_number(block: bytes, signs: Array) -> bool:
     """Whether there may be a NaN or Infinity, which pyarrow takes for numbers and JSON does not know."""
     for word in (b"NaN", b"Inf", b"Infinity"):
         places = np.flatnonzero(signs[: -len(word)] == word[0])  # capitals are few: quicker than a search
         for place, sign in enumerate(word):
             places = places[signs[places + place] == sign]
-        if np.isin(signs[places + len(word)], _AFTER_A_NUMBER).any():
-            return True
+        for place in places.tolist():
+            end = place + len(word)
+            before, after = block[max(0, place - 32) : place].rstrip(b" \t\r-"), block[end : end + 32].lstrip()
+            if not before or (before.endswith((b":", b",", b"[")) and (not after or after[0] in b",]}")):
+                return True
     return False
 
 
