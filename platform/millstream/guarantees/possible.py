@@ -13,7 +13,7 @@ from millstream.log.contracts import Place
 from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 
-__all__ = ["checked_graph", "impossible"]
+__all__ = ["checked_graph", "driver_only", "impossible"]
 
 
 def checked_graph(loaded: Loaded) -> Graph:
@@ -60,7 +60,7 @@ def _misplaced(config: Config, steps: Sequence[Node]) -> list[Problem]:
             continue
         ahead = steps[: names.index(name) + 1]
         for node in ahead:
-            why = _driver_only(node)
+            why = driver_only(node)
             if why is None and config.engine.run.get(node.name) == "driver":
                 why = "is to run on the driver"
             if why is not None:
@@ -71,7 +71,8 @@ def _misplaced(config: Config, steps: Sequence[Node]) -> list[Problem]:
     return problems
 
 
-def _driver_only(node: Node) -> str | None:
+def driver_only(node: Node) -> str | None:
+    """Why a step cannot run in Spark's workers, where records are not in order and rejects not set apart yet."""
     if node.traits.scope is not Scope.STATELESS:
         return "has state"
     if node.traits.ordered:

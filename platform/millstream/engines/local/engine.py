@@ -6,8 +6,9 @@ import time
 
 import pyarrow as pa
 
-from millstream.engines.job import Job, read_epoch, records_schema
+from millstream.engines.job import Job
 from millstream.log.epochs import Epoch
+from millstream.log.reading import read_epoch, records_schema
 
 __all__ = ["LocalEngine"]
 
@@ -19,7 +20,7 @@ class LocalEngine:
 
     def run(self, job: Job) -> None:
         first = job.passage.start()
-        schema = records_schema(list(job.graph.fields))
+        schema = records_schema(job.graph.fields)
 
         def take(epoch: Epoch) -> None:
             batches = read_epoch(epoch, job.logs, job.epoch_log.totals.partitions, schema)

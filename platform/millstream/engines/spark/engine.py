@@ -21,13 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.engines.job import Job, records_schema
+from millstream.engines.job import Job
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.placement import worker_steps
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import EPOCH, MARKER, EpochSource, opened
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch
+from millstream.log.reading import records_schema
 from millstream.records import RANK
 from millstream.steps.graph import Node
 
@@ -59,7 +60,7 @@ class SparkEngine:
     def _run(self, job: Job, first: int, session: SparkSession, folder: Path) -> None:
         ahead = worker_steps(job.graph, job.config.engine)
         job.passage.processing.ahead = frozenset(node.name for node in ahead)
-        schema = records_schema(list(job.graph.fields))
+        schema = records_schema(job.graph.fields)
         for node in ahead:
             schema = node.step.process(schema.empty_table()).records.schema
         cutting = _Cutting(job, first)

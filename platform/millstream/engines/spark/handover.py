@@ -7,14 +7,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from millstream.config import plugins
-from millstream.engines.job import records_schema
 from millstream.log.contracts import Log, Place
-from millstream.steps.contracts import Step
+from millstream.log.reading import records_schema
+
+if TYPE_CHECKING:
+    from millstream.steps.contracts import Step
 
 __all__ = ["Handover"]
 
@@ -47,6 +48,8 @@ class Handover:
         return Handover(**json.loads(path.read_text()))
 
     def logs(self) -> dict[str, Log]:
+        from millstream.config import plugins  # the planning process does without
+
         opened = {}
         for name, options in self.sources.items():
             config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
@@ -55,6 +58,8 @@ class Handover:
         return opened
 
     def steps(self) -> list[Step]:
+        from millstream.config import plugins
+
         schema = records_schema(self.fields)
         built: list[Step] = []
         for options in self.worker_steps:

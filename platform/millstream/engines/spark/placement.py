@@ -5,19 +5,13 @@ from __future__ import annotations
 import itertools
 
 from millstream.config.models import Engine
-from millstream.steps.contracts import Scope
+from millstream.guarantees.possible import driver_only
 from millstream.steps.graph import Graph, Node
 
-__all__ = ["may_run_ahead", "worker_steps"]
+__all__ = ["worker_steps"]
 
 _WORTH_IT = 2_000
 """Records an epoch from which on workers are faster."""
-
-
-def may_run_ahead(node: Node) -> bool:
-    """Whether a step may run before the records are in order and rejects are set apart."""
-    traits = node.step.traits
-    return traits.scope is Scope.STATELESS and not traits.ordered and traits.deterministic and not node.step.outputs
 
 
 def worker_steps(graph: Graph, engine: Engine) -> list[Node]:
@@ -25,6 +19,6 @@ def worker_steps(graph: Graph, engine: Engine) -> list[Node]:
     by_size = "worker" if engine.epoch.max_records >= _WORTH_IT else "driver"
     return list(
         itertools.takewhile(
-            lambda node: may_run_ahead(node) and engine.run.get(node.name, by_size) == "worker", graph.steps
+            lambda node: driver_only(node) is None and engine.run.get(node.name, by_size) == "worker", graph.steps
         )
     )

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from millstream.engines.job import fitted, records_schema
 from millstream.engines.spark.handover import Handover
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, EpochReader, PartitionName
+from millstream.log.reading import fitted, records_schema
 from millstream.records import RANK
-from millstream.steps.contracts import Step
+
+if TYPE_CHECKING:
+    from millstream.steps.contracts import Step
 
 __all__ = ["EPOCH", "MARKER", "EpochSource"]
 
