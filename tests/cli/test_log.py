@@ -1,0 +1,119 @@
+"""`millstream log`, as a user runs it."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.log.contracts import Mark
+from millstream.log.journal import Journal, JournalReader
+from millstream_connectors.marked import MarkedJournal
+
+COMMAND = [sys.executable, "-c", "from millstream.cli import main; main()", "log"]
+
+
+def fed(url: object, lines: bytes) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, "append", str(url)], input=lines, capture_output=True, check=False)
+
+
+def test_lines_that_were_appended_are_printed_again(tmp_path: Path) -> None:
+    done = fed(tmp_path / "news", b'{"text": "a"}\r\n\n{"text": "b"}\n{"text": "c"}')
+    assert (done.returncode, done.stderr) == (0, b"3 entries appended\n")
+    url = f"journal://{tmp_path / 'news'}"
+    printed = subprocess.run([*COMMAND, "cat", url], capture_output=True, check=True).stdout
+    assert printed == b'{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n'
+    part = subprocess.run([*COMMAND, "cat", url, "--from", "1", "--max", "1"], capture_output=True, check=True).stdout
+    assert part == b'{"text": "b"}\n'
+
+
+def test_journals_below_a_folder_are_listed(tmp_path: Path, millstream: Any) -> None:
+    for name in ("a", "b"):
+        with Journal(tmp_path / name) as journal:
+            journal.append_many([b"x"] * 3)
+    shown = millstream("log", "ls", tmp_path)
+    assert shown.code == 0
+    first, second = shown.out.splitlines()
+    assert first.startswith(f"{tmp_path / 'a'}  entries 0-3 (3), ")
+    assert JournalReader(tmp_path / "b").id in second
+
+
+def test_files_are_imported_plain_gzipped_or_as_parquet(tmp_path: Path, millstream: Any) -> None:
+    lines = b"".join(b'{"text": "%d"}\n' % number for number in range(50_000))
+    (tmp_path / "a.jsonl").write_bytes(lines)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines))
+    pq.write_table(pa.table({"text": [str(number) for number in range(50_000)]}), tmp_path / "c.parquet")
+    for name in ("a.jsonl", "b.jsonl.gz", "c.parquet"):
+        done = millstream("log", "import", tmp_path / name, tmp_path / "all")
+        assert (done.code, done.err) == (0, f"50000 entries imported from {tmp_path / name}\n")
+    with JournalReader(tmp_path / "all") as reader:
+        entries = [entry.payload for entry in reader.read(0)]
+    assert entries == lines.split(b"\n")[:-1] * 3
+
+
+def test_a_file_that_is_cut_short_is_named_and_what_came_before_is_there(tmp_path: Path, millstream: Any) -> None:
+    packed = gzip.compress(os.urandom(3_000_000).hex().encode() + b"\nlast\n")
+    (tmp_path / "a.jsonl.gz").write_bytes(packed[:-100])
+    done = millstream("log", "import", tmp_path / "a.jsonl.gz", tmp_path / "all")
+    assert done.code == 1
+    assert "a.jsonl.gz is not a whole .gz file" in done.err
+
+
+def test_following_prints_what_is_appended_later(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(b"first")
+        cat = subprocess.Popen(
+            [*COMMAND, "cat", str(tmp_path), "--follow", "--max", "3"], stdout=subprocess.PIPE, bufsize=0
+        )
+        assert cat.stdout is not None
+        assert cat.stdout.readline() == b"first\n"
+        journal.append(b"second")
+        assert cat.stdout.readline() == b"second\n"
+        journal.roll()
+        journal.append(b"third")
+        assert cat.communicate(timeout=30)[0] == b"third\n"
+    assert cat.returncode == 0
+
+
+def test_a_pipe_is_appended_as_it_comes(tmp_path: Path) -> None:
+    append = subprocess.Popen([*COMMAND, "append", str(tmp_path)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert append.stdin is not None
+    append.stdin.write(b"one\ntwo\nthr")
+    append.stdin.flush()
+    until = time.monotonic() + 30
+    while not any(tmp_path.glob("*.journal")) or JournalReader(tmp_path).end() < 2:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    second = fed(tmp_path, b"x\n")
+    assert second.returncode == 1
+    assert b"another process is appending" in second.stderr
+    assert append.communicate(b"ee\n", timeout=30)[1] == b"3 entries appended\n"
+    assert [entry.payload for entry in JournalReader(tmp_path).read(0)] == [b"one", b"two", b"three"]
+
+
+def test_wrong_urls_say_what_is_wrong(tmp_path: Path, millstream: Any) -> None:
+    nothing = millstream("log", "cat", tmp_path / "nothing")
+    assert nothing.code == 2
+    assert "holds no journal" in nothing.err
+    elsewhere = millstream("log", "ls", "pulsar://somewhere")
+    assert elsewhere.code == 2
+    assert "journal://" in elsewhere.err
+    missing = millstream("log", "import", tmp_path / "no.jsonl", tmp_path / "all")
+    assert missing.code == 2
+    assert "no.jsonl" in missing.err
+
+
+def test_the_journal_of_a_sink_is_not_appended_to(tmp_path: Path) -> None:
+    sink = MarkedJournal(tmp_path)
+    sink.append([b"row"], Mark("a log", 0))
+    sink.close()
+    refused = fed(tmp_path, b"x\n")
+    assert refused.returncode == 2
+    assert b"is the sink of a pipeline" in refused.stderr
