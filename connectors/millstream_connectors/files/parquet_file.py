@@ -19,7 +19,6 @@ __all__ = ["ParquetFile"]
 
 _ROWS = 8192
 _MICROS = 1_000_000
-_MOST = np.iinfo(np.int64).max // _MICROS
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -113,7 +112,9 @@ def _as_time(column: pa.Array) -> pa.Array:
         if per_second > _MICROS:
             micros = ticks // (per_second // _MICROS)
         else:
-            micros = np.clip(ticks, -_MOST, _MOST) * (_MICROS // per_second)
+            each = _MICROS // per_second
+            most = np.iinfo(np.int64).max // each
+            micros = np.clip(ticks, -most, most) * each
         return pa.array(micros, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64())

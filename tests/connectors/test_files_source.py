@@ -1,0 +1,360 @@
+"""The files source: every row once and in order, whatever the file's form, also as it grows and after restarts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millstream.errors import AlteredLog, ConfigError
+from millstream.log.contracts import Place
+from millstream.records import log_schema
+from millstream_connectors.files.lines_file import LinesFile
+from millstream_connectors.files.source import FilesLog, FilesSource
+
+
+def lines(count: int, start: int = 0) -> bytes:
+    return b"".join(b'{"text": "t%d", "label": "l%d"}\n' % (row, row % 3) for row in range(start, start + count))
+
+
+def opened(folder: Path, path: str, **options: Any) -> FilesLog:
+    return FilesSource(path=path, **options).open(Place(base=folder, cache=folder / "cache"))
+
+
+def texts(log: FilesLog, partition: str, start: int = 0, stop: int | None = None) -> list[str | None]:
+    found: list[str | None] = []
+    for batch in log.read(partition, start, log.end(partition) if stop is None else stop):
+        assert batch.schema == log_schema(log.fields)
+        assert batch["_offset"].to_pylist() == list(range(start + len(found), start + len(found) + batch.num_rows))
+        found += batch["text"].to_pylist()
+    return found
+
+
+def written(folder: Path, form: str, count: int) -> str:
+    """A file of so many records in one of the forms; its name."""
+    name = f"news.{form}"
+    if form == "parquet":
+        table = pa.table(
+            {"text": [f"t{row}" for row in range(count)], "label": [f"l{row % 3}" for row in range(count)]}
+        )
+        pq.write_table(table, folder / name, row_group_size=1000)
+    else:
+        (folder / name).write_bytes(gzip.compress(lines(count)) if form.endswith("gz") else lines(count))
+    return name
+
+
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet"])
+def test_any_range_is_read_the_same_in_any_order_by_any_copy(tmp_path: Path, form: str) -> None:
+    name = written(tmp_path, form, 40_000)
+    log = opened(tmp_path, name)
+    assert [(partition.name, partition.number) for partition in log.partitions()] == [(name, 0)]
+    assert (log.beginning(name), log.end(name)) == (0, 40_000)
+    copy = opened(tmp_path, name)
+    chance = random.Random(1)
+    at = 0
+    for _ in range(60):
+        start = chance.choice([at, at, chance.randrange(40_001)])
+        stop = min(40_000, start + chance.choice([0, 1, 10, 1024, 9000]))
+        reader = chance.choice([log, copy])
+        assert texts(reader, name, start, stop) == [f"t{row}" for row in range(start, stop)]
+        at = stop
+    assert texts(log, name) == [f"t{row}" for row in range(40_000)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet"])
+def test_an_empty_file_has_no_records(tmp_path: Path, form: str) -> None:
+    name = written(tmp_path, form, 0)
+    log = opened(tmp_path, name)
+    assert log.end(name) == 0
+    assert texts(log, name) == []
+    assert log.identity(name, 0) == opened(tmp_path, name).identity(name, 0)
+
+
+def test_lines_of_any_length_and_content_are_rows(tmp_path: Path) -> None:
+    rows = [
+        b'{"text": "a"}',
+        b"",
+        b"not json",
+        b'{"text": "' + b"x" * 5_000_000 + b'"}',
+        b'{"text": "\xff"}',
+        b'{"text": "z"}',
+    ]
+    (tmp_path / "odd.jsonl").write_bytes(b"\n".join(rows) + b"\n")
+    log = opened(tmp_path, "odd.jsonl")
+    assert log.end("odd.jsonl") == 6
+    assert texts(log, "odd.jsonl") == ["a", None, None, "x" * 5_000_000, None, "z"]
+    reasons = [reason for batch in log.read("odd.jsonl", 0, 6) for reason in batch["_reject"].to_pylist()]
+    assert [reason is None for reason in reasons] == [True, False, False, True, False, True]
+    assert texts(log, "odd.jsonl", 4, 6) == [None, "z"]
+
+
+def test_a_last_line_counts_without_its_newline_once_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    whole = lines(3)
+    line = b'{"text": "t3", "x": {"y": "}"}}'
+    for cut in range(len(line)):
+        path.write_bytes(whole + line[:cut])
+        assert opened(tmp_path, "a.jsonl").end("a.jsonl") == 3, line[:cut]
+    path.write_bytes(whole + line)
+    log = opened(tmp_path, "a.jsonl")
+    assert log.end("a.jsonl") == 4
+    assert texts(log, "a.jsonl")[-1] == "t3"
+    identity = log.identity("a.jsonl", 4)
+    path.write_bytes(whole + line + b"\n" + lines(2, 4))
+    assert log.end("a.jsonl") == 6
+    assert log.identity("a.jsonl", 4) == identity
+    assert texts(log, "a.jsonl", 3) == ["t3", "t4", "t5"]
+
+
+def test_a_last_line_counts_anyway_in_a_file_that_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(lines(2) + b'{"text": "br')
+    assert opened(tmp_path, "a.jsonl").end("a.jsonl") == 2
+    log = FilesSource(path="a.jsonl", ends=True).open(Place(tmp_path, tmp_path / "other"))
+    assert (log.end("a.jsonl"), log.ended("a.jsonl")) == (3, True)
+    assert texts(log, "a.jsonl") == ["t0", "t1", None]
+
+
+def test_rows_that_are_appended_are_seen_and_nothing_is_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"")
+    log, copy = opened(tmp_path, "a.jsonl"), opened(tmp_path, "a.jsonl")
+    at = 0
+    with path.open("ab", buffering=0) as file:
+        for step in range(60):
+            file.write(lines(300, step * 300)[:-7])
+            assert log.end("a.jsonl") == step * 300 + 299
+            file.write(lines(300, step * 300)[-7:])
+            end = log.end("a.jsonl")
+            assert end == (step + 1) * 300
+            assert texts(copy, "a.jsonl", at, end) == [f"t{row}" for row in range(at, end)]
+            at = end
+
+
+def test_a_restart_trusts_a_file_that_has_not_changed_and_counts_on_in_one_that_grew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(lines(5000))
+    log = opened(tmp_path, "a.jsonl")
+    identity = log.identity("a.jsonl", log.end("a.jsonl"))
+    log.close()
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LinesFile, "_count_on", refuse)
+        patched.setattr(LinesFile, "digest", refuse)
+        log = opened(tmp_path, "a.jsonl")
+        assert log.end("a.jsonl") == 5000
+        assert log.identity("a.jsonl", 5000) == identity
+        assert texts(log, "a.jsonl", 4321, 4322) == ["t4321"]
+    with (tmp_path / "a.jsonl").open("ab") as file:
+        file.write(lines(10, 5000))
+    log = opened(tmp_path, "a.jsonl")
+    assert log.end("a.jsonl") == 5010
+    assert log.identity("a.jsonl", 5000) == identity
+    assert texts(log, "a.jsonl", 4999) == [f"t{row}" for row in range(4999, 5010)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "jsonl.gz", "parquet"])
+def test_an_altered_file_has_another_identity(tmp_path: Path, form: str) -> None:
+    name = written(tmp_path, form, 3000)
+    identity = opened(tmp_path, name).identity(name, 3000)
+    other = tmp_path / "other"
+    other.mkdir()
+    written(other, form, 2999)
+    shutil.copy(other / name, tmp_path / name)
+    assert opened(tmp_path, name).identity(name, 3000) != identity
+    written(tmp_path, form, 3000)
+    assert opened(tmp_path, name).identity(name, 3000) == identity
+
+
+def test_a_byte_that_changes_in_place_changes_the_identity_from_its_row_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(3000))
+    before = [opened(tmp_path, "a.jsonl").identity("a.jsonl", upto) for upto in (100, 2000, 2001, 3000)]
+    data = bytearray(path.read_bytes())
+    data[len(lines(2000)) + 11] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(0, 0))
+    after = [opened(tmp_path, "a.jsonl").identity("a.jsonl", upto) for upto in (100, 2000, 2001, 3000)]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, True, False, False]
+
+
+def test_a_file_that_is_cut_replaced_or_removed_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(10))
+    log = opened(tmp_path, "a.jsonl")
+    assert log.end("a.jsonl") == 10
+    path.write_bytes(lines(4))
+    with pytest.raises(AlteredLog, match=r"a\.jsonl was cut or replaced"):
+        log.end("a.jsonl")
+    with pytest.raises(AlteredLog, match=r"a\.jsonl .* row 9 was to be read"):
+        texts(log, "a.jsonl", 0, 10)
+    path.unlink()
+    with pytest.raises(AlteredLog, match=r"a\.jsonl is gone"):
+        log.end("a.jsonl")
+
+
+def test_every_file_is_a_partition_numbered_by_its_path_and_late_ones_come_after(tmp_path: Path) -> None:
+    news = tmp_path / "news"
+    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "notes.txt"):
+        (news / name).parent.mkdir(parents=True, exist_ok=True)
+        (news / name).write_bytes(lines(1))
+    written(news, "parquet", 2)
+    log = opened(tmp_path, "news")
+    expected = [("a/9.jsonl", 0), ("b/2.jsonl", 1), ("c.jsonl", 2), ("news.parquet", 3)]
+    assert [(partition.name, partition.number) for partition in log.partitions()] == expected
+    (news / "a/0.jsonl").write_bytes(lines(7))
+    expected.append(("a/0.jsonl", 4))
+    assert [(partition.name, partition.number) for partition in log.partitions()] == expected
+    again = opened(tmp_path, "news")
+    assert [(partition.name, partition.number) for partition in again.partitions()] == expected
+    assert texts(again, "a/0.jsonl") == [f"t{row}" for row in range(7)]
+
+
+def test_a_pattern_names_files_below_its_first_wildcard(tmp_path: Path) -> None:
+    for name in ("x/2022/a.jsonl", "x/2023/a.jsonl", "x/2023/b.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(lines(1))
+    log = opened(tmp_path, "x/*/a.jsonl")
+    assert [partition.name for partition in log.partitions()] == ["2022/a.jsonl", "2023/a.jsonl"]
+    shutil.copytree(tmp_path / "x", tmp_path / "moved")
+    moved = opened(tmp_path, str(tmp_path / "moved" / "*" / "a.jsonl"))
+    assert moved.identity("2022/a.jsonl", 1) == log.identity("2022/a.jsonl", 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nws.jsonl", r"there is no .*/nws\.jsonl; did you mean .*/news\.jsonl\?"),
+        ("dat/news.jsonl", r"/dat is missing; did you mean .*/data\?"),
+        ("data", r"data holds no file to read"),
+        ("*.parquet", r"no file matches .*\*\.parquet"),
+        ("dat*/*.jsonl", r"no file matches"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_so_and_what_may_be_meant(tmp_path: Path, path: str, said: str) -> None:
+    (tmp_path / "news.jsonl").write_bytes(lines(1))
+    (tmp_path / "data").mkdir()
+    with pytest.raises(ConfigError, match=said):
+        opened(tmp_path, path)
+    (problem,) = FilesSource(path=path).problems(Place(tmp_path, tmp_path))
+    assert problem[0] == "path"
+    assert not list(FilesSource(path="news.jsonl").problems(Place(tmp_path, tmp_path)))
+
+
+def test_unpacking_that_was_interrupted_is_done_again_and_old_copies_go(tmp_path: Path) -> None:
+    name = written(tmp_path, "jsonl.gz", 100)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "0-0-0.jsonl.123.tmp").write_bytes(b"half")
+    assert texts(opened(tmp_path, name), name) == [f"t{row}" for row in range(100)]
+    (tmp_path / name).write_bytes(gzip.compress(lines(100)) + gzip.compress(lines(50, 100)))
+    assert texts(opened(tmp_path, name), name) == [f"t{row}" for row in range(150)]
+    assert len(list(cache.glob("*-*-*.jsonl"))) == 1
+
+
+def test_a_gzip_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines(1000))[:-20])
+    with pytest.raises(AlteredLog, match=r"a\.jsonl\.gz is not a whole gzip file"):
+        opened(tmp_path, "a.jsonl.gz").end("a.jsonl.gz")
+
+
+NOON = int(datetime(2022, 2, 8, 12, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("times", "micros"),
+    [
+        (pa.array([NOON, None], pa.timestamp("us", "UTC")), [NOON, None]),
+        (pa.array([NOON * 1000 + 999, -1], pa.timestamp("ns")), [NOON, -1]),
+        (pa.array([NOON // 1000, None], pa.timestamp("ms", "Europe/Berlin")), [NOON, None]),
+        (pa.array([NOON // 1_000_000, 300_000_000_000], pa.timestamp("s")), [NOON, None]),
+        (pa.array([date(2022, 2, 8), date(1, 1, 1)]), [NOON - 43_200_000_000, -62_135_596_800_000_000]),
+        (pa.array([NOON / 1e6, None]), [NOON, None]),
+        (pa.array([NOON // 1_000_000, 7], pa.int32()), [NOON, 7_000_000]),
+        (pa.array(["2022-02-08T12:00:00Z", "soon"]), [NOON, None]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_parquet_times_of_any_type_are_microseconds(tmp_path: Path, times: pa.Array, micros: list[int | None]) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"], "time": times}), tmp_path / "a.parquet")
+    (batch,) = opened(tmp_path, "a.parquet").read("a.parquet", 0, 2)
+    assert batch["_time"].to_pylist() == micros
+    assert batch["_reject"][0].as_py() is None
+    assert (batch["_reject"][1].as_py() is None) == (micros[1] is not None or times.null_count == 1)
+
+
+def test_parquet_columns_of_other_types_become_text(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "text": pa.array(["a", None, "c"]).dictionary_encode(),
+            "label": pa.array([1, None, 3], pa.int8()),
+            "big": pa.array(["x", "y", None], pa.large_string()),
+            "yes": [True, False, None],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    fields = {"text": "text", "label": "label", "big": "big", "yes": "yes"}
+    (batch,) = opened(tmp_path, "a.parquet", fields=fields).read("a.parquet", 0, 3)
+    assert batch.drop_columns(["_offset", "_time"]).to_pylist() == [
+        {"_reject": None, "text": "a", "label": "1", "big": "x", "yes": "true"},
+        {"_reject": "no text", "text": None, "label": None, "big": None, "yes": None},
+        {"_reject": None, "text": "c", "label": "3", "big": None, "yes": None},
+    ]
+
+
+def test_a_parquet_file_without_a_wanted_column_says_which_it_has(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"], "labels": ["x"], "parts": [["y"]]}), tmp_path / "a.parquet")
+    assert texts(opened(tmp_path, "a.parquet"), "a.parquet") == ["a"]
+    with pytest.raises(ConfigError, match=r"no column 'label' .* did you mean labels\?"):
+        opened(tmp_path, "a.parquet", fields={"text": "text", "label": "label"}).end("a.parquet")
+    with pytest.raises(ConfigError, match=r"no column 'body' .* it has text, labels, parts"):
+        opened(tmp_path, "a.parquet", fields={"text": "body"}).end("a.parquet")
+    with pytest.raises(ConfigError, match=r"'parts' is list"):
+        opened(tmp_path, "a.parquet", fields={"text": "parts"}).end("a.parquet")
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(ConfigError, match="not a whole Parquet file"):
+        opened(tmp_path, "b.parquet").end("b.parquet")
+
+
+def test_reading_parquet_on_does_not_decode_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written(tmp_path, "parquet", 50_000)
+    begun: list[list[int]] = []
+    real = pq.ParquetFile.iter_batches
+
+    def counted(self: Any, *args: Any, row_groups: list[int], **options: Any) -> Any:
+        begun.append(row_groups[:1])
+        return real(self, *args, row_groups=row_groups, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    log = opened(tmp_path, name)
+    for start in range(0, 50_000, 500):
+        assert texts(log, name, start, start + 500)[0] == f"t{start}"
+    assert begun == [[0]]
+    assert texts(opened(tmp_path, name), name, 45_000, 45_001) == ["t45000"]
+    assert begun == [[0], [45]]
+
+
+def test_all_forms_give_the_same_records(tmp_path: Path) -> None:
+    times = ["2022-02-08T12:00:00.5Z", None, "soon"]
+    table = pa.table({"text": ["a", None, "c"], "label": ["x", "y", None], "time": times})
+    rows = b"".join(json.dumps(row).encode() + b"\n" for row in table.to_pylist())
+    (tmp_path / "a.jsonl").write_bytes(rows)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(rows))
+    pq.write_table(table, tmp_path / "a.parquet")
+    read = [next(opened(tmp_path, name).read(name, 0, 3)) for name in ("a.jsonl", "a.jsonl.gz", "a.parquet")]
+    assert read[0].equals(read[1])
+    assert read[0].equals(read[2])
+    assert np.array_equal(read[0]["_reject"].is_valid().to_numpy(zero_copy_only=False), [False, True, True])
