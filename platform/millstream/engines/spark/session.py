@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream.engines.spark.java import java_home
@@ -63,22 +63,15 @@ def open_session(log: Path) -> SparkSession:
     log4j = log.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=log.resolve()))
     options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
-    builder = SparkSession.builder.config("spark.driver.extraJavaOptions", options)
-    for name, value in settings(os.cpu_count() or 1).items():
-        builder = builder.config(name, value)
-    with _stderr_to(log):
-        return builder.getOrCreate()
-
-
-@contextlib.contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """What is started meanwhile writes its standard error to this file."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with path.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", options)])
+    if SparkContext._gateway is None:
+        # A session of its own: what stops the run's process group (Ctrl-C, `timeout`, systemd) is for the run to
+        # answer, and it still needs Spark for the epoch in hand. Without the run Java ends by itself.
+        with log.open("ab") as file:
+            own = {"stdout": file, "stderr": file, "start_new_session": True}
+            gateway = launch_gateway(conf, own)  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+    else:
+        SparkContext.getOrCreate(conf)
+    return SparkSession.builder.getOrCreate()
