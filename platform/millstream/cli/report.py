@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from millstream.cli.tally import Figures
 from millstream.log.contracts import Place
 from millstream.runs.observer import Watched
 from millstream.runs.sinks import sink_configs
@@ -19,16 +20,19 @@ __all__ = ["program", "report"]
 _DIGEST = 12
 
 
-def report(summary: Summary, watched: Watched, *, new: bool, speed: float | None) -> Iterator[str]:
-    """The lines of it. `new`: whether this start has processed anything; `speed`: once records flowed."""
+def report(summary: Summary, watched: Watched, figures: Figures, speed: float | None) -> Iterator[str]:
+    """The lines of it; `speed` is that of records once they flowed."""
     run = shlex.quote(summary.run)
-    if not new:
+    new = figures.through > 0
+    if not new and summary.ended == "idle":
         yield f"nothing new in {_source_names(watched)}; --fresh starts over"
+    elif not new:
+        yield "stopped before an epoch was through; the same command goes on"
     elif summary.ended == "stopped":
-        yield f"stopped after epoch {summary.epochs - 1}; the same command goes on from there"
+        yield f"stopped after epoch {figures.epochs - 1}; the same command goes on from there"
     yield f"{summary.pipeline} on {summary.engine}, {summary.delivery}"
     again = f"; {summary.processed:,} processed, repeats included" if summary.processed != summary.records else ""
-    yield f"  records    {summary.records:,} in {summary.epochs:,} epochs{again}"
+    yield f"  records    {summary.records:,} in {figures.epochs:,} epochs{again}"
     if summary.accuracy is not None:
         yield f"  accuracy   {summary.accuracy:.4f}, each record predicted before it was learned"
     if new:

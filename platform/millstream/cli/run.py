@@ -119,5 +119,4 @@ class _Watch:
     def report(self, summary: Summary) -> str:
         if self._watched is None or self._tally is None:
             return ""
-        new = self._tally.through_epochs > 0
-        return "\n".join(report(summary, self._watched, new=new, speed=self._tally.speed()))
+        return "\n".join(report(summary, self._watched, self._tally.figures(), self._tally.speed()))

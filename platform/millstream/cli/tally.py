@@ -44,8 +44,8 @@ class Tally:
     def __init__(
         self, watched: Watched, *, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.begun_before = watched.epoch_log.totals.next_epoch
-        self.through_epochs = 0
+        self._begun_before = watched.epoch_log.totals.next_epoch
+        self._through_epochs = 0
         self._watched, self._say, self._clock = watched, say, clock
         self._lock = threading.Lock()
         self._marks: deque[tuple[float, int]] = deque()
@@ -64,13 +64,13 @@ class Tally:
     def began(self, first: int) -> None:
         self._last_epoch = first - 1
         self._marks.append((self._clock(), 0))
-        if self.begun_before:
+        if self._begun_before:
             self._say(self._going_on(first))
 
     def through(self, processed: Processed) -> None:
         now = self._clock()
         with self._lock:
-            self.through_epochs += 1
+            self._through_epochs += 1
             self._last_epoch = processed.epoch.number
             self._through_records += processed.note.records
             mark = (now, self._through_records)
@@ -99,7 +99,7 @@ class Tally:
         return Figures(
             records=totals.records,
             epochs=self._last_epoch + 1,
-            through=self.through_epochs,
+            through=self._through_epochs,
             per_second=None if marks is None else _speed(marks[0], (self._clock(), marks[1][1])),
             accuracy=totals.correct / totals.labelled if totals.labelled else None,
             recent=None if recent is None else _accuracy(recent.slice(max(0, recent.num_rows - _RECENT))),
@@ -129,7 +129,7 @@ class Tally:
     def _going_on(self, first: int) -> str:
         """Where this start goes on from, in one line; told before anything of it is processed."""
         log = self._watched.epoch_log
-        before = [] if first >= self.begun_before else [n for n in log.reader().notes(first) if n.epoch >= first]
+        before = [] if first >= self._begun_before else [n for n in log.reader().notes(first) if n.epoch >= first]
         records = log.totals.records - sum(note.records for note in before if note.attempt == 1)
         line = f"going on with {self._watched.directory.path} from epoch {first}, record {records:,}"
         if not before:
