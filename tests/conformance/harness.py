@@ -63,17 +63,13 @@ class Pipeline:
     commit_every: int = 1
     window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
     engine_name: str = "local"
+    steps: list[dict[str, Any]] | None = None
 
     def loaded(self, name: str) -> Loaded:
         config = {
             "name": "conformance",
             "source": {"type": "files", "path": "documents"},
-            "pipeline": {
-                "use": "text_topics",
-                "features": {"type": "hashed_text", "dimensions": 256},
-                "model": self.model,
-                "popularity": {"window": self.window, "threshold": 0.3},
-            },
+            "pipeline": {"steps": self.steps} if self.steps else self._named(),
             "sinks": {
                 "predictions": {"type": "files", "format": "jsonl"},
                 "topics": {"type": "journal", "path": f"{name}-topics"},
@@ -83,9 +79,21 @@ class Pipeline:
                 "save_every": self.save_every,
                 "commit_every": self.commit_every,
             },
-            "engine": {"type": self.engine_name, "epoch": {"max_records": EPOCH_RECORDS}},
+            "engine": {
+                "type": self.engine_name,
+                "epoch": {"max_records": EPOCH_RECORDS},
+                "run": {"features": "worker"} if self.engine_name == "spark" else {},
+            },
         }
         return read_config(config, self.folder, f"{name}.yaml")
+
+    def _named(self) -> dict[str, Any]:
+        return {
+            "use": "text_topics",
+            "features": {"type": "hashed_text", "dimensions": 256},
+            "model": self.model,
+            "popularity": {"window": self.window, "threshold": 0.3},
+        }
 
     def run(self, name: str, **options: Any) -> Summary:
         loaded = self.loaded(name)
@@ -98,6 +106,10 @@ class Pipeline:
         except InjectedCrash:
             return
         raise AssertionError(f"{point} was never passed")
+
+    def summary(self, name: str) -> Summary:
+        """The summary that a run's last clean end wrote."""
+        return Summary(**json.loads((self.folder / "runs" / name / "summary.json").read_text()))
 
     def audit(self, name: str, against: str | None = None) -> Audit:
         runs = self.folder / "runs"

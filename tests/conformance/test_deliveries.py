@@ -39,10 +39,12 @@ def expect(pipeline: Pipeline, name: str, points: list[CrashPoint], golden: str)
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Pipeline:
+def pipeline(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, engine: Engine, engine_name: str
+) -> Pipeline:
     folder = tmp_path_factory.mktemp("pipeline")
     write_documents(folder / "documents")
-    made = Pipeline(folder, engine, model=MODELS[request.param])
+    made = Pipeline(folder, engine, model=MODELS[request.param], engine_name=engine_name)
     summary = made.run("golden")
     assert summary.epochs == EPOCHS
     assert summary.accuracy is not None and summary.accuracy > 0.5
@@ -58,7 +60,7 @@ def test_exactly_once_cannot_be_told_from_a_run_without_crashes(
     name = f"exactly-{point}-{save_every}"
     pipeline.crash(name, point)
     summary = pipeline.run(name)
-    golden = pipeline.run("golden")
+    golden = pipeline.summary("golden")
     assert (summary.model, summary.state) == (golden.model, golden.state)
     assert summary.outputs == golden.outputs
     assert summary.accuracy == golden.accuracy

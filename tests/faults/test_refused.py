@@ -1,0 +1,184 @@
+"""What a resumed run finds changed: told in one sentence, and never trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conformance.harness import EPOCHS, InjectedCrash, Pipeline, write_documents
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Delivery, Point
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    write_documents(tmp_path / "documents")
+    return Pipeline(tmp_path, LocalEngine())
+
+
+def rewrite(file: Path, line: int, **fields: str) -> None:
+    """Change one document where it lies, its length kept."""
+    lines = file.read_text().splitlines(keepends=True)
+    document = json.loads(lines[line])
+    document.update(fields)
+    lines[line] = json.dumps(document) + "\n"
+    file.write_text("".join(lines))
+
+
+def test_a_file_that_was_altered_since(pipeline: Pipeline) -> None:
+    pipeline.crash("run", CrashPoint(Point.SAVE, 4))
+    rewrite(pipeline.folder / "documents/part1.jsonl", 3, text="something else")
+    with pytest.raises(AlteredLog, match=r"source/part1\.jsonl was altered since this run read it"):
+        pipeline.run("run")
+
+
+def test_a_file_that_was_cut_short(pipeline: Pipeline) -> None:
+    pipeline.run("run")
+    file = pipeline.folder / "documents/part0.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-2]))
+    with pytest.raises(AlteredLog, match=r"part0\.jsonl was altered"):
+        pipeline.run("run")
+
+
+def test_a_file_that_is_gone(pipeline: Pipeline) -> None:
+    pipeline.run("run")
+    (pipeline.folder / "documents/part0.jsonl").unlink()
+    with pytest.raises(Contradiction, match=r"part0\.jsonl was read by this run and is gone"):
+        pipeline.run("run")
+
+
+def test_a_file_that_grew_is_read_on(pipeline: Pipeline) -> None:
+    before = pipeline.run("run").records
+    with (pipeline.folder / "documents/part0.jsonl").open("a") as file:
+        file.write('{"text": "harbour1 harbour2", "label": "harbour"}\n')
+    assert pipeline.run("run").records == before + 1
+
+
+@pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE])
+def test_an_input_that_comes_out_differently_on_replay(pipeline: Pipeline, delivery: Delivery) -> None:
+    """The source's own check is got round, as a log without one would: the epoch's digest still tells."""
+    pipeline.delivery, pipeline.save_every, pipeline.commit_every = delivery, 4, 1
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
+    first = pipeline.folder / "documents/part0.jsonl"
+    rewrite(first, 6 * 12 + 1, text="something else")
+    (pipeline.folder / "runs/run/sources.json").unlink()
+    with pytest.raises(AlteredLog, match=r"epoch 6 came out differently on its replay: in source/part0\.jsonl"):
+        pipeline.run("run")
+
+
+def test_an_epoch_log_that_lost_its_end(pipeline: Pipeline) -> None:
+    pipeline.run("run")
+    [part] = (pipeline.folder / "runs/run/epochs").glob("*")
+    content = part.read_bytes()
+    part.write_bytes(content[: content.index(b'{"epoch":5')])
+    with pytest.raises(AlteredLog, match="the log was truncated; start over with --fresh"):
+        pipeline.run("run")
+
+
+def test_an_epoch_log_with_a_flipped_bit(pipeline: Pipeline) -> None:
+    pipeline.run("run")
+    [part] = (pipeline.folder / "runs/run/epochs").glob("*")
+    content = bytearray(part.read_bytes())
+    content[content.index(b'{"epoch":3') + 4] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(AlteredLog, match=str(part)):
+        pipeline.run("run")
+
+
+def test_a_sink_with_rows_of_another_run(pipeline: Pipeline) -> None:
+    pipeline.run("one")
+    (pipeline.folder / "two-topics").mkdir()
+    shutil.copytree(pipeline.folder / "one-topics", pipeline.folder / "two-topics", dirs_exist_ok=True)
+    with pytest.raises(ForeignSink, match="sink 'topics' holds rows of another run's epoch log"):
+        pipeline.run("two")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"delivery": Delivery.AT_MOST_ONCE}, 'another delivery: was "exactly_once", is "at_most_once"'),
+        ({"model": {"type": "sgd", "block": 16}}, "another steps"),
+        ({"window": {"type": "count", "size": 10}}, "another steps"),
+    ],
+)
+def test_a_config_that_changed_in_what_is_fixed(pipeline: Pipeline, change: dict[str, object], named: str) -> None:
+    pipeline.run("run")
+    for name, value in change.items():
+        setattr(pipeline, name, value)
+    with pytest.raises(Contradiction, match=named):
+        pipeline.run("run")
+
+
+def test_what_may_change_between_starts(pipeline: Pipeline) -> None:
+    pipeline.run("golden")
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 5))
+    pipeline.save_every, pipeline.commit_every = 3, 2
+    assert pipeline.run("run").outputs == pipeline.summary("golden").outputs
+
+
+RANDOM = """
+import itertools
+calls = itertools.count()
+def restless(record):
+    return {"text": record["text"] + f" call{next(calls)}"}
+"""
+
+
+def random_steps(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, name: str, **options: object) -> None:
+    """Put a map that never does the same twice before the features."""
+    (pipeline.folder / f"{name}.py").write_text(RANDOM)
+    monkeypatch.syspath_prepend(str(pipeline.folder))
+    pipeline.steps = [
+        {"type": "map", "name": "restless", "function": f"{name}:restless", **options},
+        {"type": "hashed_text", "dimensions": 256},
+        {"type": "classify", "model": pipeline.model},
+        {"type": "popularity", "window": pipeline.window},
+    ]
+
+
+def test_an_undeclared_random_step_is_caught_on_replay(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_steps(pipeline, monkeypatch, "undeclared")
+    pipeline.save_every = 4
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
+    with pytest.raises(DifferentReplay, match=r"epoch 4 came out differently on its replay: step 'restless'"):
+        pipeline.run("run")
+
+
+def test_a_declared_random_step_runs_with_another_delivery(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_steps(pipeline, monkeypatch, "declared", deterministic=False)
+    pipeline.delivery, pipeline.save_every = Delivery.AT_LEAST_ONCE, 4
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
+    assert pipeline.run("run").epochs == EPOCHS
+
+
+def test_a_damaged_save_stops_the_run(pipeline: Pipeline) -> None:
+    pipeline.crash("run", CrashPoint(Point.SAVE, 4))
+    newest = max((pipeline.folder / "runs/run/saves").glob("*.save"))
+    content = bytearray(newest.read_bytes())
+    content[-40] ^= 1
+    newest.write_bytes(content)
+    with pytest.raises(AlteredLog, match=f"{newest.name} was altered"):
+        pipeline.run("run")
+
+
+def test_a_run_directory_whose_making_was_interrupted_is_made_again(pipeline: Pipeline) -> None:
+    golden = pipeline.run("golden")
+    try:
+        pipeline.run("run", crash=CrashPoint(Point.CUT, 0))
+    except InjectedCrash:
+        (pipeline.folder / "runs/run/run.json").unlink()  # as if it had died before this last file
+    assert pipeline.run("run").outputs == golden.outputs
+
+
+def test_a_folder_that_is_not_a_run_is_left_alone(pipeline: Pipeline) -> None:
+    folder = pipeline.folder / "runs/run"
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").write_text("the only copy")
+    with pytest.raises(Contradiction, match=r"holds thesis\.txt, which is not a run's"):
+        pipeline.run("run")
+    assert (folder / "thesis.txt").read_text() == "the only copy"
