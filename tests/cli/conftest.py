@@ -24,6 +24,17 @@ guarantee: {delivery: at_least_once, save_every: 4, commit_every: 2}
 engine: {type: local, epoch: {max_records: 500, max_wait: 100ms}}
 """
 
+DEMO = """\
+name: demo
+source: {type: generator, records: 5000}
+pipeline:
+  use: text_topics
+  features: {type: hashed_text, dimensions: 4096}
+  model: {type: complement_nb, block: 64}
+  popularity: {window: {type: tumbling, size: 10m}, threshold: 0.10}
+engine: {type: local, epoch: {max_records: 500}}
+"""
+
 
 @dataclass
 class Ran:
@@ -56,6 +67,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "news.yaml").write_text(NEWS)
     (tmp_path / "news.jsonl").write_text('{"text": "a late goal", "label": "sport", "published_at": 1}\n')
+    return tmp_path
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to stand in, with `demo.yaml`: ten epochs of documents that need no file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo.yaml").write_text(DEMO)
     return tmp_path
 
 

@@ -1,0 +1,169 @@
+"""`millstream run` as a user runs it: what it prints, what it refuses, and where it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Millstream = Callable[..., Any]
+
+KEYS = [
+    *("run", "pipeline", "engine", "delivery", "recovery", "ended", "records", "processed", "epochs", "delivered"),
+    *("accuracy", "model", "state", "outputs", "versions", "seconds", "records_per_second"),
+]
+
+
+def summary_of(ran: Any) -> dict[str, Any]:
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = json.loads(ran.out.splitlines()[-1])
+    return found
+
+
+def results(summary: dict[str, Any]) -> dict[str, Any]:
+    return {key: summary[key] for key in ("records", "accuracy", "model", "state", "outputs", "delivered")}
+
+
+@pytest.mark.usefixtures("demo")
+def test_json_is_one_object_with_nothing_beside_it(millstream: Millstream) -> None:
+    ran = millstream("run", "demo.yaml", "--json")
+    summary = summary_of(ran)
+    assert list(summary) == KEYS
+    assert (ran.err, len(ran.out.splitlines())) == ("", 1)
+    assert (summary["run"], summary["ended"], summary["records"], summary["epochs"]) == ("runs/demo", "idle", 5000, 10)
+    assert summary["delivered"]["predictions"] == 5000
+    assert 0.5 < summary["accuracy"] < 1.0
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_person_is_told_what_came_out_where_it_lies_and_what_to_try(millstream: Millstream) -> None:
+    ran = millstream("run", "demo.yaml")
+    assert ran.code == 0
+    assert "demo in runs/demo, exactly_once: starting" in ran.err
+    assert "records    5,000 in 10 epochs" in ran.out
+    assert "accuracy   0." in ran.out
+    assert "5,000 rows" in ran.out and "runs/demo/outputs/predictions" in ran.out
+    assert "read runs/demo topics" in ran.out
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_second_run_has_nothing_new_and_changes_nothing(millstream: Millstream) -> None:
+    first = summary_of(millstream("run", "demo.yaml", "--json"))
+    again = millstream("run", "demo.yaml")
+    assert again.code == 0
+    assert again.out.startswith("nothing new in source (generator); --fresh starts over\n")
+    assert "going on with runs/demo from epoch 10, record 5,000" in again.err
+    assert results(summary_of(millstream("run", "demo.yaml", "--json"))) == results(first)
+
+
+@pytest.mark.usefixtures("demo")
+def test_records_are_those_of_one_start_and_the_next_goes_on(millstream: Millstream) -> None:
+    whole = summary_of(millstream("run", "demo.yaml", "--run", "whole", "--json"))
+    assert summary_of(millstream("run", "demo.yaml", "--run", "cut", "--records", 1500, "--json"))["records"] == 1500
+    rest = millstream("run", "demo.yaml", "--run", "cut")
+    assert "going on with cut from epoch 3, record 1,500\n" in rest.err
+    summary = json.loads(Path("cut/summary.json").read_text())
+    assert results(summary) == results(whole)
+    assert summary["processed"] == 5000
+
+
+@pytest.mark.usefixtures("demo")
+def test_fresh_moves_the_run_aside_and_starts_over(millstream: Millstream) -> None:
+    first = summary_of(millstream("run", "demo.yaml", "--json"))
+    ran = millstream("run", "demo.yaml", "--fresh")
+    assert "starting over; what was there is in runs/demo.1" in ran.err
+    assert results(json.loads(Path("runs/demo/summary.json").read_text())) == results(first)
+    assert json.loads(Path("runs/demo.1/summary.json").read_text())["records"] == 5000
+    assert millstream("read", "runs/demo.1", "topics").out == millstream("read", "runs/demo", "topics").out
+
+
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("source.records=6000", "source: records was 5000, is 6000"),
+        ("pipeline.model.block=32", "steps"),
+        ("pipeline.popularity.threshold=0.2", "steps"),
+        ("guarantee.delivery=at_least_once", "delivery"),
+    ],
+)
+def test_what_may_not_change_is_refused_by_name(millstream: Millstream, change: str, named: str) -> None:
+    summary_of(millstream("run", "demo.yaml", "--records", 500, "--json"))
+    ran = millstream("run", "demo.yaml", "--set", change)
+    assert ran.code == 3
+    assert f"runs/demo was begun with another {named}" in ran.err
+    assert "--fresh" in ran.err
+
+
+@pytest.mark.usefixtures("demo")
+def test_engine_epochs_and_saves_may_change(millstream: Millstream) -> None:
+    summary_of(millstream("run", "demo.yaml", "--records", 500, "--json"))
+    changes = ["engine.epoch.max_records=700", "guarantee.save_every=3", "guarantee.commit_every=2"]
+    sets = [argument for change in changes for argument in ("--set", change)]
+    assert summary_of(millstream("run", "demo.yaml", *sets, "--json"))["records"] == 5000
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_replay_cuts_as_the_other_run_did(millstream: Millstream) -> None:
+    summary_of(millstream("run", "demo.yaml", "--run", "first", "--records", 700, "--json"))
+    first = summary_of(millstream("run", "demo.yaml", "--run", "first", "--json"))
+    replay = ["--run", "second", "--replay", "first", "--set", "engine.epoch.max_records=123"]
+    second = summary_of(millstream("run", "demo.yaml", *replay, "--json"))
+    assert results(second) == results(first) and second["epochs"] == first["epochs"]
+
+
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["dem.yaml"], 2, "dem.yaml: no such file; did you mean demo.yaml?"),
+        (["demo.yaml", "--set", "engine.type=flink"], 2, "one of spark, local"),
+        (["demo.yaml", "--records", "0"], 2, "--records"),
+        (["demo.yaml", "--crash", "delver@3"], 2, "did you mean deliver?"),
+        (["demo.yaml", "--crash", "deliver.topic@3"], 2, "there is no sink 'topic'"),
+        (["demo.yaml", "--replay", "nowhere"], 1, "nowhere is not a run directory"),
+        (["demo.yaml", "--run", "demo.yaml/x"], 3, "cannot write the run directory demo.yaml/x"),
+    ],
+)
+def test_a_wrong_start_says_what_is_wrong(
+    millstream: Millstream, arguments: list[str], code: int, message: str
+) -> None:
+    ran = millstream("run", *arguments)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+BREAKING = """\
+import pathlib
+
+def keep(record):
+    if pathlib.Path("broken").exists():
+        raise ValueError("no such thing")
+    return True
+"""
+
+
+def test_a_failed_run_leaves_its_reason_until_it_goes_on(
+    millstream: Millstream, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(demo))
+    (demo / "breaking.py").write_text(BREAKING)
+    (demo / "broken").touch()
+    config = (demo / "demo.yaml").read_text()
+    begin, end = config.index("pipeline:"), config.index("engine:")
+    steps = "pipeline: {steps: [{type: filter, function: 'breaking:keep'}]}\n"
+    (demo / "demo.yaml").write_text(config[:begin] + steps + config[end:])
+
+    ran = millstream("run", "demo.yaml")
+    assert ran.code == 1 and "no such thing" in ran.err and "Traceback" not in ran.err
+    status = json.loads(millstream("status", "runs/demo", "--json").out)
+    assert status["state"] == "failed" and "no such thing" in status["error"]
+
+    (demo / "broken").unlink()
+    assert summary_of(millstream("run", "demo.yaml", "--json"))["accuracy"] is None
+    status = json.loads(millstream("status", "runs/demo", "--json").out)
+    assert (status["state"], status["error"]) == ("ended", None)
