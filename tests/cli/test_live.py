@@ -1,0 +1,195 @@
+"""Runs in processes of their own: signals, kills, and commands that look at a run beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Millstream = Callable[..., Any]
+Begun = Callable[..., "subprocess.Popen[str]"]
+
+FOLLOWING = ("--set", "source.rate=2000", "--set", "source.records=null")
+PATIENCE = 120
+
+
+@pytest.fixture
+def begun(demo: Path) -> Iterator[Begun]:
+    """Begins a command line in a process group of its own, which is killed at the end if it is still there."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", "from millstream.cli import main; main()", *arguments]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=demo, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def until(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits for what a process is to do; fails if it ends before."""
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def windows(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_run_after_its_epoch_and_the_next_goes_on(
+    begun: Begun, demo: Path, millstream: Millstream, number: signal.Signals
+) -> None:
+    process = begun("run", "demo.yaml", *FOLLOWING, "--json")
+    until(lambda: windows(demo / "runs/demo") >= 2, process)
+    process.send_signal(number)
+    code, out, err = ended(process)
+    assert (code, err) == (0, "stopping after the epoch in hand\n")
+    first = json.loads(out)
+    assert first["ended"] == "stopped" and first["processed"] == first["records"] >= 2000
+    assert json.loads(millstream("status", "runs/demo", "--json").out)["state"] == "ended"
+
+    rest = millstream("run", "demo.yaml", *FOLLOWING, "--records", 1000, "--json")
+    summary = json.loads(rest.out)
+    assert summary["processed"] == summary["records"] >= first["records"] + 1000
+    offsets = [row["_offset"] for row in lines(millstream("read", "runs/demo", "predictions").out)]
+    assert sorted(offsets) == list(range(summary["records"]))
+
+
+def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
+    begun: Begun, demo: Path, millstream: Millstream
+) -> None:
+    process = begun("run", "demo.yaml", *FOLLOWING)
+    until(lambda: windows(demo / "runs/demo") >= 2, process)
+
+    second = millstream("run", "demo.yaml", *FOLLOWING)
+    assert second.code == 1
+    assert f"runs/demo is in use by process {process.pid}; wait for it, stop it, or give another --run" in second.err
+
+    status = json.loads(millstream("status", "runs/demo", "--json").out)
+    assert (status["state"], status["process"]) == ("running", process.pid)
+    assert status["records"] >= 2000 and status["epochs"]["cut"] >= status["epochs"]["committed"] > 0
+    assert status["partitions"][0]["end"] > 0 and status["unknown"] == {}
+
+    offsets = [row["_offset"] for row in lines(millstream("read", "runs/demo", "predictions").out)]
+    assert sorted(offsets) == list(range(len(offsets))) and len(offsets) >= 2000
+    assert lines(millstream("predict", "runs/demo", "anything", "--json").out)[0]["predicted"]
+
+    process.terminate()
+    code, out, _ = ended(process)
+    assert code == 0 and out.startswith("stopped after epoch ")
+
+
+def test_a_killed_run_is_interrupted_and_comes_out_as_if_nothing_had_happened(
+    begun: Begun, demo: Path, millstream: Millstream
+) -> None:
+    code, _, err = ended(begun("run", "demo.yaml", "--crash", "deliver.predictions@3"))
+    assert code == -signal.SIGKILL
+    assert "crash at deliver.predictions@3, as --crash says" in err
+    status = json.loads(millstream("status", "runs/demo", "--json").out)
+    assert (status["state"], status["error"]) == ("interrupted", None)
+    assert status["epochs"]["processed"] == 4 and status["epochs"]["committed"] < 4
+
+    again = millstream("run", "demo.yaml", "--crash", "deliver.predictions@3")
+    assert again.code == 0
+    assert "going on with runs/demo from epoch 3, record 1,500; epoch 3 is replayed (500 records)" in again.err
+    assert "5,500 processed, repeats included" in again.out
+    crashed = json.loads((demo / "runs/demo/summary.json").read_text())
+    golden = json.loads(millstream("run", "demo.yaml", "--run", "golden", "--json").out)
+    for key in ("records", "accuracy", "model", "state", "outputs"):
+        assert crashed[key] == golden[key], key
+
+
+STALLING = """\
+import pathlib, time
+
+def keep(record):
+    pathlib.Path("reached").touch()
+    time.sleep(600)
+    return True
+"""
+
+
+def test_a_second_interrupt_is_told_what_is_waited_for_and_a_third_gives_up(
+    begun: Begun, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(demo))
+    (demo / "stalling.py").write_text(STALLING)
+    config = (demo / "demo.yaml").read_text()
+    begin, end = config.index("pipeline:"), config.index("engine:")
+    steps = "pipeline: {steps: [{type: filter, function: 'stalling:keep'}]}\n"
+    (demo / "demo.yaml").write_text(config[:begin] + steps + config[end:])
+    process = begun("run", "demo.yaml")
+    assert process.stderr is not None
+    until((demo / "reached").exists, process)
+    process.send_signal(signal.SIGINT)
+    assert _line_with("stopping", process) == "stopping after the epoch in hand\n"
+    process.send_signal(signal.SIGINT)
+    assert _line_with("waiting", process).startswith("waiting for epoch 0 and its save; Ctrl-C once more gives up")
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
+
+
+def _line_with(word: str, process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if word in line:
+            return line
+    raise AssertionError(f"the run ended without a line with {word!r}")
+
+
+def test_what_is_read_may_be_cut_short(begun: Begun, demo: Path, millstream: Millstream) -> None:
+    assert millstream("run", "demo.yaml", "--json").code == 0
+    process = begun("read", "runs/demo", "predictions")
+    assert process.stdout is not None and process.stderr is not None
+    assert json.loads(process.stdout.readline())["_offset"] == 0
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.spark
+def test_on_spark_too_a_group_that_is_told_to_end_ends_after_its_epoch(
+    begun: Begun, demo: Path, millstream: Millstream
+) -> None:
+    process = begun("run", "demo.yaml", *FOLLOWING, "--set", "engine.type=spark", "--json")
+    until(lambda: windows(demo / "runs/demo") >= 2, process)
+    os.killpg(process.pid, signal.SIGTERM)  # as `timeout`, systemd and terminals do
+    code, out, err = ended(process)
+    assert (code, err) == (0, "stopping after the epoch in hand\n")
+    first = json.loads(out)
+    assert (first["engine"], first["ended"]) == ("spark", "stopped")
+
+    summary = json.loads(millstream("run", "demo.yaml", *FOLLOWING, "--records", 500, "--json").out)
+    assert (summary["engine"], summary["processed"]) == ("local", summary["records"])
+    replay = ("--run", "golden", "--replay", "runs/demo", "--json")
+    golden = json.loads(millstream("run", "demo.yaml", *FOLLOWING, *replay).out)
+    for key in ("records", "accuracy", "model", "state", "outputs"):
+        assert summary[key] == golden[key], key

@@ -1,0 +1,138 @@
+"""`millstream read`, `status` and `predict`: commands that look at a run directory and change nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Millstream = Callable[..., Any]
+
+
+@pytest.fixture
+def run(demo: Path, millstream: Millstream) -> Path:
+    """A run of the demo that has ended."""
+    assert millstream("run", "demo.yaml", "--json").code == 0
+    return demo / "runs/demo"
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def everything(folder: Path) -> dict[str, str]:
+    """All that is in a folder, by content."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_looking_changes_nothing(run: Path, millstream: Millstream) -> None:
+    torn = run / "saves" / "0000000099.tmp"  # of a save that a run beside us may be writing
+    torn.write_bytes(b"half")
+    before = everything(run)
+    for command in (["read", run, "topics"], ["status", run], ["predict", run, "anything"]):
+        assert millstream(*command).code == 0
+    assert everything(run) == before
+
+
+def test_read_prints_every_row_in_the_order_of_the_sink(run: Path, millstream: Millstream) -> None:
+    predictions = lines(millstream("read", run, "predictions").out)
+    assert [row["_offset"] for row in predictions] == list(range(5000))
+    assert list(predictions[0]) == ["_source", "_partition", "_offset", "time", "label", "predicted", "probability"]
+    topics = lines(millstream("read", run, "topics").out)
+    assert len({row["_window"] for row in topics}) == 9
+    assert millstream("read", run, "rejects").out == ""
+
+
+@pytest.mark.parametrize(
+    ("output", "hint"), [("topic", "did you mean topics?"), ("x", "it has rejects, predictions, topics, late")]
+)
+def test_an_output_that_is_not_there_is_named(run: Path, millstream: Millstream, output: str, hint: str) -> None:
+    ran = millstream("read", run, output)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"has no output '{output}'; {hint}" in ran.err
+
+
+def test_results_can_be_read_when_the_source_is_gone(folder: Path, millstream: Millstream) -> None:
+    assert millstream("run", "news.yaml", "--json").code == 0
+    (folder / "news.jsonl").unlink()
+    assert len(lines(millstream("read", "runs/news", "predictions").out)) == 1
+    status = json.loads(millstream("status", "runs/news", "--json").out)
+    assert "news.jsonl" in status["unknown"]["source"] and status["behind"] is None
+    assert status["outputs"]["predictions"]["rows"] == 1
+
+
+def test_status_says_how_far_a_run_is_behind(folder: Path, millstream: Millstream) -> None:
+    assert millstream("run", "news.yaml", "--json").code == 0
+    with (folder / "news.jsonl").open("a") as file:
+        file.write('{"text": "a slow train", "label": "travel", "published_at": 2}\n' * 3)
+    status = json.loads(millstream("status", "runs/news", "--json").out)
+    assert status["behind"] == 3
+    assert status["partitions"] == [
+        {"source": "source", "partition": "news.jsonl", "position": 1, "end": 4, "behind": 3}
+    ]
+    told = millstream("status", "runs/news").out
+    assert "runs/news: ended cleanly" in told
+    assert "1 cut, 1 processed, 1 saved, 1 committed" in told
+    assert "behind     3 records" in told
+    assert "source/news.jsonl  at 1 of 4" in told
+
+
+def test_predict_answers_a_text_with_label_and_probability(run: Path, millstream: Millstream) -> None:
+    row = next(row for row in lines(millstream("read", run, "predictions").out) if row["_offset"] == 4000)
+    [answer] = lines(millstream("predict", run, "anything at all", "--json").out)
+    assert list(answer) == ["text", "predicted", "probability"] and answer["text"] == "anything at all"
+    label, probability, text = millstream("predict", run, "anything at all").out.strip().split("  ")
+    assert (label, text) == (answer["predicted"], "anything at all")
+    assert float(probability) == pytest.approx(answer["probability"], abs=0.001)
+    assert set(row) >= {"predicted", "probability"}
+
+
+def test_predict_takes_lines_and_learns_nothing(
+    run: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["one thing", "", "  another  ", "one thing"]
+    answers = _from_standard_input("\n".join(texts), millstream, monkeypatch, run)
+    assert [answer["text"] for answer in answers] == ["one thing", "another", "one thing"]
+    assert answers[0] == answers[2]
+
+
+def _from_standard_input(
+    text: str, millstream: Millstream, monkeypatch: pytest.MonkeyPatch, run: Path
+) -> list[dict[str, Any]]:
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as file:
+        file.write(text)
+    with os.fdopen(read, "rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        return lines(millstream("predict", run, "--json").out)
+
+
+def test_predict_needs_a_save_a_label_and_a_model(folder: Path, millstream: Millstream) -> None:
+    assert millstream("run", "news.yaml", "--json").code == 0
+    for save in (folder / "runs/news/saves").glob("*.save"):
+        save.unlink()
+    assert "runs/news has not been saved yet" in millstream("predict", "runs/news", "x").err
+
+    (folder / "news.jsonl").write_text('{"text": "no label here"}\n')
+    assert millstream("run", "news.yaml", "--run", "unlabelled", "--json").code == 0
+    ran = millstream("predict", "unlabelled", "x")
+    assert ran.code == 1 and "the model of unlabelled has not learned any label yet" in ran.err
+
+    steps = ["--set", "pipeline={steps: [{type: hashed_text}]}", "--set", "sinks={}"]
+    assert millstream("run", "news.yaml", "--run", "features", *steps, "--json").code == 0
+    ran = millstream("predict", "features", "x")
+    assert ran.code == 1 and "has no step that classifies; its steps are hashed_text" in ran.err
+
+
+@pytest.mark.parametrize("command", ["read", "status", "predict"])
+def test_what_is_no_run_is_refused(demo: Path, millstream: Millstream, command: str) -> None:
+    ran = millstream(command, "nowhere", *(["topics"] if command == "read" else []))
+    assert (ran.code, ran.out) == (1, "")
+    assert "nowhere is not a run directory" in ran.err
