@@ -1,0 +1,106 @@
+"""The embedded log as a source: entries by index, safely beside whoever appends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millstream.errors import AlteredLog, ConfigError, Truncated
+from millstream.log.contracts import Mark, Place
+from millstream.log.journal import Journal
+from millstream.records import log_schema
+from millstream_connectors.journal import JournalLog, JournalSink, JournalSource
+
+
+def at(folder: Path) -> Place:
+    return Place(base=folder, cache=folder / "cache")
+
+
+def opened(folder: Path) -> JournalLog:
+    return JournalSource(path="news").open(at(folder))
+
+
+def texts(log: JournalLog, start: int, stop: int) -> list[str | None]:
+    found: list[str | None] = []
+    for batch in log.read("0", start, stop):
+        assert batch.schema == log_schema(log.fields)
+        assert batch["_offset"].to_pylist() == list(range(start + len(found), start + len(found) + batch.num_rows))
+        found += batch["text"].to_pylist()
+    return found
+
+
+def entry(number: int) -> bytes:
+    return b'{"text": "t%d"}' % number
+
+
+def test_entries_are_records_at_their_index_as_they_come(tmp_path: Path) -> None:
+    with Journal(tmp_path / "news", part_bytes=100_000) as journal:
+        log, copy = opened(tmp_path), opened(tmp_path)
+        assert (log.beginning("0"), log.end("0"), log.ended("0")) == (0, 0, False)
+        for start in range(0, 30_000, 3000):
+            journal.append_many(entry(number) for number in range(start, start + 3000))
+            assert log.end("0") == start + 3000
+            assert texts(copy, start, start + 3000) == [f"t{number}" for number in range(start, start + 3000)]
+        assert texts(log, 0, 30_000) == [f"t{number}" for number in range(30_000)]
+        assert texts(log, 12_345, 12_346) == ["t12345"]
+
+
+def test_any_bytes_are_an_entry_and_what_is_no_record_says_why(tmp_path: Path) -> None:
+    with Journal(tmp_path / "news") as journal:
+        journal.append_many(
+            [entry(0), b"\xff\0\n", b'{\n"text": "t2"\n}', b"", b'{"text": "' + b"x" * 5_000_000 + b'"}']
+        )
+    (batch,) = opened(tmp_path).read("0", 0, 5)
+    assert batch["text"].to_pylist() == ["t0", None, "t2", None, "x" * 5_000_000]
+    assert [reason is None for reason in batch["_reject"].to_pylist()] == [True, False, True, False, True]
+
+
+def test_the_identity_is_the_journals_own_as_long_as_it_reaches(tmp_path: Path) -> None:
+    with Journal(tmp_path / "news") as journal:
+        journal.append_many([entry(0), entry(1)])
+        identity = opened(tmp_path).identity("0", 2)
+        journal.append(entry(2))
+        assert opened(tmp_path).identity("0", 2) == identity
+        assert opened(tmp_path).identity("0", 4) != identity
+    with Journal(tmp_path / "other") as other:
+        other.append_many([entry(0), entry(1)])
+    assert JournalSource(path="other").open(at(tmp_path)).identity("0", 2) != identity
+
+
+def test_what_was_dropped_or_cut_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "news") as journal:
+        journal.append_many([entry(0), entry(1)])
+        journal.roll()
+        journal.append(entry(2))
+        journal.drop_before(2)
+    log = opened(tmp_path)
+    assert (log.beginning("0"), log.end("0")) == (2, 3)
+    with pytest.raises(Truncated, match=r"entry 1 was dropped, the first that is left is 2"):
+        texts(log, 1, 3)
+    with pytest.raises(AlteredLog, match=r"ends with entry 2, and entry 4 was read"):
+        texts(log, 2, 5)
+
+
+def test_a_missing_journal_is_found_without_opening_it(tmp_path: Path) -> None:
+    ((option, said),) = JournalSource(path="news").problems(at(tmp_path))
+    assert (option, "holds no journal" in said) == ("path", True)
+    with pytest.raises(ConfigError, match="holds no journal"):
+        opened(tmp_path)
+    Journal(tmp_path / "news").close()
+    assert not list(JournalSource(path="news").problems(at(tmp_path)))
+
+
+def test_a_pipelines_rows_are_another_ones_records(tmp_path: Path) -> None:
+    schema = pa.schema([("_offset", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    sink = JournalSink(path="news").open(at(tmp_path), "cleaned", schema)
+    sink.append(pa.table({"_offset": [5, 6], "text": ["a", "b"], "at": [1_000_000, None]}, schema=schema), Mark("x", 0))
+    sink.append(schema.empty_table(), Mark("x", 1))
+    fields = {"text": "text", "time": "at"}
+    log = JournalSource(path="news", fields=fields).open(at(tmp_path))
+    (batch,) = log.read("0", 0, log.end("0"))
+    assert batch.to_pylist() == [
+        {"_offset": 0, "_time": 1_000_000, "_reject": None, "text": "a"},
+        {"_offset": 1, "_time": None, "_reject": None, "text": "b"},
+    ]

@@ -1,0 +1,390 @@
+"""Our own sinks: what was appended is there, whole epochs only, whatever happens between two file operations."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from millstream.errors import ForeignSink
+from millstream.log.contracts import Mark, Place, Sink
+from millstream.log.journal import Journal, JournalReader
+from millstream.log.rows import json_lines
+from millstream_connectors.files.sink import FilesSink, PartFiles
+from millstream_connectors.journal import JournalSink
+
+SCHEMA = pa.schema(
+    [
+        ("_source", pa.string()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("label", pa.string()),
+        ("probability", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
+LOG = "an epoch log"
+Config = FilesSink | JournalSink
+
+KINDS: dict[str, Config] = {
+    "parquet": FilesSink(path="out", roll_bytes=3000),
+    "jsonl": FilesSink(path="out", format="jsonl", roll_bytes=3000),
+    "journal": JournalSink(path="out"),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def epoch(number: int, count: int = 3) -> pa.Table:
+    """The rows of an epoch."""
+    place = range(number * 10, number * 10 + count)
+    return pa.table(
+        {
+            "_source": ["news"] * count,
+            "_partition": [0] * count,
+            "_offset": list(place),
+            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in place],
+            "probability": [offset / 7 for offset in place],
+            "at": [1_644_336_511_000_000 + offset for offset in place],
+        },
+        schema=SCHEMA,
+    )
+
+
+def at(folder: Path) -> Place:
+    return Place(base=folder, cache=folder / "run")
+
+
+def rows(tables: Iterator[pa.Table]) -> pa.Table:
+    found = list(tables)
+    assert all(table.schema.equals(SCHEMA) for table in found)
+    return pa.concat_tables(found).combine_chunks() if found else SCHEMA.empty_table()
+
+
+def of_epochs(*numbers: int) -> pa.Table:
+    return pa.concat_tables([SCHEMA.empty_table(), *map(epoch, numbers)]).combine_chunks()
+
+
+@every_kind
+def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(tmp_path: Path, kind: str) -> None:
+    config = KINDS[kind]
+    assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).num_rows == 0
+    sink = config.open(at(tmp_path), "predictions", SCHEMA)
+    assert sink.mark() is None
+    for number in range(12):
+        sink.append(epoch(number), Mark(LOG, number))
+        assert sink.mark() == Mark(LOG, number)
+        assert rows(sink.read()).equals(of_epochs(*range(number + 1)))
+        assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).equals(of_epochs(*range(number + 1)))
+    sink.close()
+    again = config.open(at(tmp_path), "predictions", SCHEMA)
+    assert again.mark() == Mark(LOG, 11)
+    assert rows(again.read()).equals(of_epochs(*range(12)))
+
+
+@every_kind
+def test_an_epoch_may_come_again_and_a_lower_one_too(tmp_path: Path, kind: str) -> None:
+    sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
+    for number in (3, 4, 4, 1):
+        sink.append(epoch(number), Mark(LOG, number))
+    assert sink.mark() == Mark(LOG, 1)
+    sink.close()
+    again = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
+    assert again.mark() == Mark(LOG, 1)
+    assert rows(again.read()).equals(of_epochs(3, 4, 4, 1))
+
+
+@every_kind
+def test_epochs_without_rows_move_the_mark_and_cost_no_sync(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
+    sink.append(epoch(0), Mark(LOG, 0))
+    with monkeypatch.context() as patched:
+        for name in ("fsync", "fdatasync"):
+            patched.setattr(os, name, lambda _: pytest.fail("synced"))
+        for number in range(1, 50):
+            sink.append(SCHEMA.empty_table(), Mark(LOG, number))
+    assert KINDS[kind].open(at(tmp_path), "rejects", SCHEMA).mark() == Mark(LOG, 49)
+    assert rows(sink.read()).equals(epoch(0))
+
+
+@every_kind
+def test_a_sink_that_never_got_a_row_still_has_its_mark(tmp_path: Path, kind: str) -> None:
+    sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
+    sink.append(SCHEMA.empty_table(), Mark(LOG, 0))
+    sink.append(SCHEMA.empty_table(), Mark(LOG, 7))
+    sink.close()
+    again = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
+    assert again.mark() == Mark(LOG, 7)
+    assert rows(again.read()).num_rows == 0
+
+
+@every_kind
+def test_rows_of_another_epoch_log_are_not_added_to(tmp_path: Path, kind: str) -> None:
+    sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
+    sink.append(epoch(0), Mark(LOG, 0))
+    with pytest.raises(ForeignSink, match="an epoch log"):
+        sink.append(epoch(1), Mark("another one", 1))
+    assert rows(sink.read()).equals(epoch(0))
+
+
+@every_kind
+def test_clearing_leaves_nothing_but_what_others_put_there(tmp_path: Path, kind: str) -> None:
+    config = KINDS[kind]
+    config.clear(at(tmp_path), "predictions")
+    sink = config.open(at(tmp_path), "predictions", SCHEMA)
+    for number in range(12):
+        sink.append(epoch(number), Mark(LOG, number))
+    foreign = ["part-00000099.parquet", "notes.txt", "part-1.parquet"]
+    for name in foreign:
+        (tmp_path / "out" / name).write_text("mine")
+    config.clear(at(tmp_path), "predictions")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(foreign)
+    assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).num_rows == 0
+    if kind == "journal":
+        assert config.open(at(tmp_path), "predictions", SCHEMA).mark() is None
+
+
+# Crashes
+
+
+class Crash(BaseException):
+    """The process has died: nothing it still does reaches the disk."""
+
+
+OPERATIONS = ("pwrite", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir")
+
+
+@contextmanager
+def crashing(monkeypatch: pytest.MonkeyPatch, count: int, how: str) -> Iterator[Callable[[], int]]:
+    """Die at the `count`th file operation: `before` it, `after` it, or when a write is `half` done."""
+    calls = 0
+
+    def dying(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def operation(*args: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls < count:
+                return real(*args, **options)
+            if calls == count and how == "after":
+                real(*args, **options)
+            elif calls == count and how == "half" and name == "pwrite":
+                real(args[0], args[1][: len(args[1]) // 2], args[2])
+            raise Crash
+
+        return operation
+
+    with monkeypatch.context() as patched:
+        for name in OPERATIONS:
+            patched.setattr(os, name, dying(getattr(os, name), name))
+        yield lambda: calls
+
+
+def deliver(sink: Sink, first: int, last: int, appended: list[int]) -> None:
+    for number in range(first, last):
+        if number % 5 == 4:
+            sink.append(SCHEMA.empty_table(), Mark(LOG, number))
+        else:
+            sink.append(epoch(number), Mark(LOG, number))
+            appended.append(number)
+    sink.close()
+
+
+@pytest.mark.parametrize("how", ["before", "after", "half"])
+@every_kind
+def test_after_a_crash_at_any_file_operation_whole_epochs_are_there_with_their_mark(
+    tmp_path: Path, kind: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = KINDS[kind]
+    with_rows = [number for number in range(8) if number % 5 != 4]
+    survived, count = False, 0
+    while not survived:
+        count += 1
+        place = at(tmp_path / str(count))
+        place.base.mkdir()
+        appended: list[int] = []
+        with crashing(monkeypatch, count, how) as calls:
+            try:
+                deliver(config.open(place, "predictions", SCHEMA), 0, 8, appended)
+                survived = True
+            except Crash:
+                pass
+        assert survived or calls() >= count
+        beside = rows(config.read(place, "predictions", SCHEMA))
+        closed = {part: part.read_bytes() for part in place.base.glob("out/part-*")}
+        sink = config.open(place, "predictions", SCHEMA)
+        mark = sink.mark()
+        there = -1 if mark is None else mark.epoch
+        assert there >= max(appended, default=-1)
+        expected = of_epochs(*(number for number in with_rows if number <= there))
+        assert rows(sink.read()).equals(expected)
+        assert beside.equals(expected)
+        deliver(sink, there + 1, 8, appended)
+        assert rows(config.read(place, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
+        assert all(part.read_bytes() == contents for part, contents in closed.items())
+    assert count > 20
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import test_sinks as t
+
+operation, count = sys.argv[4], int(sys.argv[5])
+real, calls = getattr(os, operation), 0
+
+def kill(*args, **options):
+    global calls
+    calls += 1
+    if calls == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **options)
+
+setattr(os, operation, kill)
+t.deliver(t.KINDS[sys.argv[3]].open(t.at(Path(sys.argv[2])), "predictions", t.SCHEMA), 0, 12, [])
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "count"),
+    [("parquet", "rename", 4), ("jsonl", "unlink", 1), ("journal", "fdatasync", 5), ("parquet", "pwrite", 7)],
+)
+def test_after_a_kill_it_is_the_same(tmp_path: Path, kind: str, operation: str, count: int) -> None:
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", KILLED, here, str(tmp_path), kind, operation, str(count)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
+    mark = sink.mark()
+    there = -1 if mark is None else mark.epoch
+    assert rows(sink.read()).equals(of_epochs(*(number for number in range(there + 1) if number % 5 != 4)))
+
+
+# Files
+
+
+def fill(folder: Path, form: str, epochs: int = 12) -> PartFiles:
+    sink = KINDS[form].open(at(folder), "predictions", SCHEMA)
+    assert isinstance(sink, PartFiles)
+    for number in range(epochs):
+        sink.append(epoch(number), Mark(LOG, number))
+    return sink
+
+
+def test_closed_parquet_is_read_without_millstream(tmp_path: Path) -> None:
+    sink = fill(tmp_path, "parquet", 13)
+    parts = sorted((tmp_path / "out").glob("part-*.parquet"))
+    assert len(parts) >= 2
+    closed = pyarrow.dataset.dataset(tmp_path / "out").to_table()
+    assert closed.replace_schema_metadata(None).equals(of_epochs(*range(13)).slice(0, closed.num_rows))
+    assert 0 < closed.num_rows < 39
+    sink.close()
+    whole = pd.read_parquet(tmp_path / "out")
+    assert whole["_offset"].tolist() == of_epochs(*range(13))["_offset"].to_pylist()
+    marks = [json.loads(pq.read_metadata(part).metadata[b"millstream"]) for part in sorted(parts)]
+    assert all(mark["log"] == LOG for mark in marks)
+    ends = [pq.read_table(part)["_offset"][-1].as_py() // 10 for part in sorted(parts)]
+    assert [mark["epoch"] for mark in marks] == ends
+
+
+def test_closed_json_lines_are_what_read_prints(tmp_path: Path) -> None:
+    fill(tmp_path, "jsonl").close()
+    parts = sorted((tmp_path / "out").glob("part-*.jsonl"))
+    assert len(parts) > 2
+    assert b"".join(part.read_bytes() for part in parts) == json_lines(of_epochs(*range(12)))
+
+
+def test_a_part_is_closed_when_its_first_rows_are_old(tmp_path: Path) -> None:
+    now = [0.0]
+    config = FilesSink.model_validate({"roll_after": "10m"})
+    sink = PartFiles(config, tmp_path / "out", SCHEMA, clock=lambda: now[0])
+    sink.append(epoch(0), Mark(LOG, 0))
+    now[0] = 599.0
+    sink.append(epoch(1), Mark(LOG, 1))
+    assert not list((tmp_path / "out").glob("part-*"))
+    now[0] = 600.0
+    sink.append(SCHEMA.empty_table(), Mark(LOG, 2))
+    (part,) = (tmp_path / "out").glob("part-*")
+    assert pq.read_table(part).num_rows == 6
+
+
+def test_by_default_files_are_kept_with_the_run(tmp_path: Path) -> None:
+    config = FilesSink()
+    assert config.location(at(tmp_path), "topics") == str(tmp_path / "run" / "outputs" / "topics")
+    config.open(at(tmp_path), "topics", SCHEMA).close()
+    assert (tmp_path / "run" / "outputs" / "topics").is_dir()
+
+
+def test_part_files_that_it_has_not_written_are_neither_taken_nor_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-00000001.parquet").write_text("mine")
+    with pytest.raises(ForeignSink, match="has not written"):
+        KINDS["parquet"].open(at(tmp_path), "predictions", SCHEMA)
+    (tmp_path / "out" / "part-00000001.parquet").unlink()
+    fill(tmp_path, "parquet").close()
+    following = len(list((tmp_path / "out").glob("part-*"))) + 1
+    (tmp_path / "out" / f"part-{following:08d}.parquet").write_text("mine")
+    with pytest.raises(ForeignSink, match=f"has not written .*{following:08d}"):
+        KINDS["parquet"].open(at(tmp_path), "predictions", SCHEMA)
+
+
+READING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import test_sinks as t
+
+print("ready", flush=True)
+seen = 0
+while seen < 150:
+    found = t.rows(t.KINDS[sys.argv[3]].read(t.at(Path(sys.argv[2])), "predictions", t.SCHEMA))["_offset"].to_pylist()
+    assert found == [number * 10 + place for number in range(len(found) // 3) for place in range(3)], found
+    assert len(found) >= seen
+    seen = len(found)
+"""
+
+
+@every_kind
+def test_a_reader_beside_a_run_that_closes_parts_sees_whole_epochs_in_order(tmp_path: Path, kind: str) -> None:
+    command = [sys.executable, "-c", READING, str(Path(__file__).parent), str(tmp_path), kind]
+    reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "ready\n"
+    sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
+    for number in range(50):
+        sink.append(epoch(number), Mark(LOG, number))
+    assert reader.wait(timeout=60) == 0
+    reader.stdout.close()
+
+
+# The journal sink
+
+
+def test_a_journal_sink_is_a_log_of_its_rows_for_others(tmp_path: Path) -> None:
+    sink = KINDS["journal"].open(at(tmp_path), "predictions", SCHEMA)
+    sink.append(epoch(0), Mark(LOG, 0))
+    sink.append(SCHEMA.empty_table(), Mark(LOG, 1))
+    sink.append(epoch(2), Mark(LOG, 2))
+    with JournalReader(tmp_path / "out") as reader:
+        entries = list(reader.read(0))
+    assert b"".join(entry.payload + b"\n" for entry in entries) == json_lines(of_epochs(0, 2))
+    assert [entry.mark for entry in entries] == [0, 0, 0, 2, 2, 2]
+
+
+def test_a_journal_that_no_run_has_written_is_not_a_sink(tmp_path: Path) -> None:
+    with Journal(tmp_path / "out") as journal:
+        journal.append(b"{}")
+    with pytest.raises(ForeignSink, match="no run has written"):
+        KINDS["journal"].open(at(tmp_path), "predictions", SCHEMA)
