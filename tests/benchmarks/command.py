@@ -1,0 +1,103 @@
+"""`make bench`: takes the measurements one after the other, prints a table, writes bench.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import against_loop, against_pyspark, epoch_log, exactly_once, first_epoch, follow_latency
+from benchmarks.documents import Documents
+from benchmarks.figures import Figure, Measurement, Setting
+
+__all__ = ["main"]
+
+_ROOT = Path(__file__).parents[2]
+_RECORDS = 1_000_000
+_QUICK_RECORDS = 400_000
+
+MEASUREMENTS: tuple[Measurement, ...] = (
+    *against_loop.MEASUREMENTS,
+    *exactly_once.MEASUREMENTS,
+    *against_pyspark.MEASUREMENTS,
+    *follow_latency.MEASUREMENTS,
+    *first_epoch.MEASUREMENTS,
+    *epoch_log.MEASUREMENTS,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if all was measured, whether goals are met or not; 1 if something went wrong."""
+    parser = argparse.ArgumentParser(prog="make bench", description="Measure every figure that the docs claim.")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures alone")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; no bench.json")
+    parser.add_argument("--list", action="store_true", help="what is measured, and how")
+    parser.add_argument("--out", type=Path, help="where to write figures instead of bench.json")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.contender:
+        from benchmarks.contender import contend
+
+        contend(options.contender)
+        return 0
+    chosen = _chosen(parser, options.only)
+    if options.list:
+        for measurement in chosen:
+            print(f"{', '.join(measurement.figures)}\n    {measurement.about}")
+        return 0
+    out = options.out or (None if options.quick else _ROOT / "bench.json")
+    return _measure(chosen, quick=options.quick, out=out)
+
+
+def _chosen(parser: argparse.ArgumentParser, names: Sequence[str] | None) -> list[Measurement]:
+    if names is None:
+        return list(MEASUREMENTS)
+    known = {name for measurement in MEASUREMENTS for name in (measurement.name, *measurement.figures)}
+    for name in names:
+        if name not in known:
+            parser.error(f"no figure is called {name}; there are {', '.join(sorted(known))}")
+    return [m for m in MEASUREMENTS if set(names) & {m.name, *m.figures}]
+
+
+def _measure(chosen: Sequence[Measurement], *, quick: bool, out: Path | None) -> int:
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - began), 60)
+        print(f"{minutes:3}:{seconds:02}  {line}", flush=True)
+
+    figures: list[Figure] = []
+    missing: dict[str, str] = {}
+    say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}{', quick: no figure counts' if quick else ''}")
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        documents = Documents(Path(folder) / "documents", _QUICK_RECORDS if quick else _RECORDS)
+        setting = Setting(Path(folder), documents, say, quick)
+        for measurement in chosen:
+            say(measurement.name)
+            try:
+                figures += measurement.take(setting)
+            except Exception as error:  # the other figures are still worth having
+                traceback.print_exc(file=sys.stderr)
+                missing |= dict.fromkeys(measurement.figures, f"{type(error).__name__}: {error}")
+    print("\n".join(["", *_table(figures)]))
+    for name, reason in missing.items():
+        print(f"not measured: {name}: {reason}")
+    if out is not None:
+        out.write_text(json.dumps([figure.line() for figure in figures], indent=1) + "\n")
+        print(f"written to {out}")
+    return 1 if missing else 0
+
+
+def _table(figures: Sequence[Figure]) -> list[str]:
+    rows = [("figure", "value", "unit", "goal", "", "spread")]
+    for figure in figures:
+        goal, met = (str(figure.goal), "met" if figure.met else "MISSED") if figure.goal else ("", "")
+        rows.append((figure.name, f"{figure.value:,.4g}", figure.unit, goal, met, figure.detail))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    return ["  ".join([*(f"{c:<{w}}" for c, w in zip(row[:-1], widths, strict=True)), row[-1]]) for row in rows]

@@ -1,0 +1,75 @@
+"""The work that all contenders do, with no platform around it: hash the words, predict, learn block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.steps.contracts import Array, State
+from millstream_models.features import features_field
+from millstream_models.naive_bayes import ComplementNB
+
+__all__ = ["BLOCK", "DIMENSIONS", "BlockLearner"]
+
+DIMENSIONS = 65_536
+BLOCK = 256
+
+
+class BlockLearner:
+    """scikit-learn's hashing and the model object of `complement_nb`, in the blocks that the step `classify` makes.
+
+    >>> learner = BlockLearner()
+    >>> classes, probability = learner.take(["a goal", "a train", "a goal"], ["sport", "travel", "sport"])
+    >>> classes.tolist(), learner.names, learner.correct
+    ([-1, 0, 0], ['sport', 'travel'], 1)
+    """
+
+    def __init__(self) -> None:
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        self._vectorizer = HashingVectorizer(n_features=DIMENSIONS, alternate_sign=False, norm=None)
+        self._model = ComplementNB(block=BLOCK).build(pa.schema([features_field(DIMENSIONS)]))
+        self._codes: dict[str, int] = {}
+        self._waiting: list[tuple[Any, Array]] = []
+        self._waits = self._blocks = self._known = 0
+        self.correct = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the classes."""
+        return list(self._codes)
+
+    def take(self, texts: Sequence[str], labels: Sequence[str]) -> tuple[Array, Array]:
+        """The class and probability of each text, -1 where no class was known; then it is learned from."""
+        inputs = self._vectorizer.transform(texts)
+        codes = np.array([self._codes.setdefault(label, len(self._codes)) for label in labels], np.int64)
+        classes, probability = np.full(len(texts), -1, np.int64), np.zeros(len(texts))
+        start = 0
+        while start < len(texts):
+            size = min(1 << min(self._blocks, 30), BLOCK)
+            stop = min(len(texts), start + size - self._waits)
+            if self._known:
+                classes[start:stop], probability[start:stop] = self._model.predict(inputs[start:stop])
+            self._waiting.append((inputs[start:stop], codes[start:stop]))
+            self._waits += stop - start
+            if self._waits == size:
+                self._learn()
+            start = stop
+        self.correct += int(np.count_nonzero(classes == codes))
+        return classes, probability
+
+    def save(self) -> State:
+        """The model's parameters."""
+        return self._model.save()
+
+    def _learn(self) -> None:
+        from scipy.sparse import vstack
+
+        inputs = self._waiting[0][0] if len(self._waiting) == 1 else vstack([part for part, _ in self._waiting], "csr")
+        labels = np.concatenate([part for _, part in self._waiting])
+        self._known = max(self._known, int(labels.max()) + 1)
+        self._model.learn(inputs, labels, self._known)
+        self._waiting, self._waits, self._blocks = [], 0, self._blocks + 1

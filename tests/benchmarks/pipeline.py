@@ -1,0 +1,73 @@
+"""Millstream as it is measured: the pipeline of the docs without popularity, over the documents' file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learner import BLOCK, DIMENSIONS
+from benchmarks.steady import Rate, Steady, steady_rate
+
+from millstream.config.load import read_config
+from millstream.engines.job import Engine
+from millstream.runs.metrics import Metrics
+from millstream.runs.start import Options, start
+
+__all__ = ["CLASSIFY", "Run", "kept_spark", "run_pipeline"]
+
+CLASSIFY: dict[str, Any] = {
+    "use": "text_topics",
+    "features": {"type": "hashed_text", "dimensions": DIMENSIONS},
+    "model": {"type": "complement_nb", "block": BLOCK},
+    "popularity": None,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to."""
+
+    rate: Rate
+    correct: int
+
+
+def run_pipeline(engine: Engine, name: str, file: Path, folder: Path, records: int, epoch: int) -> Run:
+    """A run from its beginning, exactly_once with defaults, files to files; its run directory is removed again."""
+    config = {
+        "name": "bench",
+        "source": {"type": "files", "path": str(file)},
+        "pipeline": CLASSIFY,
+        "sinks": {"predictions": {"type": "files"}},
+        "engine": {"type": name, "epoch": {"max_records": epoch}},
+    }
+    loaded = read_config(config, folder, "bench.yaml")
+    steady = Steady()
+    run = folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
+    start(
+        loaded,
+        Options(run, records=records),
+        engine=engine,
+        observers=lambda watched: [Metrics(watched, warn=print), steady],
+    )
+    shutil.rmtree(run)
+    return Run(steady_rate(steady.marks), steady.correct)
+
+
+@contextmanager
+def kept_spark() -> Iterator[Engine]:
+    """The Spark engine, its session kept from run to run."""
+    from pyspark.sql import SparkSession
+
+    from millstream.engines.spark.engine import SparkEngine
+
+    try:
+        yield SparkEngine(keep_session=True)
+    finally:
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()

@@ -1,0 +1,67 @@
+"""The same run without what exactly-once costs: for measuring alone.
+
+No note, digest, save or commit is made, no guard asked, and nothing is synced: neither the epoch log, nor what sinks
+append. What is left is processing and appending to the sinks, the epochs of a micro-batch in one append as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from unittest import mock
+
+import pyarrow as pa
+
+from millstream.engines.job import Engine, Job
+from millstream.guarantees.passage import Passage
+from millstream.log.contracts import Mark
+from millstream.log.epochs import Epoch
+
+__all__ = ["WithoutGuarantee"]
+
+
+def _no_digest(tables: Iterable[pa.Table]) -> str:
+    return ""
+
+
+def _no_sync(file: int) -> None:
+    """Nothing is made durable."""
+
+
+class _Bare(Passage):
+    def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
+        done = [self.processing.process(epoch, records) for epoch, records in epochs]
+        for name, sink in self.sinks.items():
+            sink.append(pa.concat_tables([one.rows[name] for one in done]), Mark(self.log.id, epochs[-1][0].number))
+        for one in done:
+            self.through(one)
+
+    def end(self) -> None:
+        for sink in self.sinks.values():
+            sink.close()
+
+
+@dataclass(frozen=True)
+class WithoutGuarantee:
+    """An engine that takes its epochs through without any guarantee."""
+
+    engine: Engine
+
+    def run(self, job: Job) -> None:
+        whole = job.passage
+        job.passage = _Bare(
+            plan=whole.plan,
+            processing=whole.processing,
+            log=whole.log,
+            saves=whole.saves,
+            sinks=whole.sinks,
+            sink_names=whole.sink_names,
+            began=whole.began,
+            through=whole.through,
+        )
+        with (
+            mock.patch("millstream.steps.processing.digest_of", _no_digest),
+            mock.patch("os.fsync", _no_sync),
+            mock.patch("os.fdatasync", _no_sync),
+        ):
+            self.engine.run(job)
