@@ -117,3 +117,16 @@ def test_the_journal_of_a_sink_is_not_appended_to(tmp_path: Path) -> None:
     refused = fed(tmp_path, b"x\n")
     assert refused.returncode == 2
     assert b"is the sink of a pipeline" in refused.stderr
+
+
+def test_whoever_reads_may_stop_at_any_time(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append_many([b"x" * 100] * 10_000)
+    cat = subprocess.Popen([*COMMAND, "cat", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert cat.stdout is not None
+    assert cat.stdout.readline() == b"x" * 100 + b"\n"
+    cat.stdout.close()
+    assert cat.stderr is not None
+    assert cat.stderr.read() == b""
+    assert cat.wait(timeout=30) == 0
+    cat.stderr.close()

@@ -133,13 +133,16 @@ def cat(url: str, start: int | None, most: int | None, follow: bool) -> None:
     out = sys.stdout.buffer
     if most == 0:
         return
-    for printed, payload in enumerate(_opened(url).entries(start, follow), 1):
-        out.write(payload + b"\n")
-        if follow:
-            out.flush()
-        if printed == most:
-            break
-    out.flush()
+    try:
+        for printed, payload in enumerate(_opened(url).entries(start, follow), 1):
+            out.write(payload + b"\n")
+            if follow:
+                out.flush()
+            if printed == most:
+                break
+        out.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 @log.command()
