@@ -111,11 +111,9 @@ class _Mirror:
     """The MLflow run of a run directory."""
 
     def __init__(self, watched: Watched, config: MlflowConfig, uri: str, warn: Callable[[str], None]) -> None:
-        for name in ("mlflow", "alembic"):  # migrations tell of themselves at level INFO
-            logging.getLogger(name).setLevel(logging.ERROR)
         from mlflow import MlflowClient
 
-        for name in ("mlflow", "alembic"):
+        for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations have much to tell
             logging.getLogger(name).setLevel(logging.ERROR)
         self._client = MlflowClient(tracking_uri=uri)
         self._directory, self._loaded, self._warn = watched.directory, watched.loaded, warn

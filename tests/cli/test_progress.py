@@ -1,0 +1,130 @@
+"""What a person sees of a run while it goes."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millstream.cli.screen import Screen, Show
+from millstream.cli.tally import Figures, Tally
+from millstream.config.load import load_config
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+from millstream.steps.processing import Processed
+
+FIGURES = Figures(
+    records=5000,
+    epochs=10,
+    through=10,
+    per_second=2500.0,
+    accuracy=0.875,
+    recent=0.9,
+    popular=(("space", 0.25), ("sport", 0.2)),
+    behind=45_000,
+)
+
+
+class Clock:
+    """Time that passes as often as it is looked at."""
+
+    def __init__(self, step: float) -> None:
+        self._now, self._step = 0.0, step
+
+    def __call__(self) -> float:
+        self._now += self._step
+        return self._now
+
+
+def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
+    """What a screen has shown by the time that it has shown `until`."""
+    file = io.StringIO()
+    screen = Screen(file, show, Clock(3.0))
+    if figures is not None:
+        screen.watch(figures)
+    screen.say("going on")
+    screen.warn("no disk")
+    deadline = time.monotonic() + 30
+    while until not in file.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    screen.close()
+    assert until in file.getvalue()
+    return file.getvalue()
+
+
+def test_where_there_is_no_terminal_figures_come_as_plain_lines() -> None:
+    text = shown(Show.LINES, lambda: FIGURES, "popular")
+    line = (
+        "5,000 records, 2,500/s, accuracy 0.875 (last 1,000: 0.900), 10 epochs, 45,000 behind, "
+        "popular: space 25% sport 20%\n"
+    )
+    assert text == f"going on\nwarning: no disk\n{line}"  # once, for nothing has changed since
+
+
+def test_lines_come_as_long_as_something_changes() -> None:
+    counts = iter(range(1, 1000))
+    text = shown(Show.LINES, lambda: replace(FIGURES, records=next(counts), popular=()), "\n4 records")
+    assert text.count("records") == 2  # every second time: five seconds have to pass
+
+
+def test_with_json_only_warnings_are_shown() -> None:
+    assert shown(Show.WARNINGS, lambda: FIGURES, "no disk") == "warning: no disk\n"
+
+
+def test_a_live_display_leaves_what_was_said_and_a_cursor() -> None:
+    text = shown(Show.LIVE, lambda: FIGURES, "warning: no disk")
+    assert "going on\n" in text
+    assert "\x1b[?25l" not in text or text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+class Look:
+    """Takes the figures of a tally after every epoch."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally, self.figures = tally, list[Figures]()
+
+    def began(self, first: int) -> None: ...
+
+    def through(self, processed: Processed) -> None:
+        self.figures.append(self.tally.figures())
+
+    def finished(self, summary: Summary) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]:
+    looks: list[Look] = []
+    said: list[str] = []
+
+    def observers(watched: Watched) -> Sequence[Observer]:
+        tally = Tally(watched, say=said.append, clock=Clock(0.5))
+        looks.append(Look(tally))
+        return [tally, looks[0]]
+
+    summary = start(load_config("demo.yaml"), Options(Path("runs/demo"), records=records), observers=observers)
+    return looks[0].figures, said, summary
+
+
+@pytest.mark.usefixtures("demo")
+def test_figures_are_those_of_the_run_so_far() -> None:
+    figures, said, summary = watched_run(3000)
+    assert said == []
+    assert [f.records for f in figures] == list(range(500, 3001, 500))
+    assert [f.behind for f in figures] == list(range(2500, -1, -500))
+    assert [f.through for f in figures] == [1, 2, 3, 4, 5, 6]
+    assert figures[-1].accuracy == summary.accuracy
+    assert figures[-1].recent is not None and figures[-1].accuracy is not None
+    assert figures[-1].recent > figures[-1].accuracy  # it has learned
+    assert figures[0].popular == () and 2 <= len(figures[-1].popular) <= 5  # the first window is still open
+    assert all(share >= 0.1 for _, share in figures[-1].popular)
+
+    figures, said, summary = watched_run(None)
+    assert said == ["going on with runs/demo from epoch 6, record 3,000"]
+    assert (figures[0].records, figures[0].through, figures[0].epochs) == (3500, 1, 7)
+    assert figures[-1].accuracy == summary.accuracy
