@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from millstream.errors import AlteredLog
 from millstream.state.applied import Applied
-from millstream.state.saves import Saver, SaveStore, States
+from millstream.state.saves import SaveReader, Saver, SaveStore, States, newest_states
 
 
 def store(folder: Path) -> SaveStore:
@@ -112,3 +113,47 @@ def test_a_full_disk_leaves_the_save_before_usable(tmp_path: Path, monkeypatch: 
     newest = again.newest()
     assert newest is not None and newest.epoch == 0
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_newest_save_can_be_read_beside_the_run_that_writes_and_drops(tmp_path: Path) -> None:
+    writer = store(tmp_path)
+    writer.write(0, Applied(), {"s": {"epoch": np.array(0)}})
+    done = threading.Event()
+
+    def write() -> None:
+        for epoch in range(1, 200):
+            writer.write(epoch, Applied(), {"s": {"epoch": np.array(epoch), "same": np.zeros(1000)}})
+            writer.drop_before(writer.numbers()[-1])
+        done.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen = [0]
+    while not done.is_set():
+        found = newest_states(tmp_path)
+        assert found is not None
+        save, states = found
+        assert states["s"]["epoch"] == save.epoch >= seen[-1]
+        seen.append(save.epoch)
+    thread.join()
+    assert len(set(seen)) > 5
+
+
+def test_reading_saves_makes_and_removes_nothing(tmp_path: Path) -> None:
+    assert SaveReader(tmp_path / "none").newest() is None and newest_states(tmp_path / "none") is None
+    assert not (tmp_path / "none").exists()
+    torn = tmp_path / "0000000007.tmp"
+    torn.write_bytes(b"half")
+    assert SaveReader(tmp_path).newest() is None
+    assert torn.exists()
+
+
+def test_a_save_whose_base_is_gone_is_refused(tmp_path: Path) -> None:
+    writer = store(tmp_path)
+    weights = np.zeros(10_000)
+    writer.write(0, Applied(), {"s": {"weights": weights}})
+    leaning = writer.write(1, Applied(), {"s": {"weights": weights.copy()}})
+    assert leaning.leans_on == 0
+    (tmp_path / "0000000000.save").unlink()
+    with pytest.raises(AlteredLog, match="a file that save 1 needs is gone"):
+        newest_states(tmp_path)
