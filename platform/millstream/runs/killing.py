@@ -28,6 +28,8 @@ def descendants(root: int) -> list[int]:
 
 def kill_family() -> None:
     """SIGKILL for all that this process started, found by descent, and then for itself; never for its caller."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that lose their partners have nothing to tell
     kill_descendants()
     os.kill(os.getpid(), signal.SIGKILL)
 

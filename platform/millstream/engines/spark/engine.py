@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millstream.engines.job import Job
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.placement import worker_steps
-from millstream.engines.spark.session import open_session
+from millstream.engines.spark.session import close_session, open_session
 from millstream.engines.spark.source import EPOCH, MARKER, EpochSource, opened
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch
@@ -54,7 +54,7 @@ class SparkEngine:
             self._run(job, first, session, folder)
         finally:
             if not self._keep_session:
-                session.stop()
+                close_session(session)
         job.passage.end()
 
     def _run(self, job: Job, first: int, session: SparkSession, folder: Path) -> None:

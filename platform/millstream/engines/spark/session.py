@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from pyspark.sql import SparkSession
 
 from millstream.engines.spark.java import java_home
 
-__all__ = ["open_session", "settings"]
+__all__ = ["close_session", "open_session", "settings"]
+
+_LAST_SECONDS = 20
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -75,3 +78,20 @@ def open_session(log: Path) -> SparkSession:
     else:
         SparkContext.getOrCreate(conf)
     return SparkSession.builder.getOrCreate()
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop Spark and wait until its Java has ended, so that a run leaves no process behind."""
+    session.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process = gateway.proc
+    process.stdin.close()  # what it waits for
+    try:
+        process.wait(_LAST_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
