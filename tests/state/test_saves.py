@@ -12,7 +12,7 @@ import pytest
 
 from millstream.errors import AlteredLog
 from millstream.state.applied import Applied
-from millstream.state.saves import SaveReader, Saver, SaveStore, States, newest_states
+from millstream.state.saves import Saver, SaveReader, SaveStore, States, newest_states
 
 
 def store(folder: Path) -> SaveStore:
