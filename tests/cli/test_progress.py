@@ -60,8 +60,8 @@ def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
 def test_where_there_is_no_terminal_figures_come_as_plain_lines() -> None:
     text = shown(Show.LINES, lambda: FIGURES, "popular")
     line = (
-        "5,000 records, 2,500/s, accuracy 0.875 (last 1,000: 0.900), 10 epochs, 45,000 behind, "
-        "popular: space 25% sport 20%\n"
+        "5,000 records, 2,500/s, epoch 9, 45,000 behind; accuracy 0.875, last 1,000: 0.900; "
+        "popular: space 25%, sport 20%\n"
     )
     assert text == f"going on\nwarning: no disk\n{line}"  # once, for nothing has changed since
 

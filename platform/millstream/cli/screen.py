@@ -130,24 +130,26 @@ def figures_line(figures: Figures) -> str:
     """The figures in one line.
 
     >>> figures_line(Figures(5000, 1, 1, 2500.0, 0.875, 0.9, (("storms", 0.41),), 45000))
-    '5,000 records, 2,500/s, accuracy 0.875 (last 1,000: 0.900), 1 epochs, 45,000 behind, popular: storms 41%'
+    '5,000 records, 2,500/s, epoch 0, 45,000 behind; accuracy 0.875, last 1,000: 0.900; popular: storms 41%'
     """
-    parts = [f"{figures.records:,} records"]
+    return "; ".join(_parts(figures))
+
+
+def _parts(figures: Figures) -> list[str]:
+    """How far it is, how well it does, what is popular; each a line of a terminal."""
+    far = [f"{figures.records:,} records"]
     if figures.per_second is not None:
-        parts.append(f"{figures.per_second:,.0f}/s")
-    if figures.accuracy is not None:
-        recent = "" if figures.recent is None else f" (last 1,000: {figures.recent:.3f})"
-        parts.append(f"accuracy {figures.accuracy:.3f}{recent}")
-    parts.append(f"{figures.epochs:,} epochs")
+        far.append(f"{figures.per_second:,.0f}/s")
+    far.append(f"epoch {figures.epochs - 1:,}")
     if figures.behind is not None:
-        parts.append(f"{figures.behind:,} behind")
+        far.append(f"{figures.behind:,} behind")
+    parts = [", ".join(far)]
+    if figures.accuracy is not None:
+        recent = "" if figures.recent is None else f", last 1,000: {figures.recent:.3f}"
+        parts.append(f"accuracy {figures.accuracy:.3f}{recent}")
     if figures.popular:
-        parts.append(f"popular: {popular_line(figures)}")
-    return ", ".join(parts)
-
-
-def popular_line(figures: Figures) -> str:
-    return " ".join(f"{topic} {share:.0%}" for topic, share in figures.popular)
+        parts.append("popular: " + ", ".join(f"{topic} {share:.0%}" for topic, share in figures.popular))
+    return parts
 
 
 def _display(figures: Figures | None, doing: str) -> RenderableType:
@@ -155,10 +157,7 @@ def _display(figures: Figures | None, doing: str) -> RenderableType:
         return Text(doing, style="dim")
     lines: list[RenderableType] = []
     if figures.behind is not None:
-        bar = ProgressBar(total=max(1, figures.records + figures.behind), completed=figures.records, width=_BAR_WIDTH)
-        lines.append(bar)
-    head, _, popular = figures_line(figures).partition(", popular: ")
-    lines.append(Text(head, no_wrap=True, overflow="ellipsis"))
-    if popular:
-        lines.append(Text(f"popular: {popular}", style="bold", no_wrap=True, overflow="ellipsis"))
+        total = max(1, figures.records + figures.behind)
+        lines.append(ProgressBar(total=total, completed=figures.records, width=_BAR_WIDTH))
+    lines += [Text(part, no_wrap=True, overflow="ellipsis") for part in _parts(figures)]
     return Group(*lines)

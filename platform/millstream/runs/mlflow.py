@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from millstream.config.models import Mlflow as MlflowConfig
@@ -31,6 +32,7 @@ __all__ = ["MlflowObserver", "tracking_uri"]
 _GATHER_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 _LONGEST_VALUE = 6000
+_LONGEST_WARNING = 200
 _MOST_PARAMS, _MOST_METRICS = 100, 1000
 _METRICS = ("accuracy", "window_accuracy", "records_per_second", "epoch")
 _QUIET = {
@@ -95,8 +97,8 @@ class MlflowObserver:
                 pass
         except Exception as error:  # of whatever store MLflow has; the run must not notice
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            message = f"MLflow: {reason}; the run goes on without it"
-            self._warn(self._watched.loaded.redact(message))
+            message = f"MLflow: {self._watched.loaded.redact(reason)}"
+            self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run goes on without it")
 
     def _gathered(self) -> list[Window | Summary | None]:
         """What has come, waiting a little so that it comes in few calls."""
