@@ -68,6 +68,18 @@ def test_results_can_be_read_when_the_source_is_gone(folder: Path, millstream: M
     assert status["outputs"]["predictions"]["rows"] == 1
 
 
+def test_status_leaves_what_a_source_keeps_as_it_is(folder: Path, millstream: Millstream) -> None:
+    (folder / "news").mkdir()
+    (folder / "news.jsonl").rename(folder / "news" / "b.jsonl")
+    here = ("--set", "source.path=news")
+    assert millstream("run", "news.yaml", *here, "--json").code == 0
+    (folder / "news" / "a.jsonl").write_text('{"text": "a slow train", "label": "travel", "published_at": 2}\n')
+    before = everything(folder / "runs")
+    status = json.loads(millstream("status", "runs/news", "--json").out)
+    assert [(p["partition"], p["behind"]) for p in status["partitions"]] == [("b.jsonl", 0), ("a.jsonl", 1)]
+    assert everything(folder / "runs") == before
+
+
 def test_status_says_how_far_a_run_is_behind(folder: Path, millstream: Millstream) -> None:
     assert millstream("run", "news.yaml", "--json").code == 0
     with (folder / "news.jsonl").open("a") as file:
