@@ -11,11 +11,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from millstream.engines.spark import classes
 from millstream.engines.spark.java import java_home
 
 __all__ = ["close_session", "open_session", "settings"]
 
 _LAST_SECONDS = 20
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -57,7 +59,8 @@ def open_session(log: Path) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    os.environ["JAVA_HOME"] = str(java_home())
+    java = java_home()
+    os.environ["JAVA_HOME"] = str(java)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -65,9 +68,9 @@ def open_session(log: Path) -> SparkSession:
     log.parent.mkdir(parents=True, exist_ok=True)
     log4j = log.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=log.resolve()))
-    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+    options = [*_QUICK, f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *classes.options(java)]
     conf = SparkConf(loadDefaults=False)
-    conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", options)])
+    conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", " ".join(options))])
     if SparkContext._gateway is None:
         # A session of its own: what stops the run's process group (Ctrl-C, `timeout`, systemd) is for the run to
         # answer, and it still needs Spark for the epoch in hand. Without the run Java ends by itself.
@@ -91,7 +94,8 @@ def close_session(session: SparkSession) -> None:
     process = gateway.proc
     process.stdin.close()  # what it waits for
     try:
-        process.wait(_LAST_SECONDS)
+        process.wait(None if classes.recording() else _LAST_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    classes.settle(Path(os.environ["JAVA_HOME"]))
