@@ -47,8 +47,8 @@ class Documents:
         """A folder of so many files, the first documents in them; their times of change are in their order."""
         folder = self._folder / f"{files}-files-of-{rows}"
         if not folder.exists():
-            folder.mkdir()
             with self.file.open("rb") as lines:
+                folder.mkdir()
                 for number in range(files):
                     path = folder / f"{number:06d}.jsonl"
                     path.write_bytes(b"".join(itertools.islice(lines, rows)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from benchmarks.steady import Rate, Steady, steady_rate
 from millstream.config.load import read_config
 from millstream.engines.job import Engine
 from millstream.runs.metrics import Metrics
+from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 
 __all__ = ["CLASSIFY", "Run", "kept_spark", "run_pipeline"]
@@ -45,17 +46,22 @@ def run_pipeline(engine: Engine, name: str, file: Path, folder: Path, records: i
         "engine": {"type": name, "epoch": {"max_records": epoch}},
     }
     loaded = read_config(config, folder, "bench.yaml")
-    steady = Steady()
+    steady: list[Steady] = []
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
+
+    def observers(watched: Watched) -> Sequence[Observer]:
+        steady.append(Steady(watched.epoch_log.totals))
+        return [Metrics(watched, warn=print), *steady]
+
     start(
         loaded,
         Options(run, records=records),
         engine=engine,
-        observers=lambda watched: [Metrics(watched, warn=print), steady],
+        observers=observers,
     )
     shutil.rmtree(run)
-    return Run(steady_rate(steady.marks), steady.correct)
+    return Run(steady_rate(steady[0].marks), steady[0].correct)
 
 
 @contextmanager

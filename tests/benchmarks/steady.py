@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from millstream.log.epochs import Totals
 from millstream.runs.summary import Summary
 from millstream.steps.processing import Processed
 
 __all__ = ["Mark", "Rate", "Steady", "steady_rate"]
-
-_AT_ONCE = 0.002
-"""Marks that are not further apart are of epochs that were delivered together."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +31,25 @@ class Rate:
 
 
 def steady_rate(marks: Sequence[Mark]) -> Rate:
-    """From the moment the first epochs are through (all that came with them) to the last.
+    """From the first mark to the last.
 
-    >>> steady_rate([Mark(7.0, 100), Mark(7.001, 200), Mark(8.0, 300), Mark(9.0, 600)]).records
-    400
+    >>> steady_rate([Mark(7.0, 200), Mark(8.0, 300), Mark(9.0, 600)])
+    Rate(per_second=200.0, seconds=2.0, records=400)
     """
-    first = next((a for a, b in itertools.pairwise(marks) if b.at - a.at > _AT_ONCE), None)
-    if first is None:
+    if len(marks) < 2:
         raise ValueError("all epochs were through at once: there is no rate in that")
-    seconds, records = marks[-1].at - first.at, marks[-1].records - first.records
+    seconds, records = marks[-1].at - marks[0].at, marks[-1].records - marks[0].records
     return Rate(records / seconds, seconds, records)
 
 
 @dataclass
 class Steady:
-    """Watches a run of Millstream."""
+    """Watches a run of Millstream. The epochs of one micro-batch are delivered together, so they make one mark.
 
+    All of them have been noted by the time that the first of them is through: that is how they are told.
+    """
+
+    totals: Totals
     marks: list[Mark] = field(default_factory=list)
     correct: int = 0
 
@@ -57,8 +57,9 @@ class Steady:
         pass
 
     def through(self, processed: Processed) -> None:
-        before = self.marks[-1].records if self.marks else 0
-        self.marks.append(Mark(time.monotonic(), before + processed.note.records))
+        if self.marks and self.marks[-1].records == self.totals.processed:
+            self.marks.pop()
+        self.marks.append(Mark(time.monotonic(), self.totals.processed))
         self.correct += processed.note.correct
 
     def finished(self, summary: Summary) -> None:

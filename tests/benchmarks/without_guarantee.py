@@ -31,6 +31,8 @@ def _no_sync(file: int) -> None:
 class _Bare(Passage):
     def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
         done = [self.processing.process(epoch, records) for epoch, records in epochs]
+        for one in done:
+            self.log.totals.take_note(one.note)  # for who watches; nothing is written
         for name, sink in self.sinks.items():
             sink.append(pa.concat_tables([one.rows[name] for one in done]), Mark(self.log.id, epochs[-1][0].number))
         for one in done:
