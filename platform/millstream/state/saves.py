@@ -72,10 +72,11 @@ class SaveReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._saves: dict[int, Save] = {}
-        for path in sorted(folder.glob("*.save")):
-            with suppress(FileNotFoundError):  # the run has dropped it since
-                save = self._header(path)
-                self._saves[save.number] = save
+        while not self._saves and (paths := sorted(folder.glob("*.save"))):
+            for path in paths:
+                with suppress(FileNotFoundError):  # the run has dropped it since, for a newer one
+                    save = self._header(path)
+                    self._saves[save.number] = save
 
     def newest(self, upto: int | None = None) -> Save | None:
         """The save written last; or the newest of an epoch not beyond `upto`."""
@@ -229,7 +230,7 @@ class SaveStore(SaveReader):
 
 
 def newest_states(folder: Path) -> tuple[Save, States] | None:
-    """The save written last, and its states, beside a run that may be writing and dropping saves."""
+    """The newest save that is found, and its states, beside a run that may be writing and dropping saves."""
     vanished = None
     while (save := (reader := SaveReader(folder)).newest()) is not None:
         try:
