@@ -53,6 +53,11 @@ class Cutter(Protocol):
         ...
 
     @property
+    def exhausted(self) -> bool:
+        """Whether it is done before the log is: it has cut all the records it was to cut."""
+        ...
+
+    @property
     def behind(self) -> int | None:
         """How many offsets were there at the last look, within this start's reach, and not yet cut; None if unknown."""
         ...
@@ -88,6 +93,10 @@ class LogCutter:
             if rank not in totals.positions:
                 self._planner.add(rank, self.logs[partition.source].beginning(partition.name))
         self._events += [SinkAdded(sink) for sink in self.sinks if sink not in totals.sinks]
+
+    @property
+    def exhausted(self) -> bool:
+        return self._planner.exhausted
 
     @property
     def done(self) -> bool:
@@ -163,6 +172,7 @@ class ReplayCutter:
     original: EpochReader
     sinks: Sequence[str] = ()
     last: int | None = None
+    exhausted: bool = field(default=False, init=False)
     _epochs: Iterator[Epoch] = field(init=False)
     _done: bool = field(default=False, init=False)
 

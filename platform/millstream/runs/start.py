@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import threading
 import time
@@ -64,10 +65,11 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     """What may not change while a run directory is resumed."""
     resolved = loaded.resolved()
     config = loaded.config
+    steps = json.dumps([{"name": step.name, **step.config.model_dump(mode="json")} for step in config.steps])
     return {
         "pipeline name": config.name,
         "source": resolved.get("source") or resolved.get("sources"),
-        "steps": [{"name": step.name, **step.config.model_dump(mode="json")} for step in config.steps],
+        "steps": json.loads(loaded.redact(steps)),
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
     }
@@ -153,7 +155,7 @@ def start(
         finally:
             passage.abandon()
         seconds = time.monotonic() - began
-        ended = "stopped" if stop.is_set() else "idle"
+        ended = "stopped" if stop.is_set() or cutter.exhausted else "idle"
         summary = summarise(loaded, directory, epoch_log, passage.processing, sinks, ended, before, seconds, versions())
         write_whole(directory.summary, summary.json())
         watching.finished(summary)
