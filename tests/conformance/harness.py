@@ -64,13 +64,16 @@ class Pipeline:
     window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
     engine_name: str = "local"
     steps: list[dict[str, Any]] | None = None
+    source: dict[str, Any] = field(default_factory=dict)
+    sinks: dict[str, Any] = field(default_factory=dict)
 
     def loaded(self, name: str) -> Loaded:
         config = {
             "name": "conformance",
-            "source": {"type": "files", "path": "documents"},
+            "source": {"type": "files", "path": "documents", **self.source},
             "pipeline": {"steps": self.steps} if self.steps else self._named(),
-            "sinks": {
+            "sinks": self.sinks
+            or {
                 "predictions": {"type": "files", "format": "jsonl"},
                 "topics": {"type": "journal", "path": f"{name}-topics"},
             },

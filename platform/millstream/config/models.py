@@ -94,9 +94,6 @@ class Mlflow(_Section):
     tracking_uri: str | None = Field(
         default=None, description="MLflow's server or store; by default MLflow's own choice."
     )
-    register_model: str | None = Field(
-        default=None, description="The name under which the model is registered, if any."
-    )
 
 
 _MlflowOrNot = Annotated[

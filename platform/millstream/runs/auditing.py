@@ -15,9 +15,9 @@ from millstream.log.epochs import EpochReader
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
-from millstream.runs.start import Options, start, versions
+from millstream.runs.start import Options, start
 from millstream.state.digests import state_digest
-from millstream.state.saves import SaveStore
+from millstream.state.saves import States, newest_states
 from millstream.steps.contracts import Array
 
 __all__ = ["audit_run"]
@@ -68,9 +68,9 @@ def _last_through(directory: RunDirectory) -> int:
 
 def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
     counts = _counts_of_same_cuts(directory, golden, last)
-    save = SaveStore(directory.saves, versions()).newest()
-    if save is None:
-        message = f"{directory.path} has no save to audit; was it deleted?"
+    newest, goldens = newest_states(directory.saves), newest_states(golden.saves)
+    if newest is None or goldens is None:
+        message = f"{(directory if newest is None else golden).path} has no save to audit; was it deleted?"
         raise Contradiction(message)
     outputs: dict[str, OutputAudit] = {}
     theirs = outputs_of(golden, load_run(golden))
@@ -79,8 +79,8 @@ def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, las
             message = f"{golden.path} has no output {name}; it is a run of another pipeline"
             raise Contradiction(message)
         outputs[name] = audit_output(*_hashes(output), *_hashes(theirs[name]))
-    same = _state(directory) == _state(golden)
-    return audit(counts, save.applied, same, outputs)
+    same = _digest(newest[1]) == _digest(goldens[1])
+    return audit(counts, newest[0].applied, same, outputs)
 
 
 def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
@@ -95,17 +95,14 @@ def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: in
                 f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
             )
             raise Contradiction(message)
-    counts = {note.epoch: note.records for note in reader.notes() if note.epoch <= last}
+    counts = {note.epoch: note.records for note in reader.notes()}
     if len(counts) != last + 1:
-        message = f"{golden.path} has {len(counts)} of the {last + 1} epochs; a golden run has them all"
+        message = f"{golden.path} has processed {len(counts)} epochs, {directory.path} {last + 1}: not the same cuts"
         raise Contradiction(message)
     return counts
 
 
-def _state(directory: RunDirectory) -> str:
-    saves = SaveStore(directory.saves, versions())
-    save = saves.newest()
-    states = saves.load(save) if save is not None else {}
+def _digest(states: States) -> str:
     return state_digest({f"{step}/{name}": value for step, state in states.items() for name, value in state.items()})
 
 

@@ -36,6 +36,7 @@ __all__ = ["SparkEngine"]
 
 _IDLE_SECONDS = 0.005
 _LOOK_SECONDS = 0.2
+_SOON_SECONDS = 0.3
 
 
 class SparkEngine:
@@ -45,25 +46,32 @@ class SparkEngine:
         self._keep_session = keep_session
 
     def run(self, job: Job) -> None:
-        folder = job.folder / "spark"
-        with ThreadPoolExecutor(1, "millstream-spark") as background:  # the JVM starts while the state is loaded
-            opening = background.submit(open_session, folder / "spark.log")
-            first = job.passage.start()
-            session = opening.result()
+        first = job.passage.start()
+        cutting = _Cutting(job, first)
         try:
-            self._run(job, first, session, folder)
+            if cutting.has_work():
+                self._run_on_spark(job, first, cutting)
+        finally:
+            cutting.stop()
+        cutting.check()
+        job.passage.end()
+
+    def _run_on_spark(self, job: Job, first: int, cutting: _Cutting) -> None:
+        folder = job.folder / "spark"
+        with ThreadPoolExecutor(1, "millstream-spark") as opening:  # off the main thread, whose signals PySpark takes
+            session = opening.submit(open_session, folder / "spark.log").result()
+        try:
+            self._take_all(job, first, cutting, session, folder)
         finally:
             if not self._keep_session:
                 close_session(session)
-        job.passage.end()
 
-    def _run(self, job: Job, first: int, session: SparkSession, folder: Path) -> None:
+    def _take_all(self, job: Job, first: int, cutting: _Cutting, session: SparkSession, folder: Path) -> None:
         ahead = worker_steps(job.graph, job.config.engine)
         job.passage.processing.ahead = frozenset(node.name for node in ahead)
         schema = records_schema(job.graph.fields)
         for node in ahead:
             schema = node.step.process(schema.empty_table()).records.schema
-        cutting = _Cutting(job, first)
         arrived: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
         closing = threading.Event()
         _write_handover(job, first, ahead, schema, folder / "handover.json")
@@ -81,10 +89,8 @@ class SparkEngine:
                 parts = _by_epoch(table, schema)
                 job.passage.take([(cutting.pop(number), records) for number, records in parts])
                 job.throttle.through(parts[-1][0])
-            cutting.check()
         finally:
             closing.set()
-            cutting.stop()
             query.stop()
             warming.join()
 
@@ -169,6 +175,7 @@ class _Cutting:
         self._job = job
         self._halt = threading.Event()
         self._error: BaseException | None = None
+        self._finished = False
         self._waiting: dict[int, Epoch] = {}
         self._changed = threading.Condition()
         for epoch in job.epoch_log.reader().epochs(first) if first < job.epoch_log.totals.next_epoch else ():
@@ -177,10 +184,16 @@ class _Cutting:
         self._thread = threading.Thread(target=self._run, name="millstream-planner", daemon=True)
         self._thread.start()
 
+    def has_work(self) -> bool:
+        """False if nothing is left to do: Spark need not start for that. Does not wait for what may come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._finished, _SOON_SECONDS)
+        return not self.over
+
     @property
     def over(self) -> bool:
         """Whether nothing is left, and nothing more will come."""
-        return not self._thread.is_alive() and not self._waiting
+        return self._finished and not self._waiting
 
     def pop(self, number: int) -> Epoch:
         """An epoch that Spark has read; the log may have shown it to Spark a moment before it is noted here."""
@@ -208,3 +221,6 @@ class _Cutting:
                     self._changed.notify()
         except BaseException as error:  # told to the run's thread
             self._error = error
+        with self._changed:
+            self._finished = True
+            self._changed.notify()

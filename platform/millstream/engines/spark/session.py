@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -85,11 +87,12 @@ def open_session(log: Path) -> SparkSession:
 
 def close_session(session: SparkSession) -> None:
     """Stop Spark and wait until its Java has ended, so that a run leaves no process behind."""
-    session.stop()
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    gateway.shutdown()
+    with suppress(Py4JError, OSError):  # Java may be gone already, which is then the failure that is told
+        session.stop()
+        gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     process = gateway.proc
     process.stdin.close()  # what it waits for

@@ -1,0 +1,87 @@
+"""What every engine has to get right besides crashes: empty epochs, ends, added sinks and partitions, replays."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+
+from millstream.engines.job import Engine
+from millstream.engines.local.engine import LocalEngine
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Delivery, Point
+from millstream.log.epochs import EpochReader, SinkAdded
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import load_run, outputs_of
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, engine: Engine, engine_name: str) -> Pipeline:
+    write_documents(tmp_path / "documents")
+    return Pipeline(tmp_path, engine, engine_name=engine_name)
+
+
+def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeline, engine_name: str) -> None:
+    pipeline.model = {"type": "sgd", "block": 16}
+    here = pipeline.run("here")
+    other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
+    there = other.run("there", replay=pipeline.folder / "runs/here")
+    assert (here.model, here.state, here.outputs) == (there.model, there.state, there.outputs)
+    assert here.engine == engine_name
+
+
+def test_epochs_without_a_record_pass_all_points(pipeline: Pipeline) -> None:
+    for file in (pipeline.folder / "documents").iterdir():
+        file.write_text("")
+    pipeline.source = {"ends": True}
+    pipeline.crash("run", CrashPoint(Point.COMMIT, 0))
+    summary = pipeline.run("run")
+    assert (summary.epochs, summary.records) == (1, 0)
+
+
+def test_windows_close_when_all_partitions_have_ended(pipeline: Pipeline) -> None:
+    open_ended = pipeline.run("open")
+    pipeline.source = {"ends": True}
+    ended = pipeline.run("ended")
+    assert ended.outputs["predictions"] == open_ended.outputs["predictions"]
+    assert ended.delivered["topics"] > open_ended.delivered["topics"]
+
+
+def test_a_file_that_comes_later_is_a_partition_of_its_own(pipeline: Pipeline) -> None:
+    first = pipeline.run("run")
+    write_documents(pipeline.folder / "more", files=1, records=EPOCH_RECORDS, seed=9)
+    shutil.copy(pipeline.folder / "more/part0.jsonl", pipeline.folder / "documents/later.jsonl")
+    pipeline.crash("run", CrashPoint(Point.PROCESS, EPOCHS))
+    second = pipeline.run("run")
+    assert second.records == first.records + EPOCH_RECORDS
+    partitions = [p.name for p in EpochReader(pipeline.folder / "runs/run/epochs").totals().partitions]
+    assert partitions == ["part0.jsonl", "part1.jsonl", "later.jsonl"]
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_a_sink_that_is_added_begins_with_the_next_epoch_that_is_cut(pipeline: Pipeline, delivery: Delivery) -> None:
+    pipeline.delivery = delivery
+    pipeline.run("run", records=3 * EPOCH_RECORDS)
+    pipeline.sinks = {"predictions": {"type": "files", "path": "elsewhere"}}
+    pipeline.run("run")
+    directory = RunDirectory(pipeline.folder / "runs/run")
+    rows = sum(table.num_rows for table in outputs_of(directory, load_run(directory))["predictions"].read())
+    golden = pipeline.counts("run")
+    assert rows == sum(golden[epoch].get("predictions", 0) for epoch in range(3, EPOCHS))
+    added = [
+        (epoch.number, event.sink)
+        for epoch in EpochReader(directory.epochs).epochs()
+        for event in epoch.events
+        if isinstance(event, SinkAdded) and epoch.number and event.sink.startswith("predictions")
+    ]
+    assert added == [(3, "predictions files elsewhere")]
+
+
+def test_count_windows_and_other_epoch_sizes(pipeline: Pipeline) -> None:
+    pipeline.window = {"type": "count", "size": 37}
+    golden = pipeline.run("golden")
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 4))
+    assert pipeline.run("run").outputs == golden.outputs
+    assert golden.delivered["topics"] > 5
