@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from millstream.cli.run import changed_libraries
+from millstream.runs.start import versions
+from millstream.state.applied import Applied
+from millstream.state.saves import Save
+
 Millstream = Callable[..., Any]
 
 KEYS = [
@@ -167,3 +172,10 @@ def test_a_failed_run_leaves_its_reason_until_it_goes_on(
     assert summary_of(millstream("run", "demo.yaml", "--json"))["accuracy"] is None
     status = json.loads(millstream("status", "runs/demo", "--json").out)
     assert (status["state"], status["error"]) == ("ended", None)
+
+
+def test_other_versions_of_libraries_since_the_last_save_are_told() -> None:
+    before = {**versions(), "numpy": "1.0"}
+    assert changed_libraries(Save(0, 0, Applied(), before, None, 0)) == f"numpy 1.0 (now {versions()['numpy']})"
+    assert changed_libraries(Save(0, 0, Applied(), versions(), None, 0)) == ""
+    assert changed_libraries(None) == ""

@@ -19,8 +19,9 @@ from millstream.guarantees.crash import CrashPoint
 from millstream.runs.killing import kill_family
 from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.start import Options, start
+from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
+from millstream.state.saves import Save, SaveReader
 
 __all__ = ["run"]
 
@@ -105,6 +106,8 @@ class _Watch:
             screen.say(f"starting over; what was there is in {watched.archived}")
         self._watched, self._tally = watched, Tally(watched, say=screen.say)
         screen.watch(self._tally.figures)
+        if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
+            screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
         config = watched.loaded.config.mlflow
         if not config:
             return [Metrics(watched, warn=screen.warn), self._tally]
@@ -120,3 +123,12 @@ class _Watch:
         if self._watched is None or self._tally is None:
             return ""
         return "\n".join(report(summary, self._watched, self._tally.figures(), self._tally.speed()))
+
+
+def changed_libraries(save: Save | None) -> str:
+    """The libraries that are of other versions than when this save was written, in words."""
+    now = versions()
+    before = save.versions if save is not None else now
+    return ", ".join(
+        f"{name} {before[name]} (now {now[name]})" for name in before if now.get(name, before[name]) != before[name]
+    )
