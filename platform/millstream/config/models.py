@@ -72,7 +72,7 @@ class EpochSize(_Section):
 
     max_records: int = Field(default=5000, ge=1, le=1_000_000, description="The most records an epoch holds.")
     max_wait: Duration = Field(
-        default=parse_duration("100ms"), gt=0, description="The longest a record waits for its epoch to fill up."
+        default=parse_duration("20ms"), gt=0, description="The longest a record waits for its epoch to fill up."
     )
 
 
