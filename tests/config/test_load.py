@@ -36,7 +36,7 @@ def test_defaults_are_sane(config: Path) -> None:
         1,
         1,
     )
-    assert (engine.type, engine.epoch.max_records, engine.epoch.max_wait) == ("spark", 5000, parse_duration("100ms"))
+    assert (engine.type, engine.epoch.max_records, engine.epoch.max_wait) == ("spark", 5000, parse_duration("20ms"))
     assert loaded.config.keep == parse_duration("7d")
     assert loaded.config.mlflow is False
     assert loaded.config.sinks == {}
