@@ -79,9 +79,8 @@ class EpochSize(_Section):
 class Engine(_Section):
     """What runs the pipeline. Results do not depend on it."""
 
-    type: Literal["spark", "local"] = Field(default="spark", description="Spark, or worker processes on one machine.")
+    type: Literal["spark", "local"] = Field(default="spark", description="Spark, or one process without it.")
     epoch: EpochSize = EpochSize()
-    workers: int | None = Field(default=None, ge=1, le=1024, description="How many processes; by default the engine's.")
     run: dict[str, Literal["driver", "worker"]] = Field(
         default={}, description="Where Spark runs a step, by its name; by default the engine's choice."
     )
