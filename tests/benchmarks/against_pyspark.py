@@ -58,7 +58,7 @@ _COMPARISONS = (
         "millstream",
         "plain",
         1.5,
-        files=80,
+        files=60,
         records=600_000,
     ),
     _Comparison(
