@@ -13,6 +13,7 @@ from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import Mark, Partition, Place
 from millstream.log.journal import JournalReader
 from millstream.log.lines import parse_lines
+from millstream.log.lock import LOCK, FolderLock
 from millstream.log.part import first_indexes, part_path
 from millstream.log.rows import json_lines, table_of
 from millstream_connectors.fields import USUAL_FIELDS, Fields
@@ -133,9 +134,12 @@ class JournalSink(BaseModel):
     def clear(self, place: Place, output: str) -> None:
         """Delete the journal's own files, the newest last: it has the mark."""
         folder = _folder(place, self.path)
-        if folder.is_dir():
+        if not folder.is_dir() or not first_indexes(folder):
+            return
+        with FolderLock(folder):
             for first in first_indexes(folder):
                 part_path(folder, first).unlink()
+            (folder / LOCK).unlink()
 
 
 class JournalRows:

@@ -8,7 +8,7 @@ MillstreamError                 exit code 1
 │   └── Truncated               a wanted range has been removed from a log
 ├── DifferentReplay             a replay came out differently from the first time
 ├── StepFailed                  a step raised
-└── InUse                       another process holds the run directory
+└── InUse                       another process holds the run directory, or appends to the journal
 """
 
 from __future__ import annotations
@@ -69,4 +69,4 @@ class StepFailed(MillstreamError):
 
 
 class InUse(MillstreamError):
-    """Another process holds the run directory."""
+    """Another process holds the run directory, or appends to the journal."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.log.contracts import Mark
+from millstream.log.epochs import EpochLog
 from millstream.log.journal import Journal, JournalReader
 from millstream_connectors.marked import MarkedJournal
 
@@ -110,13 +111,18 @@ def test_wrong_urls_say_what_is_wrong(tmp_path: Path, millstream: Any) -> None:
     assert "no.jsonl" in missing.err
 
 
-def test_the_journal_of_a_sink_is_not_appended_to(tmp_path: Path) -> None:
-    sink = MarkedJournal(tmp_path)
+def test_the_journals_of_a_pipeline_are_neither_appended_to_nor_changed(tmp_path: Path) -> None:
+    sink = MarkedJournal(tmp_path / "sink")
     sink.append([b"row"], Mark("a log", 0))
     sink.close()
-    refused = fed(tmp_path, b"x\n")
-    assert refused.returncode == 2
-    assert b"is the sink of a pipeline" in refused.stderr
+    EpochLog(tmp_path / "epochs").close()
+    for name in ("sink", "epochs"):
+        (tmp_path / name / "_making").write_bytes(b"MSJ")  # what only its own writer may clear away
+        before = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        refused = fed(tmp_path / name, b"x\n")
+        assert refused.returncode == 2
+        assert b"is the epoch log or a sink of a pipeline" in refused.stderr
+        assert {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} == before
 
 
 def test_whoever_reads_may_stop_at_any_time(tmp_path: Path) -> None:

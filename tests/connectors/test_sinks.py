@@ -157,6 +157,32 @@ def test_clearing_leaves_nothing_but_what_others_put_there(tmp_path: Path, kind:
         assert config.open(at(tmp_path), "predictions", SCHEMA).mark() is None
 
 
+CLEARING = """
+import sys
+from pathlib import Path
+from millstream.log.contracts import Place
+from millstream_connectors.files.sink import FilesSink
+from millstream_connectors.journal import JournalSink
+
+config = {"files": FilesSink, "journal": JournalSink}[sys.argv[1]](path="out")
+config.clear(Place(base=Path(sys.argv[2]), cache=Path(sys.argv[2])), "predictions")
+"""
+
+
+@every_kind
+def test_a_sink_that_another_process_writes_is_not_cleared(tmp_path: Path, kind: str) -> None:
+    sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
+    for number in range(12):
+        sink.append(epoch(number), Mark(LOG, number))
+    command = [sys.executable, "-c", CLEARING, KINDS[kind].type, str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, check=False)
+    assert b"InUse: another process is appending" in refused.stderr
+    assert rows(sink.read()).equals(of_epochs(*range(12)))
+    sink.close()
+    subprocess.run(command, check=True)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 # Crashes
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.errors import AlteredLog, ConfigError, Truncated
+from millstream.errors import AlteredLog, ConfigError, InUse, Truncated
 from millstream.log.journal import Entry, Journal, JournalReader
 
 BINARY = bytes(range(256)) + b"\n\0\r\n"
@@ -264,6 +264,76 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_torn_entry(
         assert (journal.next_index, journal.last_mark) == (1, 1)
         journal.append(b"small", mark=3)
     assert payloads(tmp_path) == [b"before", b"small"]
+
+
+# One writer
+
+WRITING = """
+import sys
+from pathlib import Path
+from millstream.log.journal import Journal
+
+with Journal(Path(sys.argv[1])) as journal:
+    journal.append(b"theirs")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that has the journal open."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path)], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"writing\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, writing: subprocess.Popen[bytes]) -> None:
+    with parts(tmp_path)[0].open("ab") as part:
+        part.write(b"half an append")
+    (tmp_path / "_making").write_bytes(b"MSJ")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InUse, match=f"another process is appending to {tmp_path}.*; wait for it, stop it"):
+        Journal(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    writing.kill()
+    writing.wait()
+    with Journal(tmp_path) as journal:
+        journal.append(b"ours")
+    assert payloads(tmp_path) == [b"theirs", b"ours"]
+
+
+def test_in_one_process_the_newest_writer_takes_over_from_one_that_was_never_closed(tmp_path: Path) -> None:
+    dropped = Journal(tmp_path)
+    dropped.append(b"before")
+    with Journal(tmp_path) as journal:
+        journal.append(b"after")
+        for change in (lambda: dropped.append(b"too late"), dropped.roll, lambda: dropped.drop_before(1)):
+            with pytest.raises(InUse, match="a later start in this process"):
+                change()
+        dropped.close()
+        journal.append(b"and on")
+    assert payloads(tmp_path) == [b"before", b"after", b"and on"]
+
+
+def test_a_journal_is_free_once_its_writer_is_closed_or_could_not_open_it(tmp_path: Path) -> None:
+    Journal(tmp_path).close()
+    assert fed_by_another(tmp_path) == 0
+    data = parts(tmp_path)[0].read_bytes()
+    parts(tmp_path)[0].write_bytes(b"x" + data[1:])
+    with pytest.raises(AlteredLog) as kept:
+        Journal(tmp_path)
+    assert kept.tb is not None
+    parts(tmp_path)[0].write_bytes(data)
+    assert fed_by_another(tmp_path) == 0
+
+
+def fed_by_another(folder: Path) -> int:
+    done = subprocess.run([sys.executable, "-c", WRITING, str(folder)], input=b"", capture_output=True, check=False)
+    return done.returncode
 
 
 # Alterations

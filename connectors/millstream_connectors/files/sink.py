@@ -30,7 +30,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.config.durations import Duration, Size
 from millstream.errors import ConfigError, ForeignSink, Truncated
 from millstream.log.contracts import Mark, Place
-from millstream.log.journal import JournalReader, sync_folder
+from millstream.log.durable import sync_folder
+from millstream.log.journal import JournalReader
+from millstream.log.lock import FolderLock
+from millstream.log.part import first_indexes
 from millstream.log.rows import json_lines, table_of
 from millstream_connectors.marked import MarkedJournal, state_of
 
@@ -82,17 +85,18 @@ class FilesSink(BaseModel):
         folder = self._folder(place, output)
         if not (folder / _OPEN).is_dir():
             return
-        try:
-            with JournalReader(folder / _OPEN) as reader:
-                last = int(state_of(reader).get("closed", 0)) + 1
-        except ConfigError:  # its making was interrupted
-            last = 0
-        for number, path in _parts(folder).items():
-            if number <= last:
-                path.unlink()
-        (folder / _CLOSING).unlink(missing_ok=True)
-        sync_folder(folder)
-        shutil.rmtree(folder / _OPEN)
+        with FolderLock(folder / _OPEN):
+            try:
+                with JournalReader(folder / _OPEN) as reader:
+                    last = int(state_of(reader).get("closed", 0)) + 1
+            except ConfigError:  # its making was interrupted
+                last = 0
+            for number, path in _parts(folder).items():
+                if number <= last:
+                    path.unlink()
+            (folder / _CLOSING).unlink(missing_ok=True)
+            sync_folder(folder)
+            shutil.rmtree(folder / _OPEN)
 
     def _folder(self, place: Place, output: str) -> Path:
         if self.path is None:
@@ -110,7 +114,7 @@ class PartFiles:
         self._folder = folder
         self._schema = schema
         self._clock = clock
-        made = (folder / _OPEN).is_dir() and any((folder / _OPEN).iterdir())
+        made = (folder / _OPEN).is_dir() and bool(first_indexes(folder / _OPEN))
         if not made and _parts(folder):
             message = (
                 f"{folder} holds part files that this sink has not written; move them away, or choose another path"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
-import json
 import os
 import sys
 import time
@@ -18,8 +16,8 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.errors import ConfigError, InUse, MillstreamError
-from millstream.log.journal import Journal, JournalReader, sync_folder
+from millstream.errors import ConfigError, MillstreamError
+from millstream.log.journal import Journal, JournalReader
 from millstream.log.rows import json_lines
 
 __all__ = ["log"]
@@ -67,27 +65,26 @@ class _JournalLog:
 
     @contextlib.contextmanager
     def appender(self) -> Iterator[Callable[[list[bytes]], None]]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self._folder, os.O_RDONLY)
+        self._refuse_a_pipelines()
+        with Journal(self._folder) as journal:
+
+            def put(entries: list[bytes]) -> None:
+                journal.append_many(entries)
+                journal.sync()
+
+            yield put
+
+    def _refuse_a_pipelines(self) -> None:
+        """Refuse a journal in which its writer keeps a header; looks only, because opening one to write changes it."""
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                message = f"another process is appending to {self._folder}; a journal has one writer at a time"
-                raise InUse(message) from None
-            with Journal(self._folder) as journal:
-                if journal.header and "log" in json.loads(journal.header):
-                    message = f"{self._folder} is the sink of a pipeline, which alone appends to it"
-                    raise ConfigError(message)
-
-                def put(entries: list[bytes]) -> None:
-                    journal.append_many(entries)
-                    journal.sync()
-
-                yield put
-            sync_folder(self._folder.parent)
-        finally:
-            os.close(lock)
+            reader = JournalReader(self._folder)
+        except ConfigError:  # it will be made
+            return
+        with reader:
+            _, header = reader.part_start(reader.end())
+        if header:
+            message = f"{self._folder} is the epoch log or a sink of a pipeline, which alone appends to it"
+            raise ConfigError(message)
 
 
 _SCHEMES: Mapping[str, Callable[[str], EmbeddedLog]] = {"journal": _JournalLog}

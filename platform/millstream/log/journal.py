@@ -21,35 +21,19 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from millstream.errors import AlteredLog, ConfigError, Truncated
+from millstream.errors import AlteredLog, ConfigError, InUse, Truncated
+from millstream.log.durable import make_folder, sync_folder
 from millstream.log.frames import joined, note
+from millstream.log.lock import FolderLock
 from millstream.log.part import Entry, Part, first_indexes, part_head, part_path, part_seed
 
-__all__ = ["Entry", "Journal", "JournalReader", "sync_folder"]
+__all__ = ["Entry", "Journal", "JournalReader"]
 
 _MAKING = "_making"
 
 
-def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed or removed in a folder outlive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _made(folder: Path) -> None:
-    """Create a folder and those above it, durably."""
-    if folder.is_dir():
-        return
-    _made(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
-
-
 class Journal:
-    """The one writer of a journal; it is for the caller to see that there is no other.
+    """The one writer of a journal. A second process is refused; in the same process the newest one takes over.
 
     `append` and `sync` may be called from different threads.
 
@@ -71,9 +55,17 @@ class Journal:
         self._lock = threading.RLock()
         self._file = -1
         self._reader: JournalReader | None = None
-        _made(folder)
-        (folder / _MAKING).unlink(missing_ok=True)
-        newest = _newest(folder, remove=True)
+        make_folder(folder)
+        self._writer = FolderLock(folder)  # before anything is changed
+        try:
+            self._open()
+        except BaseException:
+            self._writer.release()
+            raise
+
+    def _open(self) -> None:
+        (self._folder / _MAKING).unlink(missing_ok=True)
+        newest = _newest(self._folder, remove=True)
         if newest is None:
             self.id = secrets.token_hex(16)
             self.next_index, self.last_mark = 0, -1
@@ -109,6 +101,7 @@ class Journal:
         Without entries, the mark alone is kept.
         """
         with self._lock:
+            self._check_writer()
             payloads = list(payloads)
             if self._size >= self._part_bytes:
                 self.roll()
@@ -120,6 +113,11 @@ class Journal:
             self.next_index += len(payloads)
             if mark >= 0:
                 self.last_mark = mark
+
+    def _check_writer(self) -> None:
+        if not self._writer.held:
+            message = f"{self._folder} was closed, or is written by a later start in this process: nothing was appended"
+            raise InUse(message)
 
     def _add(self, data: bytes) -> None:
         try:
@@ -152,6 +150,7 @@ class Journal:
     def roll(self) -> None:
         """Begin a new part, with what `header` gives now."""
         with self._lock:
+            self._check_writer()
             os.fsync(self._file)
             old = self._file
             self._begin_part()
@@ -175,6 +174,7 @@ class Journal:
 
     def drop_before(self, index: int) -> None:
         """Remove the parts that hold only entries before `index`."""
+        self._check_writer()
         firsts = first_indexes(self._folder)
         for first, following in itertools.pairwise(firsts):
             if following <= index:
@@ -192,6 +192,7 @@ class Journal:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
+            self._writer.release()
         if self._reader is not None:
             self._reader.close()
 
