@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from millstream.log.contracts import Partition, Place
+from millstream.log.durable import make_folder, write_whole
 from millstream_connectors.generator_text import TOPICS, Documents
 
 __all__ = ["GeneratorLog", "GeneratorSource"]
@@ -154,17 +154,8 @@ class GeneratorLog:
             return self._config.records or _ENDLESS * self._config.partitions
         if self._since is None:
             if not self._began.exists():
-                _write_whole(self._began, repr(self._clock()))
+                make_folder(self._began.parent)
+                write_whole(self._began, repr(self._clock()))
             self._since = float(self._began.read_text())
         self._out = max(self._out, int((self._clock() - self._since) * self._config.rate))
         return self._out
-
-
-def _write_whole(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".tmp")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)

@@ -53,7 +53,7 @@ class HashedText(BaseModel):
 
 
 class _Hashing:
-    traits = Traits(Scope.STATELESS, ordered=False, idempotent=True)
+    traits = Traits(Scope.STATELESS, ordered=False, idempotent=True, only_adds=True)
     outputs: Sequence[Output] = ()
 
     def __init__(self, dimensions: int, ngrams: tuple[int, int], records: pa.Schema) -> None:

@@ -63,6 +63,7 @@ class Pipeline:
     commit_every: int = 1
     window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
     engine_name: str = "local"
+    placement: dict[str, str] = field(default_factory=lambda: {"features": "worker"})
     steps: list[dict[str, Any]] | None = None
     source: dict[str, Any] = field(default_factory=dict)
     sinks: dict[str, Any] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class Pipeline:
             "engine": {
                 "type": self.engine_name,
                 "epoch": {"max_records": EPOCH_RECORDS},
-                "run": {"features": "worker"} if self.engine_name == "spark" else {},
+                "run": self.placement if self.engine_name == "spark" else {},
             },
         }
         return read_config(config, self.folder, f"{name}.yaml")

@@ -85,3 +85,47 @@ def test_count_windows_and_other_epoch_sizes(pipeline: Pipeline) -> None:
     pipeline.crash("run", CrashPoint(Point.DELIVER, 4))
     assert pipeline.run("run").outputs == golden.outputs
     assert golden.delivered["topics"] > 5
+
+
+FUNCTIONS = """
+def short(record):
+    return len(record["text"]) % 5 != 0
+
+def shout(record):
+    if "word7" in record["text"]:
+        raise ValueError("not seven")
+    return {"text": record["text"].upper(), "first": record["text"].split()[0]}
+"""
+
+
+def test_functions_of_the_user_give_the_same_on_every_engine(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pipeline.folder / "conformance_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(pipeline.folder))
+    pipeline.steps = [
+        {"type": "filter", "function": "conformance_functions:short"},
+        {"type": "map", "function": "conformance_functions:shout", "adds": ["first"], "on_error": "reject"},
+        {"type": "hashed_text", "name": "features", "dimensions": 256},
+        {"type": "classify", "model": pipeline.model},
+        {"type": "popularity", "of": "first", "window": pipeline.window},
+    ]
+    pipeline.placement = {}
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 3))
+    here = pipeline.run("run")
+    there = Pipeline(pipeline.folder, LocalEngine(), steps=pipeline.steps)
+    golden = there.run("golden")
+    assert (here.state, here.outputs, here.records) == (golden.state, golden.outputs, golden.records)
+    assert golden.delivered["rejects"] > 5
+    assert golden.delivered["predictions"] < golden.records - golden.delivered["rejects"]
+
+
+def test_a_run_goes_on_on_the_other_engine_and_back(pipeline: Pipeline, engine_name: str) -> None:
+    pipeline.model = {"type": "sgd", "block": 16}
+    other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
+    golden = other.run("golden")
+    pipeline.crash("run", CrashPoint(Point.SAVE, 2))
+    other.crash("run", CrashPoint(Point.DELIVER, 4))
+    pipeline.crash("run", CrashPoint(Point.PROCESS, 5))
+    summary = other.run("run")
+    assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)

@@ -124,15 +124,14 @@ class LinesFile:
         return self._left if found[0] < self._left[0] <= row else found
 
     def digest(self, upto: int) -> str:
-        """A digest of the first `upto` rows, without the last newline: appending does not change it."""
-        whole, left, held = hashlib.sha256(), self._begin(upto), b""
-        with self.path.open("rb", buffering=0) as file:
+        """A digest of the first `upto` rows, without what ends the last one: appending does not change it."""
+        last, end = self._begin(max(upto - 1, 0)), self._begin(upto)
+        whole, left = hashlib.sha256(), last
+        with self.path.open("rb") as file:
             while left and (chunk := file.read(min(_CHUNK, left))):
                 left -= len(chunk)
-                whole.update(held)
-                whole.update(memoryview(chunk)[:-1])
-                held = chunk[-1:]
-        whole.update(held.rstrip(b"\n"))
+                whole.update(chunk)
+            whole.update(file.read(end - last).rstrip(b"\r\n"))
         return whole.hexdigest()
 
     def _begin(self, row: int) -> int:

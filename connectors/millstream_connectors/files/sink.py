@@ -130,6 +130,7 @@ class PartFiles:
             message = f"this sink has not written {found}; move it away, or choose another path"
             raise ForeignSink(message)
         if found is not None:
+            sync_folder(folder)  # it may have been killed between 2 and here; its rows leave the journal now
             self._begin_anew()
         waiting = [len(payload) for payload in _payloads(folder, self._open_from, self._journal.next_index)]
         self._bytes = sum(waiting)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import Partition, Place
+from millstream.log.durable import write_whole
 from millstream.log.lines import parse_block
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.files.finding import find
@@ -83,15 +84,9 @@ class FilesLog:
         return [name for name in self._config.fields if name != "time"]
 
     def partitions(self) -> Sequence[Partition]:
-        """Files in the order of their paths; those that appear later come after, also after a restart."""
+        """The files that there are, in the order of their paths."""
         _, names = find(self._place.base, self._config.path)
-        order = self._remembered("order.json")
-        fresh = [name for name in names if name not in order]
-        if fresh:
-            order |= {name: len(order) + place for place, name in enumerate(fresh)}
-            self._remember("order.json", order)
-        there = set(names)
-        return [Partition(name, number) for name, number in order.items() if name in there]
+        return [Partition(name) for name in names]
 
     def beginning(self, partition: str) -> int:
         return 0
@@ -177,9 +172,7 @@ class FilesLog:
             return {}
 
     def _remember(self, name: str, what: Mapping[str, Any]) -> None:
-        partial = self._cache / f"{name}.{os.getpid()}.tmp"
-        partial.write_text(json.dumps(what, indent=1))
-        partial.rename(self._cache / name)
+        write_whole(self._cache / name, json.dumps(what, indent=1))
 
 
 def _unpack(packed: Path, unpacked: Path) -> None:
@@ -188,6 +181,8 @@ def _unpack(packed: Path, unpacked: Path) -> None:
     try:
         with gzip.open(packed, "rb") as source, partial.open("wb") as target:
             shutil.copyfileobj(source, target, 4 << 20)
+            target.flush()
+            os.fsync(target.fileno())  # its name says that it is whole
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         partial.unlink(missing_ok=True)
         message = f"{packed} is not a whole gzip file: {error}"

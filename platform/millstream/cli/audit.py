@@ -60,6 +60,7 @@ def as_object(found: Audit) -> dict[str, object]:
             }
             for name, output in found.outputs.items()
         },
+        "not_compared": dict(found.later),
     }
 
 
@@ -75,4 +76,6 @@ def _told(found: Audit) -> str:
         counts = f"{output.repeated:,} repeated, {output.missing:,} missing, {output.changed:,} changed"
         lines.append(f"{name}: {counts}")
         lines.append(f"  {output.kind}: {_MEANING[output.kind]}")
+    for name, began in found.later.items():
+        lines.append(f"{name}: not compared, its sink was added later and begins with epoch {began}")
     return "\n".join(lines)

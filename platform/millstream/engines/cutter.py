@@ -7,14 +7,17 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from millstream.errors import Contradiction
 from millstream.log.contracts import Log
 from millstream.log.epochs import Added, Ended, Epoch, EpochLog, EpochReader, PartitionName, SinkAdded
-from millstream.log.planner import Backlog, Planner
+from millstream.log.planner import Planner, room
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
+
+_LOOK_SECONDS = 0.25
+"""How often a followed source is asked for new partitions."""
 
 
 class Throttle:
@@ -23,21 +26,22 @@ class Throttle:
     def __init__(self, max_records: int) -> None:
         self._max_records = max_records
         self._open: deque[Epoch] = deque()
+        self._records = 0
         self._lock = threading.Lock()
 
     def cut(self, epoch: Epoch) -> None:
         with self._lock:
             self._open.append(epoch)
+            self._records += epoch.size
 
     def through(self, epoch: int) -> None:
         with self._lock:
             while self._open and self._open[0].number <= epoch:
-                self._open.popleft()
+                self._records -= self._open.popleft().size
 
     def room(self) -> bool:
         with self._lock:
-            backlog = Backlog(len(self._open), sum(epoch.size for epoch in self._open))
-        return backlog.room(self._max_records)
+            return room(len(self._open), self._records, self._max_records)
 
 
 class Cutter(Protocol):
@@ -83,6 +87,7 @@ class LogCutter:
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
     _done: bool = field(default=False, init=False)
+    _looked: float | None = field(default=None, init=False)
     _seen: dict[int, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -112,7 +117,8 @@ class LogCutter:
     def cut(self, now: float) -> Epoch | None:
         if self._done or not self.throttle.room():
             return None
-        if self._targets is None or not self.until_idle:
+        if self._looked is None or (not self.until_idle and now - self._looked >= _LOOK_SECONDS):
+            self._looked = now
             self._look_for_partitions()
         ends = self._ends()
         if self.until_idle:
@@ -137,7 +143,9 @@ class LogCutter:
             known = {partition.name for partition in self._partitions if partition.source == source}
             for partition in log.partitions():
                 if partition.name not in known:
-                    name = PartitionName(source, partition.name, partition.number)
+                    number = partition.number if partition.number is not None else len(known)
+                    known.add(partition.name)
+                    name = PartitionName(source, partition.name, number)
                     self._planner.add(len(self._partitions), log.beginning(partition.name))
                     self._partitions.append(name)
                     self._events.append(Added(name))
@@ -177,7 +185,10 @@ class ReplayCutter:
     _done: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._epochs = self.original.epochs(self.epoch_log.totals.next_epoch)
+        mine = self.epoch_log.totals
+        if self.original.totals().partitions[: len(mine.partitions)] != mine.partitions:
+            self._refuse()
+        self._epochs = self.original.epochs(mine.next_epoch)
 
     @property
     def done(self) -> bool:
@@ -194,8 +205,10 @@ class ReplayCutter:
         if copied is None or (self.last is not None and copied.number > self.last):
             self._done = True
             return None
-        known = self.epoch_log.totals.sinks
-        added = [SinkAdded(sink) for sink in self.sinks if sink not in known]
+        mine = self.epoch_log.totals
+        if any(mine.positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
+            self._refuse()
+        added = [SinkAdded(sink) for sink in self.sinks if sink not in mine.sinks]
         events = tuple(itertools.chain(added, (e for e in copied.events if not isinstance(e, SinkAdded))))
         for event in events:
             if isinstance(event, Added):
@@ -204,6 +217,13 @@ class ReplayCutter:
         self.throttle.cut(epoch)
         self.epoch_log.cut(epoch)
         return epoch
+
+    def _refuse(self) -> NoReturn:
+        message = (
+            "this run directory has other cuts than the run that is to be replayed; "
+            "replay it into a new one (--run DIR), or start over with --fresh"
+        )
+        raise Contradiction(message)
 
     def _check(self, partition: PartitionName) -> None:
         log = self.logs.get(partition.source)

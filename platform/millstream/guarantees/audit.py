@@ -43,6 +43,8 @@ class Audit:
     lost: int
     outputs: Mapping[str, OutputAudit]
     state: OutputClass
+    later: Mapping[str, int]
+    """Outputs that are not compared: their sink was added later, and begins with this epoch."""
 
     @property
     def rows_repeated(self) -> int:
@@ -103,7 +105,13 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
     return OutputAudit(repeated, missing, changed, kind)
 
 
-def audit(counts: Mapping[int, int], applied: Applied, same_state: bool, outputs: Mapping[str, OutputAudit]) -> Audit:
+def audit(
+    counts: Mapping[int, int],
+    applied: Applied,
+    same_state: bool,
+    outputs: Mapping[str, OutputAudit],
+    later: Mapping[str, int],
+) -> Audit:
     """Put an audit together. `counts` gives the records of every epoch, as the golden run read them."""
     twice, lost = applied.twice(), applied.lost(counts)
     if lost:
@@ -118,6 +126,7 @@ def audit(counts: Mapping[int, int], applied: Applied, same_state: bool, outputs
         lost=records_of(counts, lost),
         outputs=outputs,
         state=state,
+        later=later,
     )
 
 

@@ -27,7 +27,7 @@ __all__ = ["Passage", "Plan"]
 
 
 _KEPT_SAVES = 3
-"""A sink's mark of an epoch without rows may be lost with the power; then an older save is gone back to."""
+"""How many saves are there to go back to, for a sink that has lost its last appends."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,15 @@ class Passage:
     def __post_init__(self) -> None:
         self._saver = Saver(self.saves, self._save_done)
 
-    # ---------------------------------------------------------------- starting
-
     def start(self) -> int:
         """Load the state to go on from; the first epoch to take."""
         totals = self.log.totals
         self._held = {name: self._holds(name, sink) for name, sink in self.sinks.items()}
         exactly = self.plan.delivery is Delivery.EXACTLY_ONCE
-        save = self.saves.newest(upto=min(self._held.values())) if exactly and self._held else self.saves.newest()
+        save = self.saves.newest()
+        if exactly and save is not None:
+            self._catch_up(save.epoch)
+            save = self.saves.newest(upto=min(self._held.values(), default=save.epoch))
         newest = max([save.epoch if save else -1, totals.committed, *self._held.values()])
         if newest >= totals.next_epoch and newest >= 0:
             message = (
@@ -110,7 +111,16 @@ class Passage:
             raise ForeignSink(message)
         return mark.epoch
 
-    # ---------------------------------------------------------------- taking
+    def _catch_up(self, saved: int) -> None:
+        """A sink that had no rows of the epochs that follow holds them too: such marks may be lost with the power."""
+        behind = {name: held for name, held in self._held.items() if held < saved}
+        if not behind:
+            return
+        for note in self.log.reader().notes(min(behind.values()) + 1):
+            for name, held in behind.items():
+                if note.epoch == held + 1 and name not in note.outputs:
+                    behind[name] = note.epoch
+        self._held |= behind
 
     def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
         """Take epochs that are ready through all points; with exactly_once they may be delivered as one append."""
@@ -217,8 +227,6 @@ class Passage:
             self._passed(Point.DELIVER, last, name)
         self._passed(Point.DELIVER, last)
 
-    # ---------------------------------------------------------------- saving and committing
-
     def _save_if_due(self, epoch: int, *, wait: bool, forced: bool = False) -> None:
         if not forced and not due(epoch, self.plan.save_every):
             return
@@ -246,7 +254,7 @@ class Passage:
     def end(self) -> None:
         """A clean end: save and commit what is not yet, close the sinks."""
         self._saver.wait()
-        if self._dirty and self._saved_epoch != self._last:
+        if self._dirty and self._covered != self._last:  # a save of this start, so that it may be committed
             self._save_if_due(self._last, wait=True, forced=True)
         if self._dirty:
             self._commit(self._last)

@@ -79,7 +79,9 @@ def driver_only(node: Node) -> str | None:
         return "depends on the order of records"
     if not node.traits.deterministic:
         return "is not deterministic"
-    return "makes outputs" if node.step.outputs else None
+    if node.step.outputs:
+        return "makes outputs"
+    return None if node.traits.only_adds else "may change records or leave some out"
 
 
 def _source_problems(loaded: Loaded) -> list[Problem]:

@@ -22,10 +22,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of a log: its lasting name, and the number that rows show as `_partition`."""
+    """One partition of a log: its lasting name, and its own number for `_partition`; None to count by appearance."""
 
     name: str
-    number: int
+    number: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,18 @@ from typing import Any
 from millstream.errors import AlteredLog
 from millstream.log.journal import Entry, Journal, JournalReader
 
-__all__ = ["Added", "Ended", "Epoch", "EpochLog", "EpochReader", "Note", "PartitionName", "SinkAdded", "Totals"]
+__all__ = [
+    "Added",
+    "Ended",
+    "Epoch",
+    "EpochLog",
+    "EpochReader",
+    "Event",
+    "Note",
+    "PartitionName",
+    "SinkAdded",
+    "Totals",
+]
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,7 @@ class Totals:
     ended: set[int] = field(default_factory=set)
     sinks: dict[str, int] = field(default_factory=dict)
     committed: int = -1
+    epochs: int = 0
     records: int = 0
     processed: int = 0
     rejects: int = 0
@@ -165,6 +177,7 @@ class Totals:
     def take_note(self, note: Note) -> None:
         self.processed += note.records
         if note.attempt == 1:
+            self.epochs += 1
             self.records += note.records
             self.rejects += note.rejects
             self.correct += note.correct
@@ -228,9 +241,7 @@ class EpochReader:
     def totals(self) -> Totals:
         """What is defined over the whole log as it is now."""
         end = self._reader.end()
-        if end == self._reader.first_index:
-            return Totals()
-        start, header = self._reader.part_start(end - 1)
+        start, header = self._reader.part_start(end)
         totals = Totals.from_header(header)
         for entry in self._reader.read(start, end):
             totals.take(_parsed(entry))
@@ -272,8 +283,8 @@ class EpochLog:
         self._journal = Journal(folder, header=lambda: self.totals.header())
         self.totals = Totals.from_header(self._journal.header)
         self._reader_folder = folder
-        start = JournalReader(folder).part_start(max(self._journal.next_index - 1, self._journal.first_index))[0]
-        for entry in self._journal.entries(start):
+        newest, _ = JournalReader(folder).part_start(self._journal.next_index)
+        for entry in self._journal.entries(newest):
             self.totals.take(_parsed(entry))
 
     @property

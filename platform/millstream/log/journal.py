@@ -74,6 +74,7 @@ class Journal:
             self._go_on(newest)
 
     def _go_on(self, part: Part) -> None:
+        sync_folder(self._folder)  # whoever made the part may have been killed just before that
         with part:
             part.look()
             self.id, self.header = part.journal, part.header

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Backlog", "Planner", "shares"]
+__all__ = ["Planner", "room", "shares"]
 
 MOST_EPOCHS = 2
 MOST_RECORDS = 100_000
 
 
-@dataclass(frozen=True)
-class Backlog:
-    """What is cut and not yet through."""
+def room(epochs: int, records: int, max_records: int) -> bool:
+    """Whether another epoch may be cut while these are not yet through: within two epochs, or within 100,000 records.
 
-    epochs: int = 0
-    records: int = 0
-
-    def room(self, max_records: int) -> bool:
-        """Whether another epoch may be cut: within two epochs or within 100,000 records."""
-        return self.epochs < MOST_EPOCHS or self.records + max_records <= MOST_RECORDS
+    >>> room(1, 500_000, 500_000), room(2, 500_000, 500_000), room(9, 90_000, 10_000)
+    (True, False, True)
+    """
+    return epochs < MOST_EPOCHS or records + max_records <= MOST_RECORDS
 
 
 def shares(available: Mapping[int, int], most: int) -> dict[int, int]:

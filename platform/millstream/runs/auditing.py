@@ -11,11 +11,14 @@ import numpy as np
 from millstream.config.load import Loaded, read_config
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.sinks import sink_key
+from millstream.runs.standing import ended_cleanly
 from millstream.runs.start import Options, start
+from millstream.state.applied import Applied
 from millstream.state.digests import state_digest
 from millstream.state.saves import States, newest_states
 from millstream.steps.contracts import Array
@@ -37,10 +40,10 @@ def audit_run(run: Path, against: Path | None = None) -> Audit:
 
 
 def _golden_config(loaded: Loaded) -> Loaded:
-    """The same pipeline on this machine, exactly once, its outputs in the golden run's directory."""
+    """The same pipeline on this machine, its outputs in the golden run's directory."""
     plain = loaded.resolved()
     plain["sinks"] = {}
-    plain["guarantee"] = {"delivery": "exactly_once"}
+    plain["guarantee"] = {"delivery": loaded.config.guarantee.delivery}  # without crashes they are all the same
     plain["engine"] = {**plain["engine"], "type": "local", "run": {}}
     plain["mlflow"] = False
     return read_config(plain, loaded.base, loaded.file)
@@ -51,16 +54,14 @@ def _last_through(directory: RunDirectory) -> int:
     if directory.in_use:
         message = f"{directory.path} is running; an audit needs it to have ended"
         raise MillstreamError(message)
-    log = EpochReader(directory.epochs)
-    totals = log.totals()
-    if totals.next_epoch == 0:
-        message = f"{directory.path} has not processed an epoch yet; there is nothing to audit"
+    totals = EpochReader(directory.epochs).totals()
+    if totals.committed < 0:
+        message = f"{directory.path} has not committed an epoch yet; there is nothing to audit"
         raise MillstreamError(message)
-    noted = max((note.epoch for note in log.notes(max(0, totals.committed))), default=-1)
-    if noted != totals.committed:
+    if not ended_cleanly(directory, totals):
         message = (
             f"{directory.path} was interrupted after epoch {totals.committed}; "
-            f"run it again first, so that it recovers, then audit it"
+            "run it again first, so that it recovers, then audit it"
         )
         raise MillstreamError(message)
     return totals.committed
@@ -69,18 +70,21 @@ def _last_through(directory: RunDirectory) -> int:
 def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
     counts = _counts_of_same_cuts(directory, golden, last)
     newest, goldens = newest_states(directory.saves), newest_states(golden.saves)
-    if newest is None or goldens is None:
-        message = f"{(directory if newest is None else golden).path} has no save to audit; was it deleted?"
-        raise Contradiction(message)
+    applied = newest[0].applied if newest is not None else Applied()
+    sinks = EpochReader(directory.epochs).totals().sinks
     outputs: dict[str, OutputAudit] = {}
+    later: dict[str, int] = {}
     theirs = outputs_of(golden, load_run(golden))
     for name, output in outputs_of(directory, loaded).items():
+        if began := sinks.get(sink_key(output.sink, name), 0):
+            later[name] = began
+            continue
         if name not in theirs:
             message = f"{golden.path} has no output {name}; it is a run of another pipeline"
             raise Contradiction(message)
         outputs[name] = audit_output(*_hashes(output), *_hashes(theirs[name]))
-    same = _digest(newest[1]) == _digest(goldens[1])
-    return audit(counts, newest[0].applied, same, outputs)
+    same = newest is not None and goldens is not None and _digest(newest[1]) == _digest(goldens[1])
+    return audit(counts, applied, same, outputs, later)
 
 
 def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
@@ -89,7 +93,7 @@ def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: in
     for mine, other in zip(EpochReader(directory.epochs).epochs(), reader.epochs(), strict=False):
         if mine.number > last:
             break
-        if mine.cut != other.cut:
+        if mine.cut != other.cut or _of_the_log(mine) != _of_the_log(other):
             message = (
                 f"{golden.path} has other cuts, from epoch {mine.number} on; "
                 f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
@@ -100,6 +104,11 @@ def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: in
         message = f"{golden.path} has processed {len(counts)} epochs, {directory.path} {last + 1}: not the same cuts"
         raise Contradiction(message)
     return counts
+
+
+def _of_the_log(epoch: Epoch) -> list[Event]:
+    """The events that tell of the log, and not of a run's sinks."""
+    return [event for event in epoch.events if not isinstance(event, SinkAdded)]
 
 
 def _digest(states: States) -> str:

@@ -10,7 +10,7 @@ from millstream.log.contracts import Log
 from millstream.log.epochs import Totals
 from millstream.runs.directory import RunDirectory, write_whole
 
-__all__ = ["check_sources"]
+__all__ = ["check_sources", "remember_sources"]
 
 
 def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
@@ -34,6 +34,12 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
         if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
             message = f"{read.source}/{read.name} is shorter than what this run has read of it"
             raise AlteredLog(message)
+    remember_sources(directory, logs)
+
+
+def remember_sources(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
+    """Write down what the sources are now."""
+    known: dict[str, dict[str, list[int | str]]] = {}
     for source, log in logs.items():
         for partition in log.partitions():
             upto = log.end(partition.name)

@@ -18,7 +18,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import load_run, outputs_of
 from millstream.state.saves import SaveReader
 
-__all__ = ["Epochs", "OutputStanding", "PartitionStanding", "Standing", "standing"]
+__all__ = ["Epochs", "OutputStanding", "PartitionStanding", "Standing", "ended_cleanly", "standing"]
 
 _SMALL = 4 << 20
 
@@ -99,7 +99,7 @@ def standing(directory: RunDirectory) -> Standing:
         pipeline=config.name,
         engine=config.engine.type,
         delivery=str(config.guarantee.delivery),
-        state="running" if running else _ended(directory, totals, error),
+        state="running" if running else _state_of(directory, totals, error),
         process=directory.holder if running else None,
         epochs=Epochs(totals.next_epoch, processed + 1, save.epoch + 1 if save else 0, totals.committed + 1),
         records=totals.records,
@@ -116,12 +116,18 @@ def standing(directory: RunDirectory) -> Standing:
     )
 
 
-def _ended(directory: RunDirectory, totals: Totals, error: str | None) -> str:
+def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:
+    """Whether nothing has been processed since the summary of the last clean end."""
+    if not directory.summary.exists():
+        return False
+    processed: int = json.loads(directory.summary.read_text())["processed"]
+    return processed == totals.processed
+
+
+def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str:
     if error is not None:
         return "failed"
-    if directory.summary.exists() and json.loads(directory.summary.read_text())["processed"] == totals.processed:
-        return "ended"
-    return "interrupted"
+    return "ended" if ended_cleanly(directory, totals) else "interrupted"
 
 
 def _epoch_log(directory: RunDirectory) -> tuple[Totals, int]:

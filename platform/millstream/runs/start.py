@@ -27,7 +27,7 @@ from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Log, Place, Sink
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.runs.directory import RunDirectory, write_whole
-from millstream.runs.identities import check_sources
+from millstream.runs.identities import check_sources, remember_sources
 from millstream.runs.killing import kill_family
 from millstream.runs.observer import Observers, Watched, Watching
 from millstream.runs.sinks import sink_configs, sink_key
@@ -157,6 +157,7 @@ def start(
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or cutter.exhausted else "idle"
         summary = summarise(loaded, directory, epoch_log, passage.processing, sinks, ended, before, seconds, versions())
+        remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         watching.finished(summary)
         return summary

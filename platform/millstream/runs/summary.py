@@ -78,7 +78,7 @@ def summarise(
         ended=ended,
         records=totals.records,
         processed=totals.processed,
-        epochs=totals.next_epoch,
+        epochs=totals.epochs,
         delivered={name: count for name, (count, _) in read.items()},
         accuracy=totals.correct / totals.labelled if totals.labelled else None,
         model=processing.model_digest(),

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import AlteredLog
+from millstream.log.durable import make_folder, sync_folder
 from millstream.state.applied import Applied
 
 __all__ = ["Array", "Save", "SaveReader", "SaveStore", "Saver", "States", "newest_states"]
@@ -149,7 +150,7 @@ class SaveStore(SaveReader):
     """The saves of one run directory, numbered in the order they were written."""
 
     def __init__(self, folder: Path, versions: Mapping[str, str]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for torn in folder.glob("*.tmp"):
             torn.unlink()
         super().__init__(folder)
@@ -222,11 +223,7 @@ class SaveStore(SaveReader):
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise OSError(error.errno, f"{error.strerror}; the save was not written", str(path)) from error
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._folder)
 
 
 def newest_states(folder: Path) -> tuple[Save, States] | None:

@@ -44,13 +44,16 @@ class Scope(StrEnum):
 class Traits:
     """What an engine may do with a step.
 
-    `ends` names the substreams that the step needs to see end: "time" for windows over event time.
+    `only_adds`: it adds columns, and leaves the records, their order and their other columns alone; such a step may
+    see records that cannot be read, whose fields are null. `ends` names the substreams that the step needs to see
+    end: "time" for windows over event time.
     """
 
     scope: Scope
     ordered: bool = True
     deterministic: bool = True
     idempotent: bool = False
+    only_adds: bool = False
     ends: frozenset[str] = frozenset()
 
 

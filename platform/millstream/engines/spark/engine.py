@@ -13,10 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
@@ -93,6 +96,7 @@ class SparkEngine:
             closing.set()
             query.stop()
             warming.join()
+            (folder / "handover.json").unlink()  # options in it may come from the environment
 
 
 def _warm(session: SparkSession, handover: Path) -> None:
@@ -103,7 +107,8 @@ def _warm(session: SparkSession, handover: Path) -> None:
         yield from batches
 
     tasks = os.cpu_count() or 1
-    session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
+    with suppress(PySparkException, Py4JError):  # the query meets the same, and tells it
+        session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
 
 
 def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Schema, path: Path) -> None:

@@ -70,8 +70,6 @@ class EpochStreamReader(DataSourceStreamReader):
         self._epochs: dict[int, Epoch] = {}
         self._partitions: list[PartitionName] = []
 
-    # -------------------------------------------------------------- in the planning process
-
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"epoch": self._handover.first}
 
@@ -108,17 +106,15 @@ class EpochStreamReader(DataSourceStreamReader):
             if any(rank >= len(self._partitions) for rank in epoch.cut):
                 self._partitions = self._log.totals().partitions
 
-    # -------------------------------------------------------------- in the workers
-
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         logs, steps = opened(self._path, self._handover)
         plain = records_schema(self._handover.fields)
         declared = to_arrow_schema(self._handover.columns)
         if partition.markers:
-            yield _with_epochs(_markers(plain, len(partition.markers)), partition.markers, steps, declared)
+            yield _markers(declared, partition.markers)
         for number, rank, name, start, stop in partition.ranges:
             for batch in logs[name.source].read(name.name, start, stop):
-                yield _with_epochs(fitted(batch, rank, plain), [number] * batch.num_rows, steps, declared)
+                yield _with_epochs(fitted(batch, rank, plain), number, steps, declared)
 
 
 _OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Step]]] = {}
@@ -154,22 +150,19 @@ def _dealt(ranges: list[tuple[int, int, PartitionName, int, int]], tasks: int) -
     return dealt
 
 
-def _markers(schema: pa.Schema, count: int) -> pa.RecordBatch:
-    columns = [
-        pa.repeat(pa.scalar(MARKER, c.type), count) if c.name == RANK else pa.nulls(count, c.type) for c in schema
-    ]
+def _markers(schema: pa.Schema, epochs: Sequence[int]) -> pa.RecordBatch:
+    """One row for each epoch, with nothing but the epoch and the marker's rank."""
+    count = len(epochs)
+    known = {EPOCH: pa.array(epochs, pa.int64()), RANK: pa.repeat(pa.scalar(MARKER, schema.field(RANK).type), count)}
+    columns = [known[c.name] if c.name in known else pa.nulls(count, c.type) for c in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _with_epochs(
-    batch: pa.RecordBatch, epochs: Sequence[int], steps: Sequence[Step], declared: pa.Schema
-) -> pa.RecordBatch:
+def _with_epochs(batch: pa.RecordBatch, epoch: int, steps: Sequence[Step], declared: pa.Schema) -> pa.RecordBatch:
     """The batch after the steps that run in workers, in the columns that Spark was told of."""
     table = pa.Table.from_batches([batch])
     for step in steps:
         table = step.process(table).records
-    table = table.add_column(0, EPOCH, pa.array(epochs, pa.int64()))
-    arrays = [table[name].combine_chunks().cast(declared.field(name).type) for name in declared.names]
-    return pa.RecordBatch.from_arrays(
-        [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays], schema=declared
-    )
+    table = table.append_column(EPOCH, pa.repeat(pa.scalar(epoch, pa.int64()), table.num_rows))
+    [made] = table.select(declared.names).cast(declared).combine_chunks().to_batches() or [_markers(declared, [])]
+    return made
