@@ -16,23 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.engines.job import Job
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.placement import worker_steps
 from millstream.engines.spark.session import close_session, open_session
-from millstream.engines.spark.source import EPOCH, MARKER, EpochSource, opened
+from millstream.engines.spark.source import EPOCH, RECORDS, EpochSource, opened
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch
 from millstream.log.reading import records_schema
-from millstream.records import RANK
 from millstream.steps.graph import Node
 
 __all__ = ["SparkEngine"]
@@ -77,7 +74,7 @@ class SparkEngine:
             schema = node.step.process(schema.empty_table()).records.schema
         arrived: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
         closing = threading.Event()
-        _write_handover(job, first, ahead, schema, folder / "handover.json")
+        _write_handover(job, first, ahead, folder / "handover.json")
         warming = threading.Thread(target=_warm, args=(session, folder / "handover.json"), name="millstream-warm")
         warming.start()
         query = _start_query(session, folder, _hand_over(arrived, closing))
@@ -111,7 +108,7 @@ def _warm(session: SparkSession, handover: Path) -> None:
         session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
 
 
-def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Schema, path: Path) -> None:
+def _write_handover(job: Job, first: int, ahead: Sequence[Node], path: Path) -> None:
     Handover(
         epoch_log=str(job.epoch_folder),
         first=first,
@@ -119,7 +116,6 @@ def _write_handover(job: Job, first: int, ahead: Sequence[Node], schema: pa.Sche
         sources={name: source.model_dump(mode="json") for name, source in job.sources.items()},
         worker_steps=[node.config.model_dump(mode="json") for node in ahead],
         fields=list(job.graph.fields),
-        rows=from_arrow_schema(schema.insert(0, pa.field(EPOCH, pa.int64()))).jsonValue(),
         tasks=os.cpu_count() or 1,
     ).write(path)
 
@@ -149,19 +145,12 @@ def _hand_over(arrived: queue.Queue[pa.Table], closing: threading.Event) -> Call
 
 def _by_epoch(table: pa.Table, schema: pa.Schema) -> list[tuple[int, pa.Table]]:
     """The epochs of a micro-batch in order, each with its records; markers tell of those without any."""
-    epochs = table[EPOCH].to_numpy()
-    marker = table[RANK].to_numpy() == MARKER
-    records = table.select(schema.names).cast(schema)
-    order = np.flatnonzero(~marker)
-    if np.any(np.diff(epochs[order]) < 0):
-        order = order[np.argsort(epochs[order], kind="stable")]
-    records = records.take(pa.array(order)).combine_chunks()
-    edges = epochs[order]
-    parts = []
-    for number in np.sort(epochs[marker]).tolist():
-        start, stop = np.searchsorted(edges, [number, number + 1]).tolist()
-        parts.append((number, records.slice(start, stop - start)))
-    return parts
+    parts: dict[int, list[pa.Table]] = {}
+    for number, packed in zip(table[EPOCH].to_pylist(), table[RECORDS], strict=True):
+        batches = parts.setdefault(number, [schema.empty_table()])
+        if packed.is_valid:
+            batches.append(pa.ipc.open_stream(packed.as_buffer()).read_all())
+    return [(number, pa.concat_tables(parts[number])) for number in sorted(parts)]
 
 
 def _check(query: StreamingQuery) -> None:

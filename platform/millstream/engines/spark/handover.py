@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StructType
-
 from millstream.log.contracts import Log, Place
 from millstream.log.reading import records_schema
 
@@ -24,7 +22,7 @@ __all__ = ["Handover"]
 class Handover:
     """Names and configs, out of which everybody builds logs and steps of their own.
 
-    `places` gives for each source its base and its cache; `rows` is the schema of what is read, as Spark spells it.
+    `places` gives for each source its base and its cache.
     """
 
     epoch_log: str
@@ -33,7 +31,6 @@ class Handover:
     sources: Mapping[str, Mapping[str, Any]]
     worker_steps: Sequence[Mapping[str, Any]]
     fields: list[str]
-    rows: Mapping[str, Any]
     tasks: int
 
     def write(self, path: Path) -> None:
@@ -68,8 +65,3 @@ class Handover:
             schema = step.process(schema.empty_table()).records.schema
             built.append(step)
         return built
-
-    @property
-    def columns(self) -> StructType:
-        """The rows as Spark is told of them."""
-        return StructType.fromJson(dict(self.rows))

@@ -10,7 +10,7 @@ from millstream.steps.graph import Graph, Node
 
 __all__ = ["worker_steps"]
 
-_WORTH_IT = 2_000
+_WORTH_IT = 500
 """Records an epoch from which on workers are faster."""
 
 

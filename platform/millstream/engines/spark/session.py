@@ -44,7 +44,7 @@ def settings(cores: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
