@@ -130,7 +130,7 @@ def test_a_replay_cuts_as_the_other_run_did(millstream: Millstream) -> None:
         (["demo.yaml", "--crash", "delver@3"], 2, "did you mean deliver?"),
         (["demo.yaml", "--crash", "deliver.topic@3"], 2, "there is no sink 'topic'"),
         (["demo.yaml", "--replay", "nowhere"], 1, "nowhere is not a run directory"),
-        (["demo.yaml", "--run", "demo.yaml/x"], 3, "cannot write the run directory demo.yaml/x"),
+        (["demo.yaml", "--run", "demo.yaml/x"], 1, "cannot write the run directory demo.yaml/x"),
     ],
 )
 def test_a_wrong_start_says_what_is_wrong(

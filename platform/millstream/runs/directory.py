@@ -17,35 +17,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-import time
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from millstream.errors import AlteredLog, Contradiction, InUse, MillstreamError
+from millstream.log.durable import make_folder, sync_folder, write_whole
+from millstream.log.lock import locked
 
 __all__ = ["RunDirectory", "write_whole"]
 
 _FORMAT = 1
-_LOCK_TRIES, _LOCK_WAIT = 5, 0.05
-"""Whoever looks whether the directory is in use holds its lock for a moment."""
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, also after a loss of power."""
-    partial = path.with_name(path.name + ".tmp")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class RunDirectory:
@@ -82,12 +66,12 @@ class RunDirectory:
     def lock(self) -> None:
         """Take the directory for this process until it ends."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another with --run"
-            raise Contradiction(message) from error
-        if not _locked(self._lock):
+            raise MillstreamError(message) from error
+        if not locked(self._lock.fileno()):
             self._lock.close()
             who = self.holder or "?"
             message = f"{self.path} is in use by process {who}; wait for it, stop it, or give another --run"
@@ -124,17 +108,12 @@ class RunDirectory:
         return (self.path / "run.json").is_file()
 
     def make(self, fixed: Mapping[str, Any], base: Path) -> None:
-        """Begin a run; what an interrupted beginning left is cleared away."""
-        strangers = [p for p in self.path.iterdir() if p.name not in _OURS]
+        """Begin a run; what an interrupted `archive` has left is archived first."""
+        strangers = [p for p in self.path.iterdir() if p.name not in _OURS and not _is_partial(p)]
         if strangers:
             message = f"{self.path} holds {strangers[0].name}, which is not a run's; give another --run"
             raise Contradiction(message)
-        for name in _OURS - {"lock"}:
-            path = self.path / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        self.archive()
         self._write(fixed, base)
 
     def _write(self, fixed: Mapping[str, Any], base: Path) -> None:
@@ -172,17 +151,32 @@ class RunDirectory:
         self._write(fixed, base)
 
     def archive(self) -> Path | None:
-        """Move what is there aside; where it went."""
+        """Move what is there aside; where it went. If that is interrupted, the next call moves the rest after it."""
+        for partial in filter(_is_partial, list(self.path.iterdir())):
+            partial.unlink()
         content = [p for p in self.path.iterdir() if p.name != "lock"]
-        if not content:
+        if not any(p.is_file() or any(p.iterdir()) for p in content):
             return None
+        target = self._archive_for(content)
+        make_folder(target)
+        for path in sorted(content, key=lambda p: p.name != "run.json"):  # it stops being a run first of all
+            path.rename(target / path.name)
+            if path.name == "run.json":
+                sync_folder(target)
+                sync_folder(self.path)
+        sync_folder(target)
+        sync_folder(self.path)
+        return target
+
+    def _archive_for(self, content: Sequence[Path]) -> Path:
+        """Where an interrupted `archive` began, else the next folder that is not there."""
         number = 1
         while (target := self.path.with_name(f"{self.path.name}.{number}")).exists():
             number += 1
-        target.mkdir()
-        for path in sorted(content, key=lambda p: p.name != "run.json"):  # it stops being a run first of all
-            path.rename(target / path.name)
-        return target
+        last = self.path.with_name(f"{self.path.name}.{number - 1}")
+        if self.begun or not (last / "run.json").is_file() or any((last / p.name).exists() for p in content):
+            return target
+        return last
 
     def crashes(self) -> list[str]:
         """The `--crash` points that have been fired in this run."""
@@ -205,7 +199,6 @@ _OURS = {
     "mlflow.json",
     "outputs",
     "run.json",
-    "run.json.tmp",
     "saves",
     "sources.json",
     "spark",
@@ -213,15 +206,10 @@ _OURS = {
 }
 
 
-def _locked(file: TextIO) -> bool:
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOCK_WAIT)
-        else:
-            return True
-    return False
+def _is_partial(path: Path) -> bool:
+    """Whether it is what an interrupted `write_whole` has left."""
+    match = re.fullmatch(r"(.+)\.\d+\.tmp", path.name)
+    return match is not None and match[1] in _OURS
 
 
 def _difference(was: Any, now: Any, path: str = "") -> str:

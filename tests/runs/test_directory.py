@@ -1,0 +1,95 @@
+"""The run directory: starting over loses nothing, wherever it is interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import Contradiction
+from millstream.runs.directory import RunDirectory
+
+CONTENT = (
+    "cache/news/a.npy",
+    "config.yaml",
+    "epochs/0.journal",
+    "outputs/topics/part-00000001.parquet",
+    "saves/0.save",
+)
+
+
+class Died(BaseException):
+    """The process, right here."""
+
+
+def empty(path: Path) -> RunDirectory:
+    """What a first start finds once it has the lock."""
+    path.mkdir(exist_ok=True)
+    (path / "lock").touch()
+    return RunDirectory(path)
+
+
+def begun(path: Path) -> RunDirectory:
+    """A run that has kept something, in each place one file."""
+    directory = empty(path)
+    directory.make({}, path.parent)
+    for name in CONTENT:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(name)
+    return directory
+
+
+def files(path: Path) -> list[str]:
+    return sorted(str(found.relative_to(path)) for found in path.rglob("*") if found.is_file())
+
+
+@pytest.mark.parametrize("renames", range(1, 6))
+@pytest.mark.parametrize("fresh", [False, True])
+def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, fresh: bool
+) -> None:
+    directory, left = begun(tmp_path / "demo"), renames
+    real = os.rename
+
+    def rename(*arguments: Path) -> None:
+        nonlocal left
+        if left == 0:
+            raise Died
+        left -= 1
+        real(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        with pytest.raises(Died):
+            directory.archive()
+    assert not directory.begun
+    if fresh:
+        assert directory.archive() == tmp_path / "demo.1"
+    directory.make({}, tmp_path)
+    assert files(tmp_path / "demo.1") == sorted([*CONTENT, "run.json"])
+    assert files(tmp_path / "demo") == ["lock", "run.json"]
+    assert directory.archive() == tmp_path / "demo.2"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo", "demo.1", "demo.2"]
+
+
+def test_what_lies_in_a_directory_without_run_json_is_moved_aside_not_deleted(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "demo")
+    directory.archive()
+    begun(tmp_path / "demo")
+    (tmp_path / "demo/run.json").unlink()
+    directory.make({}, tmp_path)
+    assert files(tmp_path / "demo.2") == sorted(CONTENT)
+
+
+def test_what_an_interrupted_making_leaves_is_no_run_to_keep(tmp_path: Path) -> None:
+    directory = empty(tmp_path / "demo")
+    (tmp_path / "demo/run.json.123.tmp").write_text("{")
+    (tmp_path / "demo/epochs").mkdir()
+    directory.make({}, tmp_path)
+    assert directory.begun
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+    (tmp_path / "demo/run.json").unlink()
+    (tmp_path / "demo/thesis.1.tmp").write_text("the only copy")
+    with pytest.raises(Contradiction, match=r"holds thesis\.1\.tmp, which is not a run's"):
+        directory.make({}, tmp_path)
