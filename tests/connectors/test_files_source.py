@@ -116,6 +116,25 @@ def test_a_last_line_counts_without_its_newline_once_it_is_whole(tmp_path: Path)
     assert texts(log, "a.jsonl", 3) == ["t3", "t4", "t5"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_the_end_of_a_last_line_may_come_later_and_makes_no_row_and_no_other_identity(
+    tmp_path: Path, end: str, cut: int
+) -> None:
+    path = tmp_path / "a.jsonl"
+    line, rest = b'{"text": "t2"}' + end.encode()[:cut], end.encode()[cut:]
+    path.write_bytes(lines(2) + line)
+    log = opened(tmp_path, "a.jsonl")
+    assert log.end("a.jsonl") == 3
+    assert texts(log, "a.jsonl") == ["t0", "t1", "t2"]
+    identity = log.identity("a.jsonl", 3)
+    path.write_bytes(lines(2) + line + rest + lines(2, 3))
+    for same in (log, opened(tmp_path, "a.jsonl")):
+        assert same.end("a.jsonl") == 5
+        assert texts(same, "a.jsonl", 3) == ["t3", "t4"]
+        assert same.identity("a.jsonl", 3) == identity != same.identity("a.jsonl", 2)
+
+
 def test_a_last_line_counts_anyway_in_a_file_that_is_complete(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(2) + b'{"text": "br')
     assert opened(tmp_path, "a.jsonl").end("a.jsonl") == 2

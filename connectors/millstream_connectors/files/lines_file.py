@@ -89,7 +89,7 @@ class LinesFile:
         row, byte = self._place(start)
         with self.path.open("rb", buffering=0) as file:
             file.seek(byte)
-            pending = b""
+            pending, ended = b"", True
             while row < stop:
                 wanted = max(len(pending), min(_CHUNK, (stop - row) * 512), 64 << 10)
                 chunk = file.read(wanted)
@@ -108,11 +108,13 @@ class LinesFile:
                 begin = int(ends[skipped - 1]) + 1 if skipped else 0
                 end = int(ends[taken - 1]) + 1
                 byte += end
+                ended = block.endswith(b"\n", 0, end)
                 if taken > skipped:
                     yield row + skipped, block[begin:end]
                 row += taken
                 pending = block[end:]
-            self._left = (row, byte)
+            if ended:  # else the next row begins behind a newline that is still to come
+                self._left = (row, byte)
 
     def _place(self, row: int) -> tuple[int, int]:
         """A row at or before this one, and where it begins."""
