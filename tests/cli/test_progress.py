@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -55,6 +57,33 @@ def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
     screen.close()
     assert until in file.getvalue()
     return file.getvalue()
+
+
+GIVING_UP = """
+import signal, sys, threading
+from millstream.cli.screen import Screen, Show
+from millstream.cli.stopping import Stopping
+
+lock, waiting = threading.Lock(), threading.Event()
+
+def figures():
+    waiting.set()
+    with lock:
+        raise AssertionError
+
+screen = Screen(sys.stderr, Show.LINES)
+stopping = Stopping(screen.insist, lambda: "for nothing", screen.close)
+with stopping.installed(), lock:
+    screen.watch(figures)
+    waiting.wait()
+    for _ in range(3):
+        signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_third_interrupt_gives_up_although_the_display_waits_for_what_was_interrupted() -> None:
+    gave_up = subprocess.run([sys.executable, "-c", GIVING_UP], timeout=30, capture_output=True, check=False)
+    assert gave_up.returncode == 130, gave_up.stderr
 
 
 def test_where_there_is_no_terminal_figures_come_as_plain_lines() -> None:

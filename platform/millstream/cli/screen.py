@@ -93,10 +93,13 @@ class Screen:
         """Show these figures from now on."""
         self._figures = figures
 
-    def close(self) -> None:
-        """Show what has been said, and leave the terminal as it was."""
+    def close(self, timeout: float | None = None) -> None:
+        """Show what has been said, and leave the terminal as it was.
+
+        A signal handler gives a `timeout`: the figures may wait for a lock of the very thread that it interrupted.
+        """
         self._closing.set()
-        self._thread.join()
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         with suppress(OSError):  # nobody looks any more

@@ -13,14 +13,18 @@ from millstream.runs.killing import kill_descendants
 
 __all__ = ["Stopping"]
 
+_LAST_WORDS_SECONDS = 1.0
+
 
 class Stopping:
     """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT is told what is waited for, a third gives up.
 
-    `say` and `waits_for` are called inside a signal handler.
+    All that is given is called inside a signal handler; `close` has so many seconds for what was said to be shown.
     """
 
-    def __init__(self, say: Callable[[str], None], waits_for: Callable[[], str], close: Callable[[], None]) -> None:
+    def __init__(
+        self, say: Callable[[str], None], waits_for: Callable[[], str], close: Callable[[float], None]
+    ) -> None:
         self.event = threading.Event()
         self._say, self._waits_for, self._close = say, waits_for, close
         self._interrupts = 0
@@ -49,6 +53,6 @@ class Stopping:
             )
         if self._interrupts >= 3:
             self._say("gave up")
-            self._close()
+            self._close(_LAST_WORDS_SECONDS)
             kill_descendants()
             os._exit(130)
