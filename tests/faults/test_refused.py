@@ -73,7 +73,7 @@ def test_an_input_that_comes_out_differently_on_replay(pipeline: Pipeline, deliv
 
 def test_an_epoch_log_that_lost_its_end(pipeline: Pipeline) -> None:
     pipeline.run("run")
-    [part] = (pipeline.folder / "runs/run/epochs").glob("*")
+    [part] = (pipeline.folder / "runs/run/epochs").glob("*.journal")
     content = part.read_bytes()
     part.write_bytes(content[: content.index(b'{"epoch":5')])
     with pytest.raises(AlteredLog, match="the log was truncated; start over with --fresh"):
@@ -82,7 +82,7 @@ def test_an_epoch_log_that_lost_its_end(pipeline: Pipeline) -> None:
 
 def test_an_epoch_log_with_a_flipped_bit(pipeline: Pipeline) -> None:
     pipeline.run("run")
-    [part] = (pipeline.folder / "runs/run/epochs").glob("*")
+    [part] = (pipeline.folder / "runs/run/epochs").glob("*.journal")
     content = bytearray(part.read_bytes())
     content[content.index(b'{"epoch":3') + 4] ^= 1
     part.write_bytes(content)
