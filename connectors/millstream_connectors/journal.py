@@ -17,7 +17,7 @@ from millstream.log.lock import LOCK, FolderLock
 from millstream.log.part import first_indexes, part_path
 from millstream.log.rows import json_lines, table_of
 from millstream_connectors.fields import USUAL_FIELDS, Fields
-from millstream_connectors.marked import MarkedJournal
+from millstream_connectors.marked import MarkedJournal, mark_of
 
 __all__ = ["JournalLog", "JournalRows", "JournalSink", "JournalSource"]
 
@@ -127,6 +127,9 @@ class JournalSink(BaseModel):
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         return _read(_folder(place, self.path), schema)
+
+    def mark(self, place: Place, output: str) -> Mark | None:
+        return mark_of(_folder(place, self.path))
 
     def location(self, place: Place, output: str) -> str:
         return str(_folder(place, self.path))

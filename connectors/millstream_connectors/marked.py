@@ -7,17 +7,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import ForeignSink
+from millstream.errors import ConfigError, ForeignSink
 from millstream.log.contracts import Mark
 from millstream.log.journal import Journal, JournalReader
 
-__all__ = ["MarkedJournal", "state_of"]
+__all__ = ["MarkedJournal", "mark_of", "state_of"]
 
 
 def state_of(reader: JournalReader) -> dict[str, Any]:
     """What the newest part of a sink's journal begins with."""
     _, header = reader.part_start(reader.end())
     return dict(json.loads(header)) if header else {}
+
+
+def mark_of(folder: Path) -> Mark | None:
+    """The mark of a sink's journal as it is now, also beside its writer; None if nothing was ever appended."""
+    try:
+        reader = JournalReader(folder)
+    except ConfigError:  # it has not begun
+        return None
+    with reader:
+        end = reader.end()
+        log = state_of(reader).get("log")
+        if log is None and end > 0:
+            raise _not_a_sinks(folder)
+        return Mark(log, reader.last_mark) if reader.last_mark >= 0 else None
+
+
+def _not_a_sinks(folder: Path) -> ForeignSink:
+    return ForeignSink(f"{folder} holds a journal that no run has written; choose another path for this sink")
 
 
 class MarkedJournal:
@@ -37,8 +55,7 @@ class MarkedJournal:
         self.state |= json.loads(self._journal.header) if self._journal.header else {}
         if self.state.get("log") is None and self._journal.next_index > 0:
             self._journal.close()
-            message = f"{folder} holds a journal that no run has written; choose another path for this sink"
-            raise ForeignSink(message)
+            raise _not_a_sinks(folder)
 
     @property
     def next_index(self) -> int:
@@ -54,7 +71,10 @@ class MarkedJournal:
         if self._journal.last_mark < 0 and self.state.get("log") != mark.log:
             self.roll(log=mark.log)
         elif self.state["log"] != mark.log:
-            message = f"{self._folder} holds rows of the epoch log {self.state['log']}, not of {mark.log}; use --fresh"
+            message = (
+                f"{self._folder} holds rows of the epoch log {self.state['log']}, not of {mark.log}; "
+                "choose another path, or move it away"
+            )
             raise ForeignSink(message)
         self._journal.append_many(payloads, mark.epoch)
         if payloads:

@@ -35,7 +35,7 @@ from millstream.log.journal import JournalReader
 from millstream.log.lock import FolderLock
 from millstream.log.part import first_indexes
 from millstream.log.rows import json_lines, table_of
-from millstream_connectors.marked import MarkedJournal, state_of
+from millstream_connectors.marked import MarkedJournal, mark_of, state_of
 
 __all__ = ["FilesSink", "PartFiles"]
 
@@ -76,6 +76,9 @@ class FilesSink(BaseModel):
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         return _read(self._folder(place, output), schema)
+
+    def mark(self, place: Place, output: str) -> Mark | None:
+        return mark_of(self._folder(place, output) / _OPEN)
 
     def location(self, place: Place, output: str) -> str:
         return str(self._folder(place, output))

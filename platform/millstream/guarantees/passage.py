@@ -106,7 +106,7 @@ class Passage:
         if mark.log != self.log.id:
             message = (
                 f"sink '{name}' holds rows of another run's epoch log ({mark.log}, this one is {self.log.id}); "
-                "give it a place of its own, or start over with --fresh"
+                "give it a place of its own, or move those rows away"
             )
             raise ForeignSink(message)
         return mark.epoch

@@ -109,11 +109,11 @@ class Sink(Protocol):
         ...
 
     def read(self) -> Iterator[pa.Table]:
-        """All rows that a reader of it sees, in the order they were appended."""
+        """All rows that a reader of it sees, in the order they were appended; asked after `close` too, for the summary."""
         ...
 
     def close(self) -> None:
-        """A clean end: what is open becomes plain files."""
+        """A clean end: what is open becomes plain files, and nothing is appended any more."""
         ...
 
 
@@ -130,10 +130,14 @@ class SinkConfig(Protocol):
         """What `Sink.read` gives, beside a run that may be appending; changes nothing."""
         ...
 
+    def mark(self, place: Place, output: str) -> Mark | None:
+        """What `Sink.mark` gives, without opening it for a run; changes nothing."""
+        ...
+
     def location(self, place: Place, output: str) -> str:
-        """Where the rows lie, for people."""
+        """Where the rows lie, for people; two outputs of a config may not have the same."""
         ...
 
     def clear(self, place: Place, output: str) -> None:
-        """Start over: move away or delete what it holds (`--fresh`)."""
+        """Start over: move away or delete what it holds (`--fresh`); asked only if `mark` is of this run, or None."""
         ...

@@ -178,6 +178,12 @@ class RunDirectory:
             return target
         return last
 
+    def lives(self) -> list[Path]:
+        """This folder, and those that `archive` has moved its content to: only these have no lock."""
+        name = re.compile(re.escape(self.path.name) + r"\.\d+")
+        beside = [self.path.with_name(p.name) for p in self.path.absolute().parent.iterdir() if name.fullmatch(p.name)]
+        return [self.path, *(folder for folder in beside if not (folder / "lock").exists())]
+
     def crashes(self) -> list[str]:
         """The `--crash` points that have been fired in this run."""
         path = self.path / "crashed"

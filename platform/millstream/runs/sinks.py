@@ -10,7 +10,7 @@ from millstream.config.models import Config
 from millstream.log.contracts import Place, SinkConfig
 from millstream.steps.graph import Graph
 
-__all__ = ["sink_configs", "sink_key"]
+__all__ = ["lies_in_run", "sink_configs", "sink_key"]
 
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
@@ -27,3 +27,8 @@ def _default() -> SinkConfig:
 def sink_key(config: SinkConfig, output: str) -> str:
     """What tells a sink from another one of the same output: where it lies, whatever folder the run is in."""
     return f"{output} {config.type} {config.location(Place(Path('.'), Path('run')), output)}"
+
+
+def lies_in_run(config: SinkConfig, output: str, place: Place) -> bool:
+    """Whether its rows lie in the run directory, and go where that goes."""
+    return config.location(place, output) != config.location(Place(place.base, place.cache / "elsewhere"), output)

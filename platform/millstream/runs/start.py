@@ -19,7 +19,7 @@ import yaml
 from millstream.config.load import Loaded
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
-from millstream.errors import ConfigError
+from millstream.errors import ConfigError, ForeignSink, MillstreamError
 from millstream.guarantees.crash import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
@@ -30,7 +30,7 @@ from millstream.runs.directory import RunDirectory, write_whole
 from millstream.runs.identities import check_sources, remember_sources
 from millstream.runs.killing import kill_family
 from millstream.runs.observer import Observers, Watched, Watching
-from millstream.runs.sinks import sink_configs, sink_key
+from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.state.saves import SaveStore
 from millstream.steps.graph import Graph
@@ -168,6 +168,7 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     fixed = _fixed_parts(loaded)
     archived = None
     if options.fresh:
+        _check_sinks(directory, loaded, graph)
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
             sink.clear(Place(loaded.base, directory.path), output)
@@ -178,6 +179,24 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
+
+
+def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
+    """Refuse to start over where a sink holds rows that no run in this directory has written."""
+    own = set()
+    for folder in directory.lives():
+        with suppress(MillstreamError):  # none was begun, or it is damaged: then no sink is known to be its own
+            own.add(EpochReader(folder / "epochs").id)
+    place = Place(loaded.base, directory.path)
+    for output, sink in sink_configs(loaded.config, graph).items():
+        mark = None if lies_in_run(sink, output, place) else sink.mark(place, output)
+        if mark is not None and mark.log not in own:
+            message = (
+                f"sink {output!r} holds rows that are not of {directory.path}, but of another run's epoch log "
+                f"({mark.log}): {sink.location(place, output)}; --fresh deletes no other run's rows, "
+                "so give the sink a place of its own, or move these away"
+            )
+            raise ForeignSink(message)
 
 
 def _open_sinks(loaded: Loaded, graph: Graph, directory: RunDirectory) -> tuple[dict[str, Sink], dict[str, str]]:

@@ -1,0 +1,87 @@
+"""`--fresh` starts over, and deletes only what runs in the same directory have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conformance.harness import InjectedCrash, Pipeline, write_documents
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.errors import ForeignSink
+from millstream.log.journal import Journal
+from millstream.runs.directory import RunDirectory
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    write_documents(tmp_path / "documents")
+    sinks = {"predictions": {"type": "files", "path": "out"}, "topics": {"type": "journal", "path": "topics"}}
+    return Pipeline(tmp_path, LocalEngine(), sinks=sinks)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("sink", ["predictions", "topics"])
+def test_rows_of_another_run_are_not_deleted_and_nothing_is_archived(pipeline: Pipeline, sink: str) -> None:
+    everything, pipeline.sinks = pipeline.sinks, {}
+    pipeline.run("two")
+    pipeline.sinks = {sink: everything[sink]}
+    pipeline.run("one")
+    before = contents(pipeline.folder)
+    with pytest.raises(ForeignSink, match=f"sink '{sink}' holds rows that are not of .*two, but .*move these away"):
+        pipeline.run("two", fresh=True)
+    after = contents(pipeline.folder)
+    assert after == before
+    assert not (pipeline.folder / "runs/two.1").exists()
+
+
+def test_a_journal_that_no_run_has_written_is_not_deleted(pipeline: Pipeline) -> None:
+    with Journal(pipeline.folder / "topics") as journal:
+        journal.append(b'{"text": "somebody\'s only copy"}')
+    before = contents(pipeline.folder / "topics")
+    with pytest.raises(ForeignSink, match="no run has written"):
+        pipeline.run("run", fresh=True)
+    assert contents(pipeline.folder / "topics") == before
+
+
+def test_its_own_rows_are_deleted(pipeline: Pipeline) -> None:
+    first = pipeline.run("run")
+    assert pipeline.run("run", fresh=True).outputs == first.outputs
+    assert pipeline.run("run", fresh=True).delivered == first.delivered
+
+
+def test_a_start_over_that_died_before_it_cleared_is_finished_by_the_next(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = pipeline.run("run")
+    archive = RunDirectory.archive
+
+    def dying(directory: RunDirectory) -> None:
+        archive(directory)
+        raise InjectedCrash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "archive", dying)
+        with pytest.raises(InjectedCrash):
+            pipeline.run("run", fresh=True)
+    with pytest.raises(ForeignSink, match="another run's epoch log"):
+        pipeline.run("run")  # without --fresh: a new epoch log
+    assert pipeline.run("run", fresh=True).outputs == first.outputs
+
+
+def test_another_run_that_is_called_like_an_archive_keeps_its_rows(pipeline: Pipeline) -> None:
+    pipeline.run("run.1")
+    with pytest.raises(ForeignSink, match="--fresh deletes no other run's rows"):
+        pipeline.run("run", fresh=True)
+
+
+def test_a_damaged_epoch_log_does_not_keep_a_run_from_starting_over(pipeline: Pipeline) -> None:
+    pipeline.sinks = {"predictions": {"type": "files"}}
+    first = pipeline.run("run")
+    [part] = (pipeline.folder / "runs/run/epochs").glob("*.journal")
+    part.write_bytes(b"not a journal")
+    assert pipeline.run("run", fresh=True).outputs == first.outputs
