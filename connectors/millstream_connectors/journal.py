@@ -55,7 +55,7 @@ class JournalSource(BaseModel):
         try:
             JournalReader(_folder(place, self.path)).close()
         except ConfigError as error:
-            return [("path", str(error))]
+            return [("path", f"{error}, and so does a pipeline with a sink of `type: journal`")]
         return []
 
 

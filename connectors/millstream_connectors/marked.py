@@ -31,7 +31,7 @@ def mark_of(folder: Path) -> Mark | None:
         log = state_of(reader).get("log")
         if log is None and end > 0:
             raise _not_a_sinks(folder)
-        return Mark(log, reader.last_mark) if reader.last_mark >= 0 else None
+        return None if log is None or reader.last_mark < 0 else Mark(log, reader.last_mark)
 
 
 def _not_a_sinks(folder: Path) -> ForeignSink:

@@ -112,6 +112,22 @@ def test_engine_epochs_and_saves_may_change(millstream: Millstream) -> None:
 
 
 @pytest.mark.usefixtures("demo")
+def test_a_crash_that_did_not_happen_is_told(millstream: Millstream) -> None:
+    ran = millstream("run", "demo.yaml", "--crash", "deliver@99", "--json")
+    assert ran.err == "warning: the crash at deliver@99 did not happen: the run ended before it\n"
+    assert summary_of(ran)["epochs"] == 10
+    again = millstream("run", "demo.yaml", "--crash", "deliver.topics@9")
+    assert "the crash at deliver.topics@9 did not happen: the run had passed it before" in again.err
+    Path("runs/demo/crashed").write_text("save@3")
+    assert "did not happen" not in millstream("run", "demo.yaml", "--crash", "save@3").err
+
+
+def test_one_epoch_is_one_epoch(folder: Path, millstream: Millstream) -> None:
+    assert folder.is_dir()
+    assert "records    1 in 1 epoch\n" in millstream("run", "news.yaml").out
+
+
+@pytest.mark.usefixtures("demo")
 def test_a_replay_cuts_as_the_other_run_did(millstream: Millstream) -> None:
     summary_of(millstream("run", "demo.yaml", "--run", "first", "--records", 700, "--json"))
     first = summary_of(millstream("run", "demo.yaml", "--run", "first", "--json"))

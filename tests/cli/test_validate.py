@@ -93,6 +93,13 @@ LINES = {
         "news.yaml:8 sinks.prediction: no step makes this output; one of rejects, predictions, topics, late; "
         "did you mean `predictions`?",
     ),
+    "no field for the label": (
+        "fields: {text: text, label: label, time: published_at}",
+        "fields: {text: text}",
+        "news.yaml:6 pipeline.model: classify, `label`: the records have no column 'label' here; "
+        "there are _rank, _offset, _time, text, features; "
+        "name the field that holds it in the source's `fields: {label: ...}`",
+    ),
     "a key that is given twice": (
         "engine:",
         "name: olds\nengine:",
@@ -147,6 +154,22 @@ def test_it_refuses(case: str, millstream: Millstream, folder: Path) -> None:
     (folder / "news.yaml").write_text(text.replace(old, new))
     ran = millstream("validate", "news.yaml")
     assert (ran.code, ran.out, ran.err) == (2, "", f"millstream: {message}\n")
+
+
+def test_two_outputs_in_one_place_are_refused_by_name(millstream: Millstream, folder: Path) -> None:
+    place = "{type: files, path: ./in/../out}"
+    sinks = ["--set", "sinks.predictions={type: files, path: out}", "--set", f"sinks.topics={place}"]
+    ran = millstream("validate", "news.yaml", *sinks)
+    assert (ran.code, ran.out) == (2, "")
+    assert "sinks.topics: sinks 'predictions' and 'topics' both lie in " in ran.err
+    assert "; give each output a place of its own" in ran.err
+    assert millstream("validate", "news.yaml", *sinks[:2], "--set", "sinks.topics={type: files}").code == 0
+
+
+def test_a_file_that_is_not_read_is_told_with_what_is(millstream: Millstream, folder: Path) -> None:
+    ran = millstream("validate", "news.yaml", "--set", "source.path=news.yaml")
+    assert ran.code == 2
+    assert f"source.path: {folder / 'news.yaml'} is no file that can be read: it ends in none of .jsonl, " in ran.err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,43 +12,59 @@ from millstream.errors import ConfigError
 
 __all__ = ["find"]
 
-_ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet")
+_LINES = (".jsonl", ".ndjson", ".json")
+_ENDINGS = (*_LINES, *(f"{ending}.gz" for ending in _LINES), ".parquet")
+_READ = f"none ends in {', '.join(_LINES)} (JSON Lines), these and .gz, or .parquet"
 
 
 def find(base: Path, path: str) -> tuple[Path, list[str]]:
     """The folder that names are relative to, and the names, in order; `ConfigError` if there is no such file.
 
     Of a directory it takes `.jsonl`, `.ndjson` and `.json` (all of them JSON Lines), these as `.gz`, and `.parquet`,
-    at any depth. What begins with a dot or an underscore is left out, as Spark does.
+    at any depth; of what matches a pattern too. What begins with a dot or an underscore is left out, as Spark does.
     """
     full = base / Path(path).expanduser()
+    shown = Path(os.path.normpath(full))
     if full.is_file():
+        if not full.name.endswith(_ENDINGS):
+            message = (
+                f"{shown} is no file that can be read: it ends in none of {', '.join(_LINES)} (JSON Lines), "
+                "these and .gz, or .parquet; convert it, or rename it if that is what it holds"
+            )
+            raise ConfigError(message)
         return full.parent, [full.name]
     if full.is_dir():
-        names = [name for name in _shown(full, full.rglob("*")) if name.removesuffix(".gz").endswith(_ENDINGS)]
+        names = _readable(full, full.rglob("*"))
         if not names:
-            message = f"{full} holds no file to read: none ends in {', '.join(_ENDINGS)}, or in these and .gz"
+            message = f"{shown} holds no file to read: {_READ}"
             raise ConfigError(message)
         return full, names
     first = next((place for place, part in enumerate(full.parts) if glob.has_magic(part)), None)
     if first is None:
-        message = f"there is no {full}{_hint(full)}"
+        message = f"there is no {shown}{_hint(shown)}"
         raise ConfigError(message)
     folder, pattern = Path(*full.parts[:first]), str(Path(*full.parts[first:]))
-    names = _shown(folder, folder.glob(pattern)) if folder.is_dir() else []
+    names = _readable(folder, folder.glob(pattern)) if folder.is_dir() else []
     if not names:
-        hint = f"; {folder} holds {len(list(folder.iterdir()))} entries" if folder.is_dir() else _hint(folder)
-        message = f"no file matches {full}{hint}"
+        if any(match.is_file() for match in folder.glob(pattern)):
+            hint = f" and can be read: {_READ}"
+        elif folder.is_dir():
+            hint = f"; {os.path.normpath(folder)} holds {len(list(folder.iterdir()))} entries"
+        else:
+            hint = _hint(Path(os.path.normpath(folder)))
+        message = f"no file matches {shown}{hint}"
         raise ConfigError(message)
     return folder, names
 
 
-def _shown(folder: Path, found: Iterable[Path]) -> list[str]:
+def _readable(folder: Path, found: Iterable[Path]) -> list[str]:
     names = [(file, file.relative_to(folder)) for file in found]
     return sorted(
         name.as_posix()
         for file, name in names
-        if not any(part.startswith((".", "_")) for part in name.parts) and file.is_file()
+        if not any(part.startswith((".", "_")) for part in name.parts)
+        and name.name.endswith(_ENDINGS)
+        and file.is_file()
     )
 
 

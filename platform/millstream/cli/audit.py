@@ -35,9 +35,12 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
 
     The run is compared with a golden run, one that reads the same epochs and does not crash.
     """
-    if against is None and not as_json:
-        click.echo("making a golden run of the same epochs, without crashes ...", err=True)
-    found = audit_run(run, against)
+
+    def making() -> None:
+        if not as_json:
+            click.echo("making a golden run of the same epochs, without crashes ...", err=True)
+
+    found = audit_run(run, against, making)
     click.echo(json.dumps(as_object(found)) if as_json else _told(found))
 
 

@@ -32,7 +32,8 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
         yield f"stopped after epoch {figures.epochs - 1}; the same command goes on from there"
     yield f"{summary.pipeline} on {summary.engine}, {summary.delivery}"
     again = f"; {summary.processed:,} processed, repeats included" if summary.processed != summary.records else ""
-    yield f"  records    {summary.records:,} in {figures.epochs:,} epochs{again}"
+    epochs = "1 epoch" if figures.epochs == 1 else f"{figures.epochs:,} epochs"
+    yield f"  records    {summary.records:,} in {epochs}{again}"
     if summary.accuracy is not None:
         yield f"  accuracy   {summary.accuracy:.4f}, each record predicted before it was learned"
     if new:

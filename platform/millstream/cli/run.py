@@ -16,6 +16,7 @@ from millstream.cli.stopping import Stopping
 from millstream.cli.tally import Tally
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash import CrashPoint
+from millstream.runs.directory import RunDirectory
 from millstream.runs.killing import kill_family
 from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
@@ -73,6 +74,8 @@ def run(
         ending.callback(screen.close)
         watch = _Watch(screen)
         summary = _run(loaded, options, screen, watch)
+        if missed := _missed(options, summary):
+            screen.warn(missed)
     click.echo(summary.json() if as_json else watch.report(summary))
 
 
@@ -90,6 +93,14 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Watch) -> Sum
     stopping = Stopping(screen.insist, watch.waits_for, screen.close)
     with stopping.installed():
         return start(loaded, options, stop=stopping.event, observers=watch.observers, fire=fire)
+
+
+def _missed(options: Options, summary: Summary) -> str:
+    """That the crash was wished for and did not happen, in this start or before."""
+    if options.crash is None or str(options.crash) in RunDirectory(options.run).crashes():
+        return ""
+    why = "the run ended before it" if options.crash.epoch >= summary.epochs else "the run had passed it before"
+    return f"the crash at {options.crash} did not happen: {why}"
 
 
 class _Watch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from millstream.config.document import Problem
@@ -19,7 +20,7 @@ __all__ = ["checked_graph", "driver_only", "impossible"]
 def checked_graph(loaded: Loaded) -> Graph:
     """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
     config = loaded.config
-    problems = _source_problems(loaded)
+    problems = [*_source_problems(loaded), *_shared_sinks(loaded)]
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields)
     problems += found
@@ -91,3 +92,17 @@ def _source_problems(loaded: Loaded) -> list[Problem]:
         for source in loaded.config.logs
         for option, message in source.config.problems(place)
     ]
+
+
+def _shared_sinks(loaded: Loaded) -> list[Problem]:
+    """The sinks whose rows would lie where those of another one do."""
+    place = Place(loaded.base, loaded.base)
+    problems: list[Problem] = []
+    taken: dict[str, str] = {}
+    for output, sink in loaded.config.sinks.items():
+        location = sink.location(place, output)
+        first = taken.setdefault(os.path.normpath(location), output)
+        if first != output:
+            message = f"sinks {first!r} and {output!r} both lie in {location}; give each output a place of its own"
+            problems.append(Problem(("sinks", output), message))
+    return problems

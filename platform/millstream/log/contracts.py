@@ -109,7 +109,7 @@ class Sink(Protocol):
         ...
 
     def read(self) -> Iterator[pa.Table]:
-        """All rows that a reader of it sees, in the order they were appended; asked after `close` too, for the summary."""
+        """All rows that a reader of it sees, in the order they were appended; asked after `close` too."""
         ...
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,8 @@ from millstream.steps.contracts import Array
 __all__ = ["audit_run"]
 
 
-def audit_run(run: Path, against: Path | None = None) -> Audit:
-    """Compare a run with `against`, or with a golden run that is made for it and thrown away."""
+def audit_run(run: Path, against: Path | None = None, making: Callable[[], None] = lambda: None) -> Audit:
+    """Compare a run with `against`, or with a golden run that is made for it (it tells `making`) and thrown away."""
     directory = RunDirectory.find(run)
     loaded = load_run(directory)
     last = _last_through(directory)
@@ -35,7 +35,9 @@ def audit_run(run: Path, against: Path | None = None) -> Audit:
         return _compared(directory, loaded, RunDirectory.find(against), last)
     with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
         golden = Path(folder) / "golden"
-        start(_golden_config(loaded), Options(golden, replay=run, replay_last=last))
+        plain = _golden_config(loaded)
+        making()
+        start(plain, Options(golden, replay=run, replay_last=last))
         return _compared(directory, loaded, RunDirectory(golden), last)
 
 
@@ -55,6 +57,12 @@ def _last_through(directory: RunDirectory) -> int:
         message = f"{directory.path} is running; an audit needs it to have ended"
         raise MillstreamError(message)
     totals = EpochReader(directory.epochs).totals()
+    if totals.committed < 0 and totals.processed:
+        message = (
+            f"{directory.path} was interrupted before its first commit; run it again first, so that it recovers, "
+            "then audit it"
+        )
+        raise MillstreamError(message)
     if totals.committed < 0:
         message = f"{directory.path} has not committed an epoch yet; there is nothing to audit"
         raise MillstreamError(message)

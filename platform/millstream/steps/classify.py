@@ -64,6 +64,8 @@ class Classify(BaseModel):
             if name not in records.names:
                 meant = nearest(name, records.names)
                 hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}"
+                if name == self.label and not meant:
+                    hint += f"; name the field that holds it in the source's `fields: {{{name}: ...}}`"
                 raise ConfigError(f"classify, {why}: the records have no column {name!r} here; {hint}")
         for column in _ANSWER:
             if column.name in records.names:

@@ -1,0 +1,49 @@
+"""`millstream audit` as a user runs it: a run that has not ended is sent back to end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.harness import Pipeline, write_documents
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Point
+
+Millstream = Callable[..., Any]
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    write_documents(tmp_path / "documents")
+    return Pipeline(tmp_path, LocalEngine())
+
+
+@pytest.mark.parametrize(
+    ("point", "said"),
+    [
+        (CrashPoint(Point.DELIVER, 0), "was interrupted before its first commit; run it again first"),
+        (CrashPoint(Point.DELIVER, 4), r"was interrupted after epoch \d; run it again first"),
+        (CrashPoint(Point.CUT, 0), "has not committed an epoch yet; there is nothing to audit"),
+    ],
+)
+def test_a_run_that_has_not_ended_is_refused_without_a_golden_run(
+    pipeline: Pipeline, millstream: Millstream, point: CrashPoint, said: str
+) -> None:
+    pipeline.crash("run", point)
+    ran = millstream("audit", pipeline.folder / "runs/run")
+    assert (ran.code, ran.out) == (1, "")
+    assert re.search(said, ran.err)
+    assert "golden" not in ran.err
+
+
+def test_a_golden_run_is_announced(pipeline: Pipeline, millstream: Millstream) -> None:
+    pipeline.run("run")
+    ran = millstream("audit", pipeline.folder / "runs/run")
+    assert ran.code == 0 and "precise" in ran.out
+    assert ran.err == "making a golden run of the same epochs, without crashes ...\n"
+    assert millstream("audit", pipeline.folder / "runs/run", "--json").err == ""
