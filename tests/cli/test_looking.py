@@ -126,6 +126,66 @@ def _from_standard_input(
         return lines(millstream("predict", run, "--json").out)
 
 
+SECRETS = {"SECRET_FOLDER": "news.jsonl", "SECRET_PLACE": "secret/predictions", "SECRET_SIZE": "500"}
+
+
+@pytest.fixture
+def without_secrets(folder: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run whose config has values of an environment that is not there any more."""
+    values = ["source.path=${SECRET_FOLDER}", "sinks.predictions.path=${SECRET_PLACE}"]
+    sets = [argument for value in values for argument in ("--set", value)]
+    with monkeypatch.context() as environment:
+        for name, value in SECRETS.items():
+            environment.setenv(name, value)
+        assert millstream("run", "news.yaml", *sets, "--json").code == 0
+    return folder / "runs/news"
+
+
+def test_looking_needs_no_secrets_but_where_they_say_what_to_look_at(
+    without_secrets: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = without_secrets
+    assert millstream("predict", run, "a goal").code == 0
+    assert millstream("read", run, "rejects").code == 0
+    refused = millstream("read", run, "predictions")
+    assert (refused.code, refused.out) == (2, "")
+    assert "sinks.predictions.path: the environment has no SECRET_PLACE" in refused.err
+    status = json.loads(millstream("status", run, "--json").out)
+    assert {name: output["rows"] for name, output in status["outputs"].items()} == {
+        "rejects": 0,
+        "predictions": None,
+        "topics": 0,
+        "late": 0,
+    }
+    assert "the environment has no SECRET_FOLDER" in status["unknown"]["source"]
+    assert "predictions  ? rows" in millstream("status", run).out
+    assert "the environment has no SECRET_FOLDER" in millstream("audit", run).err
+
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    assert len(lines(millstream("read", run, "predictions").out)) == 1
+    assert millstream("audit", run).code == 0
+
+
+def test_a_secret_that_is_no_text_is_asked_for(without_secrets: Path, millstream: Millstream) -> None:
+    config = without_secrets / "config.yaml"
+    assert "max_records: 500" in config.read_text()
+    config.write_text(config.read_text().replace("max_records: 500", "max_records: ${SECRET_SIZE}"))
+    ran = millstream("status", without_secrets)
+    assert ran.code == 2
+    assert "engine.epoch.max_records: the environment has no SECRET_SIZE" in ran.err
+
+
+@pytest.mark.parametrize("command", ["read", "status", "predict", "audit"])
+def test_a_run_of_another_version_is_told_as_that(run: Path, millstream: Millstream, command: str) -> None:
+    config = run / "config.yaml"
+    config.write_text(config.read_text() + "prefetch: 3\n")
+    ran = millstream(command, run, *(["topics"] if command == "read" else []))
+    assert (ran.code, ran.out) == (3, "")
+    assert "prefetch: unknown key" in ran.err
+    assert "the run was made by another version of Millstream" in ran.err
+
+
 def test_predict_needs_a_save_a_label_and_a_model(folder: Path, millstream: Millstream) -> None:
     assert millstream("run", "news.yaml", "--json").code == 0
     for save in (folder / "runs/news/saves").glob("*.save"):

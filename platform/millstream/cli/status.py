@@ -60,8 +60,9 @@ def _lines(found: Standing) -> Iterator[str]:
         yield f"    and {len(found.partitions) - _MOST_PARTITIONS:,} more; --json has them all"
     yield "  outputs"
     width = max((len(name) for name in found.outputs), default=0)
-    counts = max((len(f"{output.rows:,}") for output in found.outputs.values()), default=0)
+    counts = {name: "?" if output.rows is None else f"{output.rows:,}" for name, output in found.outputs.items()}
+    most = max(map(len, counts.values()), default=0)
     for name, output in found.outputs.items():
-        yield f"    {name:<{width}}  {output.rows:>{counts},} rows  {output.location}"
+        yield f"    {name:<{width}}  {counts[name]:>{most}} rows  {output.location}"
     if found.error is not None:
         yield f"  error      {found.error}"

@@ -39,6 +39,8 @@ class Document:
     """The text, as written, of values that came from the environment."""
     values: dict[str, str] = field(default_factory=dict)
     """The environment variables that were used."""
+    unset: list[Problem] = field(default_factory=list)
+    """The environment variables that are not there, where that is no problem by itself."""
 
     def where(self, path: KeyPath) -> int | str | None:
         """The line of a key path, or of the nearest part around it."""
@@ -230,22 +232,24 @@ def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -
         document.lines[path] = "--set"
 
 
-def substitute(document: Document, environment: Mapping[str, str]) -> None:
+def substitute(document: Document, environment: Mapping[str, str], *, looking: bool = False) -> None:
     """Puts in the environment's values for `${NAME}` and `${NAME:-default}`; `$$` stands for one `$`.
+
+    A variable that is not there is a problem; `looking`, its `${NAME}` stays as it is, and is remembered as unset.
 
     >>> document = parse("topic: ${TOPIC:-news}\\npassword: ${SECRET}")
     >>> substitute(document, {"SECRET": "s3cret"})
     >>> document.data, document.references
     ({'topic': 'news', 'password': 's3cret'}, {('password',): '${SECRET}'})
     """
-    document.data = _substituted(document, document.data, (), environment)
+    document.data = _substituted(document, document.data, (), environment, looking)
 
 
-def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapping[str, str]) -> Any:
+def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapping[str, str], looking: bool) -> Any:
     if isinstance(data, dict):
-        return {key: _substituted(document, value, (*path, key), environment) for key, value in data.items()}
+        return {key: _substituted(document, value, (*path, key), environment, looking) for key, value in data.items()}
     if isinstance(data, list):
-        return [_substituted(document, value, (*path, place), environment) for place, value in enumerate(data)]
+        return [_substituted(document, value, (*path, place), environment, looking) for place, value in enumerate(data)]
     if not isinstance(data, str) or "$" not in data:
         return data
 
@@ -262,6 +266,10 @@ def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapp
             close = nearest(name, [known for known in environment if known.isupper()])
             meant = f" (did you mean {close}?)" if close else ""
             message = f"the environment has no {name}{meant}; set it, or give a default: ${{{name}:-default}}"
+            if looking:
+                document.references[path] = data
+                document.unset.append(Problem(path, message))
+                return found[0]
             document.problems.append(Problem(path, message))
         elif default is None or environment.get(name):
             document.references[path] = data

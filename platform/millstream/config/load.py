@@ -14,9 +14,9 @@ from millstream.config.document import Document, KeyPath, Problem, apply_sets, p
 from millstream.config.models import Config
 from millstream.config.plugins import nearest
 from millstream.config.wording import problems_of
-from millstream.errors import ConfigError
+from millstream.errors import ConfigError, Contradiction
 
-__all__ = ["Loaded", "load_config", "read_config"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,15 @@ class Loaded:
         """The text without values that came from the environment."""
         return self.document.redact(text)
 
+    def unset(self, *path: str | int) -> list[Problem]:
+        """The environment variables beneath a key path that are not there: of a config that is only looked at."""
+        return [problem for problem in self.document.unset if problem.path[: len(path)] == path]
+
+    def need(self, *path: str | int) -> None:
+        """Refuse to use what stands beneath a key path, if an environment variable of it is not there."""
+        if problems := self.unset(*path):
+            self.refuse(problems)
+
     def refuse(self, problems: Sequence[Problem]) -> NoReturn:
         """Raise the problems as one `ConfigError`, each with its line."""
         raise _refusal(self.file, self.document, problems)
@@ -55,8 +64,23 @@ def read_config(data: Mapping[str, Any], base: Path, file: str, environment: Map
     return _validated(Document(data=dict(data)), file, base, (), environment)
 
 
+def read_back(data: Mapping[str, Any], base: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Like `read_config`, of a config that was valid once, and only to look at what came of it.
+
+    An environment variable need not be there: its `${NAME}` stays, and `Loaded.need` refuses where it matters. What
+    is not valid any more is a `Contradiction`.
+    """
+    return _validated(Document(data=dict(data)), file, base, (), environment, looking=True)
+
+
 def _validated(
-    document: Document, file: str, base: Path, sets: Sequence[str], environment: Mapping[str, str] | None
+    document: Document,
+    file: str,
+    base: Path,
+    sets: Sequence[str],
+    environment: Mapping[str, str] | None,
+    *,
+    looking: bool = False,
 ) -> Loaded:
     if not document.problems and not isinstance(document.data, dict):
         empty = document.data is None
@@ -65,13 +89,22 @@ def _validated(
     if document.problems and not isinstance(document.data, dict):
         raise _refusal(file, document, document.problems)
     apply_sets(document, sets)
-    substitute(document, os.environ if environment is None else environment)
+    substitute(document, os.environ if environment is None else environment, looking=looking)
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:
+        if document.unset:
+            raise _refusal(file, document, document.unset) from error
         known = {problem.path for problem in document.problems}
         document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
-        raise _refusal(file, document, document.problems) from error
+        refusal = _refusal(file, document, document.problems)
+        if looking:
+            message = (
+                f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not here: "
+                "look at it with those that made it"
+            )
+            raise Contradiction(message) from error
+        raise refusal from error
     if document.problems:
         raise _refusal(file, document, document.problems)
     return Loaded(config, file, base, document)

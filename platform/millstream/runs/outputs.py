@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from millstream.config.load import Loaded, read_config
-from millstream.errors import MillstreamError
+from millstream.config.load import Loaded, read_back
+from millstream.errors import ConfigError, MillstreamError
 from millstream.log.contracts import Place, SinkConfig
 from millstream.runs.directory import RunDirectory
 from millstream.runs.sinks import sink_configs
@@ -28,6 +28,7 @@ class RunOutput:
     output: Output
     sink: SinkConfig
     place: Place
+    loaded: Loaded
 
     @property
     def identity(self) -> list[str]:
@@ -38,22 +39,37 @@ class RunOutput:
     def location(self) -> str:
         return self.sink.location(self.place, self.output.name)
 
+    @property
+    def found(self) -> bool:
+        """Whether it is known where the rows are: not if that is up to an environment variable that is not there."""
+        return not self.loaded.unset("sinks", self.output.name)
+
     def read(self) -> Iterator[pa.Table]:
+        self.loaded.need("sinks", self.output.name)
         return self.sink.read(self.place, self.output.name, row_schema(self.output))
 
 
 def load_run(directory: RunDirectory) -> Loaded:
-    """The config that a run directory was last started with."""
+    """The config that a run directory was last started with, to look at it: without the secrets that a run needs.
+
+    An environment variable that is not set stays as its `${NAME}`; only what cannot do without it is refused, such
+    as the rows of a sink whose path it is. `Contradiction`, if another version of Millstream has written the config.
+    """
     if not directory.config.exists():
         message = f"{directory.path} was interrupted while it was made; run it again first"
         raise MillstreamError(message)
     resolved: dict[str, Any] = yaml.safe_load(directory.config.read_text())
-    return read_config(resolved, directory.base, str(directory.config))
+    return read_back(resolved, directory.base, str(directory.config))
 
 
 def graph_of(loaded: Loaded) -> Graph:
     """The steps of a run, as they were built for it; its sources need not be there any more."""
-    return build_graph(loaded.config.steps, [field for source in loaded.config.logs for field in source.config.fields])
+    fields = [field for source in loaded.config.logs for field in source.config.fields]
+    try:
+        return build_graph(loaded.config.steps, fields)
+    except ConfigError:
+        loaded.need("pipeline")  # it was built once, so that is why
+        raise
 
 
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
@@ -61,4 +77,4 @@ def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     graph = graph_of(loaded)
     place = Place(loaded.base, directory.path)
     configs = sink_configs(loaded.config, graph)
-    return {name: RunOutput(graph.outputs[name], config, place) for name, config in configs.items()}
+    return {name: RunOutput(graph.outputs[name], config, place, loaded) for name, config in configs.items()}

@@ -49,9 +49,9 @@ class PartitionStanding:
 
 @dataclass(frozen=True)
 class OutputStanding:
-    """What a reader of an output sees now."""
+    """What a reader of an output sees now; None if an environment variable that its place is named by is not set."""
 
-    rows: int
+    rows: int | None
     location: str
 
 
@@ -109,7 +109,9 @@ def standing(directory: RunDirectory) -> Standing:
         unknown=unknown,
         saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
         outputs={
-            name: OutputStanding(sum(rows.num_rows for rows in output.read()), output.location)
+            name: OutputStanding(
+                sum(rows.num_rows for rows in output.read()) if output.found else None, output.location
+            )
             for name, output in outputs_of(directory, loaded).items()
         },
         error=None if error is None else loaded.redact(error),
@@ -146,6 +148,7 @@ def _partitions(
     unknown: dict[str, str] = {}
     for source in loaded.config.logs:
         try:
+            loaded.need(*source.path)
             with _copied(directory.path / "cache" / source.name) as cache:
                 log = source.config.open(Place(loaded.base, cache))
                 try:
