@@ -27,7 +27,7 @@ from millstream.errors import AlteredLog, Contradiction, InUse, MillstreamError
 from millstream.log.durable import make_folder, sync_folder, write_whole
 from millstream.log.lock import locked
 
-__all__ = ["RunDirectory", "write_whole"]
+__all__ = ["RunDirectory"]
 
 _FORMAT = 1
 
