@@ -7,7 +7,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -244,21 +245,24 @@ def test_after_a_kill_every_append_is_there_as_a_whole_or_not_at_all(
     assert payloads(folder) == [*expected, b"on", b"and on"]
 
 
-@pytest.fixture
-def room_for() -> Iterator[Callable[[int], None]]:
-    """Limits how large a file may become, as a full disk does."""
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Files may not grow beyond this; only meanwhile, or the test run could not write its own output."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_torn_entry(
-    tmp_path: Path, room_for: Callable[[int], None]
+    tmp_path: Path,
 ) -> None:
     with Journal(tmp_path) as journal:
         journal.append(b"before", mark=1)
-        room_for(parts(tmp_path)[0].stat().st_size + 500)
-        with pytest.raises(OSError, match="cannot append") as raised:
+        room = parts(tmp_path)[0].stat().st_size + 500
+        with room_for(room), pytest.raises(OSError, match="cannot append") as raised:
             journal.append_many([b"x" * 200] * 5, mark=2)
         assert raised.value.filename == str(parts(tmp_path)[0])
         assert (journal.next_index, journal.last_mark) == (1, 1)
