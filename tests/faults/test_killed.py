@@ -86,7 +86,7 @@ def test_a_killed_python_worker_is_a_retry(commands: Commands, golden: dict[str,
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM])
 def test_a_signal_ends_the_run_after_its_epoch(commands: Commands, golden: dict[str, Any], number: int) -> None:
     run = f"signal-{number}"
     process = commands.start(run)
