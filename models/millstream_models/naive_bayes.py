@@ -8,6 +8,7 @@ against scikit-learn).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -65,7 +66,7 @@ class MultinomialNB(_NaiveBayesConfig):
         return _Multinomial(dimensions_of(records), self.alpha)
 
 
-class _NaiveBayes:
+class _NaiveBayes(ABC):
     """Counts by dimension and class; `scores` makes a class's joint log-likelihood of them."""
 
     reads = FEATURES
@@ -87,9 +88,9 @@ class _NaiveBayes:
         scores -= scores.max(axis=1, keepdims=True)
         return best, 1 / np.exp(scores).sum(axis=1)
 
+    @abstractmethod
     def scores(self, inputs: Any) -> Array:
         """The joint log-likelihood of each row and class, up to what is the same for all classes."""
-        raise NotImplementedError
 
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
         if classes > self._counts.shape[1]:
