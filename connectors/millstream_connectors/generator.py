@@ -120,8 +120,11 @@ class GeneratorLog:
     def partitions(self) -> Sequence[Partition]:
         return [Partition(str(number), number) for number in range(self._config.partitions)]
 
-    def beginning(self, partition: str) -> int:
+    def beginning(self, partition: str, *, joined: bool = False) -> int:
         return 0
+
+    def resume(self, partition: str, wanted: int) -> int:
+        return wanted
 
     def end(self, partition: str) -> int:
         return min(self._total(partition), self._dealt(self._come(), partition))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.errors import AlteredLog, ConfigError
+from millstream.errors import AlteredLog, ConfigError, Truncated
 from millstream.log.contracts import Mark, Partition, Place
 from millstream.log.journal import JournalReader
 from millstream.log.lines import parse_lines
@@ -75,8 +75,17 @@ class JournalLog:
     def partitions(self) -> Sequence[Partition]:
         return [Partition(_ONLY, 0)]
 
-    def beginning(self, partition: str) -> int:
+    def beginning(self, partition: str, *, joined: bool = False) -> int:
         return self._ends.first_index
+
+    def resume(self, partition: str, wanted: int) -> int:
+        if wanted < self._ends.first_index:
+            message = (
+                f"{self._folder} begins with entry {self._ends.first_index:,}, and entry {wanted:,} is wanted: "
+                "its old parts were dropped; start over with --fresh"
+            )
+            raise Truncated(message)
+        return wanted
 
     def end(self, partition: str) -> int:
         return self._ends.end()
@@ -122,11 +131,16 @@ class JournalSink(BaseModel):
     type: Literal["journal"] = "journal"
     path: str = Field(min_length=1, description="The journal's folder; made if it is not there.")
 
-    def open(self, place: Place, output: str, schema: pa.Schema) -> JournalRows:
+    def open(
+        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+    ) -> JournalRows:
         return JournalRows(_folder(place, self.path), schema)
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         return _read(_folder(place, self.path), schema)
+
+    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+        return ()
 
     def mark(self, place: Place, output: str) -> Mark | None:
         return mark_of(_folder(place, self.path))

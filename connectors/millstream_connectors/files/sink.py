@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -71,11 +71,16 @@ class FilesSink(BaseModel):
         default=600_000_000, gt=0, description="A file is closed when its first rows are this old."
     )
 
-    def open(self, place: Place, output: str, schema: pa.Schema) -> PartFiles:
+    def open(
+        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+    ) -> PartFiles:
         return PartFiles(self, self._folder(place, output), schema)
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         return _read(self._folder(place, output), schema)
+
+    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+        return ()
 
     def mark(self, place: Place, output: str) -> Mark | None:
         return mark_of(self._folder(place, output) / _OPEN)

@@ -88,8 +88,11 @@ class FilesLog:
         _, names = find(self._place.base, self._config.path)
         return [Partition(name) for name in names]
 
-    def beginning(self, partition: str) -> int:
+    def beginning(self, partition: str, *, joined: bool = False) -> int:
         return 0
+
+    def resume(self, partition: str, wanted: int) -> int:
+        return wanted
 
     def end(self, partition: str) -> int:
         return self._file(partition).count()

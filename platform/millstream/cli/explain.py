@@ -102,7 +102,7 @@ def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
     from millstream.log.contracts import Place
     from millstream.runs.sinks import sink_configs
 
-    place = Place(loaded.base, Path("runs") / loaded.config.name)
+    place = Place(loaded.base, Path("runs") / loaded.config.name, loaded.config.name)
     made = {output.name: node.name for node in graph.steps for output in node.step.outputs if output.name != "rejects"}
     return [
         {

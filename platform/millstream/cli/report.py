@@ -78,7 +78,7 @@ def program() -> str:
 
 def _locations(watched: Watched) -> dict[str, str]:
     """Where each output lies."""
-    place = Place(watched.loaded.base, watched.directory.path)
+    place = Place(watched.loaded.base, watched.directory.path, watched.loaded.config.name)
     configs = sink_configs(watched.loaded.config, watched.graph)
     return {name: config.location(place, name) for name, config in configs.items()}
 

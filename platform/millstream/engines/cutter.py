@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 
 from millstream.errors import Contradiction
 from millstream.log.contracts import Log
-from millstream.log.epochs import Added, Ended, Epoch, EpochLog, EpochReader, PartitionName, SinkAdded
+from millstream.log.epochs import Added, Ended, Epoch, EpochLog, EpochReader, PartitionName, SinkAdded, Skipped
 from millstream.log.planner import Planner, room
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
@@ -82,21 +82,27 @@ class LogCutter:
     until_idle: bool
     sinks: Sequence[str] = ()
     budget: int | None = None
-    _events: list[Added | SinkAdded] = field(default_factory=list, init=False)
+    _events: list[Added | SinkAdded | Skipped] = field(default_factory=list, init=False)
     _partitions: list[PartitionName] = field(init=False)
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
     _done: bool = field(default=False, init=False)
     _looked: float | None = field(default=None, init=False)
     _seen: dict[int, int] | None = field(default=None, init=False)
+    _looked_before: bool = field(init=False)
 
     def __post_init__(self) -> None:
         totals = self.epoch_log.totals
+        self._looked_before = totals.next_epoch > 0
         self._partitions = list(totals.partitions)
         self._planner = Planner(self.max_records, self.max_wait, dict(totals.positions), self.budget)
-        for rank, partition in enumerate(self._partitions):  # appeared, and had nothing to cut yet
-            if rank not in totals.positions:
-                self._planner.add(rank, self.logs[partition.source].beginning(partition.name))
+        for rank, partition in enumerate(self._partitions):
+            if rank in totals.ended:
+                continue
+            at = self.logs[partition.source].resume(partition.name, totals.positions[rank])
+            if at > totals.positions[rank]:
+                self._planner.add(rank, at)
+                self._events.append(Skipped(rank, at))
         self._events += [SinkAdded(sink) for sink in self.sinks if sink not in totals.sinks]
 
     @property
@@ -128,7 +134,7 @@ class LogCutter:
         self._seen = ends
         planned = self._planner.plan(ends, now, no_more=self.until_idle)
         ended = self._ended()
-        if planned is None and not ended:
+        if planned is None and not ended and not self._to_be_noted():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
         events = (*self._events, *(Ended(rank) for rank in ended))
@@ -138,17 +144,24 @@ class LogCutter:
         self.epoch_log.cut(epoch)
         return epoch
 
+    def _to_be_noted(self) -> bool:
+        """Whether there are events that cannot wait for a record: where reading begins is decided once."""
+        return any(not self.until_idle or (isinstance(event, Added) and event.at) for event in self._events)
+
     def _look_for_partitions(self) -> None:
         for source, log in self.logs.items():
             known = {partition.name for partition in self._partitions if partition.source == source}
+            joined = bool(known) or self._looked_before
             for partition in log.partitions():
                 if partition.name not in known:
                     number = partition.number if partition.number is not None else len(known)
                     known.add(partition.name)
                     name = PartitionName(source, partition.name, number)
-                    self._planner.add(len(self._partitions), log.beginning(partition.name))
+                    at = log.beginning(partition.name, joined=joined)
+                    self._planner.add(len(self._partitions), at)
                     self._partitions.append(name)
-                    self._events.append(Added(name))
+                    self._events.append(Added(name, at))
+        self._looked_before = True
 
     def _ends(self) -> dict[int, int]:
         gone = self.epoch_log.totals.ended
@@ -206,7 +219,8 @@ class ReplayCutter:
             self._done = True
             return None
         mine = self.epoch_log.totals
-        if any(mine.positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
+        positions = mine.positions | {event.rank: event.to for event in copied.events if isinstance(event, Skipped)}
+        if any(positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
             self._refuse()
         added = [SinkAdded(sink) for sink in self.sinks if sink not in mine.sinks]
         events = tuple(itertools.chain(added, (e for e in copied.events if not isinstance(e, SinkAdded))))

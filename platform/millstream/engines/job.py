@@ -12,7 +12,7 @@ from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, Throttle
 from millstream.guarantees.passage import Passage
 from millstream.log.contracts import Log, Place
-from millstream.log.epochs import EpochLog
+from millstream.log.epochs import Epoch, EpochLog
 from millstream.steps.graph import Graph
 
 __all__ = ["Engine", "Job"]
@@ -34,6 +34,18 @@ class Job:
     passage: Passage
     folder: Path
     stop: threading.Event = field(default_factory=threading.Event)
+
+    def waiting(self, first: int) -> list[Epoch]:
+        """The epochs from `first` on that are cut and to be taken; `Truncated` if their records are gone."""
+        if first >= self.epoch_log.totals.next_epoch:
+            return []
+        epochs = list(self.epoch_log.reader().epochs(first))
+        partitions = self.epoch_log.totals.partitions
+        for rank, start in {rank: cut[0] for epoch in reversed(epochs) for rank, cut in epoch.cut.items()}.items():
+            self.logs[partitions[rank].source].resume(partitions[rank].name, start)
+        for epoch in epochs:
+            self.throttle.cut(epoch)
+        return epochs
 
 
 class Engine(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -56,6 +57,7 @@ class Passage:
     began: Callable[[int], None] = lambda first: None
     through: Callable[[Processed], None] = lambda processed: None
     _held: dict[str, int] = field(default_factory=dict)
+    _unmarked: set[str] = field(default_factory=set)
     _notes: dict[int, list[Note]] = field(default_factory=dict)
     _applied: Applied = field(default_factory=Applied)
     _last: int = -1
@@ -102,6 +104,7 @@ class Passage:
     def _holds(self, name: str, sink: Sink) -> int:
         mark = sink.mark()
         if mark is None:
+            self._unmarked.add(name)
             return self.log.totals.sinks.get(self.sink_names[name], self.log.totals.next_epoch) - 1
         if mark.log != self.log.id:
             message = (
@@ -120,7 +123,18 @@ class Passage:
             for name, held in behind.items():
                 if note.epoch == held + 1 and name not in note.outputs:
                     behind[name] = note.epoch
+                elif held < note.epoch <= saved and name in self._unmarked:
+                    self._refuse_lost(name, note.epoch)
         self._held |= behind
+
+    def _refuse_lost(self, name: str, epoch: int) -> NoReturn:
+        """What was delivered may have been read: to deliver it again, on a guess, is not exactly once."""
+        message = (
+            f"sink '{name}' tells of no epoch that it holds, but got rows of epoch {epoch} and others from this run: "
+            "what it held was removed, or is elsewhere; put it back, start over with --fresh, or give the output "
+            "another sink, where rows begin with the next epoch"
+        )
+        raise ForeignSink(message)
 
     def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
         """Take epochs that are ready through all points; with exactly_once they may be delivered as one append."""

@@ -20,7 +20,7 @@ __all__ = ["checked_graph", "driver_only", "impossible"]
 def checked_graph(loaded: Loaded) -> Graph:
     """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
     config = loaded.config
-    problems = [*_source_problems(loaded), *_shared_sinks(loaded)]
+    problems = [*_source_problems(loaded), *_sink_problems(loaded), *_shared_sinks(loaded)]
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields)
     problems += found
@@ -86,7 +86,7 @@ def driver_only(node: Node) -> str | None:
 
 
 def _source_problems(loaded: Loaded) -> list[Problem]:
-    place = Place(loaded.base, loaded.base)
+    place = Place(loaded.base, loaded.base, loaded.config.name)
     return [
         Problem((*source.path, option) if option else source.path, message)
         for source in loaded.config.logs
@@ -94,9 +94,18 @@ def _source_problems(loaded: Loaded) -> list[Problem]:
     ]
 
 
+def _sink_problems(loaded: Loaded) -> list[Problem]:
+    place = Place(loaded.base, loaded.base, loaded.config.name)
+    return [
+        Problem(("sinks", output, option) if option else ("sinks", output), message)
+        for output, sink in loaded.config.sinks.items()
+        for option, message in sink.problems(place)
+    ]
+
+
 def _shared_sinks(loaded: Loaded) -> list[Problem]:
     """The sinks whose rows would lie where those of another one do."""
-    place = Place(loaded.base, loaded.base)
+    place = Place(loaded.base, loaded.base, loaded.config.name)
     problems: list[Problem] = []
     taken: dict[str, str] = {}
     for output, sink in loaded.config.sinks.items():

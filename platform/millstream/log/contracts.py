@@ -14,10 +14,16 @@ __all__ = ["Log", "Mark", "Partition", "Place", "Sink", "SinkConfig", "SourceCon
 
 @dataclass(frozen=True)
 class Place:
-    """Where relative paths of a config start (`base`), and where a part may keep files of its own (`cache`)."""
+    """Where relative paths of a config start (`base`), and where a part may keep files of its own (`cache`).
+
+    `pipeline` is the pipeline's name, for what has to be told apart outside the run directory. In a `hurry` somebody
+    only looks and waits for the answer: a server that is away is not waited for.
+    """
 
     base: Path
     cache: Path
+    pipeline: str = ""
+    hurry: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,20 @@ class Log(Protocol):
         """All partitions that there are now, in the order in which new ones are to be counted."""
         ...
 
-    def beginning(self, partition: str) -> int:
-        """The first offset to read."""
+    def beginning(self, partition: str, *, joined: bool = False) -> int:
+        """The first offset to read of a partition that is new; `joined`: it came while the source was being read."""
+        ...
+
+    def resume(self, partition: str, wanted: int) -> int:
+        """Where reading goes on that has come to `wanted`: there.
+
+        Or at a later offset, if what was there has been removed and the config says to go on without it; `Truncated`,
+        if it does not.
+        """
         ...
 
     def end(self, partition: str) -> int:
-        """One past the last offset that can be read now; looks anew at every call."""
+        """One past the last offset that can be read now, or could a few milliseconds ago; asked again and again."""
         ...
 
     def ended(self, partition: str) -> bool:
@@ -76,7 +90,10 @@ class Log(Protocol):
 
 
 class SourceConfig(Protocol):
-    """What a source plug-in registers: a pydantic model with a `type`, and the log that it opens."""
+    """What a source plug-in registers: a pydantic model with a `type`, and the log that it opens.
+
+    A run keeps to its source's options, but for fields with `json_schema_extra={"may_change": True}`: an address, say.
+    """
 
     type: str
 
@@ -105,7 +122,10 @@ class Sink(Protocol):
         ...
 
     def append(self, rows: pa.Table, mark: Mark) -> None:
-        """Add rows (perhaps none) and the mark, in one atomic step; durable on return where there are rows."""
+        """Add rows (perhaps none) and the mark, in one atomic step; durable on return where there are rows.
+
+        The same epoch again, or a lower one, is appended like any other.
+        """
         ...
 
     def read(self) -> Iterator[pa.Table]:
@@ -122,12 +142,22 @@ class SinkConfig(Protocol):
 
     type: str
 
-    def open(self, place: Place, output: str, schema: pa.Schema) -> Sink:
-        """Open it for the one run that appends."""
+    def open(
+        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+    ) -> Sink:
+        """Open it for the one run that appends.
+
+        `identity` has the columns that tell one row from another. `guarded`: a guard will rely on its marks; if not,
+        rows and mark need not be one step.
+        """
         ...
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         """What `Sink.read` gives, beside a run that may be appending; changes nothing."""
+        ...
+
+    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+        """What can be found wrong without opening it: the option's name, and what to do."""
         ...
 
     def mark(self, place: Place, output: str) -> Mark | None:

@@ -27,6 +27,7 @@ __all__ = [
     "Note",
     "PartitionName",
     "SinkAdded",
+    "Skipped",
     "Totals",
 ]
 
@@ -42,9 +43,10 @@ class PartitionName:
 
 @dataclass(frozen=True)
 class Added:
-    """A partition appears; it takes the next rank."""
+    """A partition appears, and is read from the offset `at` on; it takes the next rank."""
 
     partition: PartitionName
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,15 @@ class SinkAdded:
     sink: str
 
 
-Event = Added | Ended | SinkAdded
+@dataclass(frozen=True)
+class Skipped:
+    """What a partition held before the offset `to` was removed unread, and the config says to go on without it."""
+
+    rank: int
+    to: int
+
+
+Event = Added | Ended | SinkAdded | Skipped
 
 
 @dataclass(frozen=True)
@@ -85,9 +95,11 @@ class Epoch:
         events: list[dict[str, Any]] = []
         for event in self.events:
             if isinstance(event, Added):
-                events.append({"added": asdict(event.partition)})
+                events.append({"added": asdict(event.partition), "at": event.at})
             elif isinstance(event, Ended):
                 events.append({"ended": event.rank})
+            elif isinstance(event, Skipped):
+                events.append({"skipped": event.rank, "to": event.to})
             else:
                 events.append({"sink": event.sink})
         return {
@@ -101,9 +113,11 @@ class Epoch:
         events: list[Event] = []
         for event in line["events"]:
             if "added" in event:
-                events.append(Added(PartitionName(**event["added"])))
+                events.append(Added(PartitionName(**event["added"]), event["at"]))
             elif "ended" in event:
                 events.append(Ended(event["ended"]))
+            elif "skipped" in event:
+                events.append(Skipped(event["skipped"], event["to"]))
             else:
                 events.append(SinkAdded(event["sink"]))
         cut = {int(rank): (span[0], span[1]) for rank, span in line["cut"].items()}
@@ -166,9 +180,12 @@ class Totals:
         self.next_epoch += 1
         for event in epoch.events:
             if isinstance(event, Added):
+                self.positions[len(self.partitions)] = event.at
                 self.partitions.append(event.partition)
             elif isinstance(event, Ended):
                 self.ended.add(event.rank)
+            elif isinstance(event, Skipped):
+                self.positions[event.rank] = event.to
             else:
                 self.sinks[event.sink] = epoch.number
         for rank, (_, stop) in epoch.cut.items():

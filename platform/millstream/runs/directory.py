@@ -29,7 +29,7 @@ from millstream.log.lock import locked
 
 __all__ = ["RunDirectory"]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class RunDirectory:

@@ -75,6 +75,6 @@ def graph_of(loaded: Loaded) -> Graph:
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     """The outputs of a run, by name."""
     graph = graph_of(loaded)
-    place = Place(loaded.base, directory.path)
+    place = Place(loaded.base, directory.path, loaded.config.name, hurry=True)
     configs = sink_configs(loaded.config, graph)
     return {name: RunOutput(graph.outputs[name], config, place, loaded) for name, config in configs.items()}

@@ -150,7 +150,7 @@ def _partitions(
         try:
             loaded.need(*source.path)
             with _copied(directory.path / "cache" / source.name) as cache:
-                log = source.config.open(Place(loaded.base, cache))
+                log = source.config.open(Place(loaded.base, cache, loaded.config.name, hurry=True))
                 try:
                     for partition in log.partitions():
                         ends[source.name, partition.name] = log.end(partition.name)

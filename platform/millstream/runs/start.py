@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from millstream.config.load import Loaded
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
@@ -36,7 +37,7 @@ from millstream.runs.summary import Summary, summarise
 from millstream.state.saves import SaveStore
 from millstream.steps.graph import Graph
 from millstream.steps.processing import Processing
-from millstream.steps.rows import row_schema
+from millstream.steps.rows import identity_columns, row_schema
 
 __all__ = ["Options", "engine_of", "start", "versions"]
 
@@ -66,14 +67,27 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     """What may not change while a run directory is resumed."""
     resolved = loaded.resolved()
     config = loaded.config
+    several = resolved.get("sources")
+    sources = several or {source.name: resolved["source"] for source in config.logs}
+    fixed = {source.name: _fixed_options(source.config, sources[source.name]) for source in config.logs}
     steps = json.dumps([{"name": step.name, **step.config.model_dump(mode="json")} for step in config.steps])
     return {
         "pipeline name": config.name,
-        "source": resolved.get("source") or resolved.get("sources"),
+        "source": fixed if several else next(iter(fixed.values())),
         "steps": json.loads(loaded.redact(steps)),
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
     }
+
+
+def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a source that say what it reads; those marked as `may_change` only say how."""
+    free = {
+        field.alias or name
+        for name, field in type(config).model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("may_change")
+    }
+    return {name: value for name, value in options.items() if name not in free}
 
 
 def engine_of(loaded: Loaded) -> Engine:
@@ -107,7 +121,7 @@ def start(
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
-        places = {source.name: Place(loaded.base, directory.cache(source.name)) for source in config.logs}
+        places = {source.name: Place(loaded.base, directory.cache(source.name), config.name) for source in config.logs}
         logs: dict[str, Log] = {}
         for source in config.logs:
             logs[source.name] = source.config.open(places[source.name])
@@ -172,7 +186,7 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         _check_sinks(directory, loaded, graph)
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
-            sink.clear(Place(loaded.base, directory.path), output)
+            sink.clear(Place(loaded.base, directory.path, loaded.config.name), output)
     if directory.begun:
         directory.check(fixed, loaded.base)
     else:
@@ -188,7 +202,7 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
     for folder in directory.lives():
         with suppress(MillstreamError):  # none was begun, or it is damaged: then no sink is known to be its own
             own.add(EpochReader(folder / "epochs").id)
-    place = Place(loaded.base, directory.path)
+    place = Place(loaded.base, directory.path, loaded.config.name)
     for output, sink in sink_configs(loaded.config, graph).items():
         mark = None if lies_in_run(sink, output, place) else sink.mark(place, output)
         if mark is not None and mark.log not in own:
@@ -201,11 +215,13 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
 
 
 def _open_sinks(loaded: Loaded, graph: Graph, directory: RunDirectory) -> tuple[dict[str, Sink], dict[str, str]]:
-    place = Place(loaded.base, directory.path)
+    place = Place(loaded.base, directory.path, loaded.config.name)
+    guarded = Delivery(loaded.config.guarantee.delivery) is Delivery.EXACTLY_ONCE
     sinks: dict[str, Sink] = {}
     keys: dict[str, str] = {}
     for output, config in sink_configs(loaded.config, graph).items():
-        sinks[output] = config.open(place, output, row_schema(graph.outputs[output]))
+        made = graph.outputs[output]
+        sinks[output] = config.open(place, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
         keys[output] = sink_key(config, output)
     return sinks, keys
 

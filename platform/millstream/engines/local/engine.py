@@ -27,10 +27,7 @@ class LocalEngine:
             job.passage.take([(epoch, pa.Table.from_batches(batches, schema))])
             job.throttle.through(epoch.number)
 
-        waiting = list(job.epoch_log.reader().epochs(first)) if first < job.epoch_log.totals.next_epoch else []
-        for epoch in waiting:
-            job.throttle.cut(epoch)
-        for epoch in waiting:
+        for epoch in job.waiting(first):
             if job.stop.is_set():
                 break
             take(epoch)

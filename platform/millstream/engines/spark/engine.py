@@ -112,7 +112,7 @@ def _write_handover(job: Job, first: int, ahead: Sequence[Node], path: Path) -> 
     Handover(
         epoch_log=str(job.epoch_folder),
         first=first,
-        places={name: (str(place.base), str(place.cache)) for name, place in job.places.items()},
+        places={name: (str(place.base), str(place.cache), place.pipeline) for name, place in job.places.items()},
         sources={name: source.model_dump(mode="json") for name, source in job.sources.items()},
         worker_steps=[node.config.model_dump(mode="json") for node in ahead],
         fields=list(job.graph.fields),
@@ -170,11 +170,8 @@ class _Cutting:
         self._halt = threading.Event()
         self._error: BaseException | None = None
         self._finished = False
-        self._waiting: dict[int, Epoch] = {}
+        self._waiting = {epoch.number: epoch for epoch in job.waiting(first)}
         self._changed = threading.Condition()
-        for epoch in job.epoch_log.reader().epochs(first) if first < job.epoch_log.totals.next_epoch else ():
-            self._waiting[epoch.number] = epoch
-            job.throttle.cut(epoch)
         self._thread = threading.Thread(target=self._run, name="millstream-planner", daemon=True)
         self._thread.start()
 

@@ -22,12 +22,12 @@ __all__ = ["Handover"]
 class Handover:
     """Names and configs, out of which everybody builds logs and steps of their own.
 
-    `places` gives for each source its base and its cache.
+    `places` gives for each source its base, its cache and the pipeline.
     """
 
     epoch_log: str
     first: int
-    places: Mapping[str, tuple[str, str]]
+    places: Mapping[str, tuple[str, str, str]]
     sources: Mapping[str, Mapping[str, Any]]
     worker_steps: Sequence[Mapping[str, Any]]
     fields: list[str]
@@ -50,8 +50,8 @@ class Handover:
         opened = {}
         for name, options in self.sources.items():
             config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
-            base, cache = self.places[name]
-            opened[name] = config.open(Place(Path(base), Path(cache)))
+            base, cache, pipeline = self.places[name]
+            opened[name] = config.open(Place(Path(base), Path(cache), pipeline))
         return opened
 
     def steps(self) -> list[Step]:
