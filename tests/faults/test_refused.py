@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCHS, InjectedCrash, Pipeline, write_documents
+from conformance.harness import EPOCH_RECORDS, EPOCHS, InjectedCrash, Pipeline, write_documents
 
 from millstream.engines.local.engine import LocalEngine
-from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink
+from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, Truncated
 from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
+from millstream_connectors.files.source import FilesLog
 
 
 @pytest.fixture
@@ -182,3 +183,25 @@ def test_a_folder_that_is_not_a_run_is_left_alone(pipeline: Pipeline) -> None:
     with pytest.raises(Contradiction, match=r"holds thesis\.txt, which is not a run's"):
         pipeline.run("run")
     assert (folder / "thesis.txt").read_text() == "the only copy"
+
+
+def test_a_sink_that_has_lost_its_rows_is_not_filled_again(pipeline: Pipeline) -> None:
+    pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
+    shutil.rmtree(pipeline.folder / "runs/run/outputs/predictions")
+    with pytest.raises(
+        ForeignSink, match="sink 'predictions' tells of no epoch that it holds, but got rows of epoch 0"
+    ):
+        pipeline.run("run")
+
+
+def test_records_that_are_gone_and_have_to_be_replayed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.crash("run", CrashPoint(Point.DELIVER, 4))
+
+    def resume(log: FilesLog, partition: str, wanted: int) -> int:
+        if wanted < 5 * EPOCH_RECORDS // 2:
+            raise Truncated(partition)
+        return wanted
+
+    monkeypatch.setattr(FilesLog, "resume", resume)
+    with pytest.raises(Truncated, match=r"part0\.jsonl"):
+        pipeline.run("run")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from millstream.cli.logged import shown
 from millstream.cli.options import config_file, sets
 from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
@@ -72,6 +73,7 @@ def run(
             ending.callback(file.close)
         screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
         ending.callback(screen.close)
+        ending.enter_context(shown(screen.warn))
         watch = _Watch(screen)
         summary = _run(loaded, options, screen, watch)
         if missed := _missed(options, summary):

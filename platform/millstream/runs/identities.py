@@ -13,6 +13,8 @@ from millstream.runs.directory import RunDirectory
 
 __all__ = ["check_sources", "remember_sources"]
 
+_SHOWN = 80
+
 
 def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
     """Refuse partitions that are gone or not what they were; then write down what they are now."""
@@ -25,10 +27,12 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
             if name not in names:
                 message = f"{source}/{name} was read by this run and is gone; put it back, or start over with --fresh"
                 raise Contradiction(message)
-            if logs[source].end(name) < int(upto) or logs[source].identity(name, int(upto)) != identity:
+            end = logs[source].end(name)
+            now = logs[source].identity(name, int(upto)) if end >= int(upto) else f"its end is {end:,}"
+            if now != identity:
                 message = (
-                    f"{source}/{name} was altered since this run read it (its first {upto} records are others now); "
-                    "put it back, or start over with --fresh"
+                    f"{source}/{name} was altered since this run read it up to offset {int(upto):,} "
+                    f"(then {str(identity)[:_SHOWN]}, now {now[:_SHOWN]}); put it back, or start over with --fresh"
                 )
                 raise AlteredLog(message)
     for rank, read in enumerate(totals.partitions):

@@ -1,0 +1,113 @@
+"""What the cutter writes down beside the cuts: where partitions begin, and what was removed before it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millstream.engines.cutter import LogCutter, ReplayCutter, Throttle
+from millstream.errors import Truncated
+from millstream.log.contracts import Partition
+from millstream.log.epochs import Added, Epoch, EpochLog, PartitionName, Skipped
+
+
+@dataclass
+class Topics:
+    """A log whose partitions come, grow and lose their beginnings, read from the latest record on."""
+
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    goes_on: bool = False
+    fields: tuple[str, ...] = ("text",)
+
+    def partitions(self) -> list[Partition]:
+        return [Partition(name) for name in self.spans]
+
+    def beginning(self, partition: str, *, joined: bool = False) -> int:
+        return self.spans[partition][0 if joined else 1]
+
+    def resume(self, partition: str, wanted: int) -> int:
+        first = self.spans[partition][0]
+        if wanted < first and not self.goes_on:
+            raise Truncated(partition)
+        return max(wanted, first)
+
+    def end(self, partition: str) -> int:
+        return self.spans[partition][1]
+
+    def ended(self, partition: str) -> bool:
+        return False
+
+    def identity(self, partition: str, upto: int) -> str:
+        return partition
+
+    def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+    def close(self) -> None:
+        pass
+
+
+def cutter(log: Topics, folder: Path, *, until_idle: bool = False) -> LogCutter:
+    epochs = EpochLog(folder)
+    return LogCutter({"source": log}, epochs, Throttle(100), max_records=100, max_wait=0.0, until_idle=until_idle)
+
+
+def cut_all(made: LogCutter, seconds: int = 3) -> list[Epoch]:
+    epochs = [made.cut(float(now)) for now in range(seconds)]
+    made.epoch_log.close()
+    return [epoch for epoch in epochs if epoch is not None]
+
+
+def test_where_a_partition_begins_is_decided_once_before_anything_is_there_to_read(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    assert cut_all(cutter(log, tmp_path)) == [Epoch(0, {}, (Added(PartitionName("source", "a", 0), 50),))]
+    log.spans["a"] = (0, 70)
+    assert cut_all(cutter(log, tmp_path)) == [Epoch(1, {0: (50, 70)})]
+
+
+def test_a_run_that_ends_when_idle_remembers_where_it_began(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    assert [epoch.number for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [0]
+    log.spans["a"] = (0, 70)
+    assert [epoch.cut for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [{0: (50, 70)}]
+
+
+def test_a_run_that_ends_when_idle_cuts_nothing_where_nothing_is(tmp_path: Path) -> None:
+    assert cut_all(cutter(Topics({"a": (0, 0)}), tmp_path, until_idle=True)) == []
+
+
+def test_a_partition_that_joins_is_read_from_its_first_record(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    made = cutter(log, tmp_path)
+    made.cut(0.0)
+    log.spans["b"] = (3, 8)
+    epochs = cut_all(made)
+    assert (Added(PartitionName("source", "b", 1), 3),) in [epoch.events for epoch in epochs]
+    assert {1: (3, 8)} in [epoch.cut for epoch in epochs]
+
+
+def test_the_first_partition_of_a_source_that_had_none_has_joined(tmp_path: Path) -> None:
+    log = Topics()
+    made = cutter(log, tmp_path)
+    assert made.cut(0.0) is None
+    log.spans["a"] = (2, 8)
+    assert [epoch.cut for epoch in cut_all(made)] == [{0: (2, 8)}]
+
+
+def test_what_was_removed_unread_is_an_event_and_a_replay_meets_it(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    cut_all(cutter(log, tmp_path / "one"))
+    log.spans["a"] = (60, 70)
+    with pytest.raises(Truncated):
+        cutter(log, tmp_path / "one")
+    log.goes_on = True
+    later = cut_all(cutter(log, tmp_path / "one"))
+    assert later == [Epoch(1, {0: (60, 70)}, (Skipped(0, 60),))]
+    replayed = EpochLog(tmp_path / "replayed")
+    replay = ReplayCutter({"source": log}, replayed, Throttle(100), EpochLog(tmp_path / "one").reader())
+    assert [replay.cut(0.0), replay.cut(1.0)][1:] == later
+    assert replayed.totals.positions == {0: 70}
