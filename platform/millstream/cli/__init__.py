@@ -25,7 +25,7 @@ _COMMANDS = {
     "predict": "Ask the model of a run.",
     "status": "Show how far a run is.",
     "audit": "Count what crashes did to a run's results.",
-    "log": "List, read and append to embedded logs.",
+    "log": "List, read and append to logs.",
 }
 
 
