@@ -93,7 +93,7 @@ def test_status_says_how_far_a_run_is_behind(folder: Path, millstream: Millstrea
     assert "runs/news: ended cleanly" in told
     assert "1 cut, 1 processed, 1 saved, 1 committed" in told
     assert "behind     3 records" in told
-    assert "source/news.jsonl  at 1 of 4" in told
+    assert "source/news.jsonl  at 1 of 4, 3 behind" in told
 
 
 def test_predict_answers_a_text_with_label_and_probability(run: Path, millstream: Millstream) -> None:

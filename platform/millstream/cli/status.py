@@ -54,8 +54,8 @@ def _lines(found: Standing) -> Iterator[str]:
     for source, reason in found.unknown.items():
         yield f"    {source}: {reason}"
     for partition in found.partitions[:_MOST_PARTITIONS]:
-        end = "" if partition.end is None else f" of {partition.end:,}"
-        yield f"    {partition.source}/{partition.partition}  at {partition.position:,}{end}"
+        lag = "" if partition.end is None else f" of {partition.end:,}, {partition.behind:,} behind"
+        yield f"    {partition.source}/{partition.partition}  at {partition.position:,}{lag}"
     if len(found.partitions) > _MOST_PARTITIONS:
         yield f"    and {len(found.partitions) - _MOST_PARTITIONS:,} more; --json has them all"
     yield "  outputs"
