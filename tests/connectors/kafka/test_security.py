@@ -1,0 +1,210 @@
+"""TLS and passwords, with a broker that wants them; secrets never leave the environment."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
+from pydantic import ValidationError
+
+from millstream.errors import MillstreamError
+from millstream_connectors.kafka.broker.node import Broker
+from millstream_connectors.kafka.broker.places import HOST, free_port
+from millstream_connectors.kafka.cluster import Cluster
+from millstream_connectors.kafka.security import Security
+
+VARIABLE = "TEST_KAFKA_PASSWORD"
+PASSWORD = "right horse"  # noqa: S105
+BY_PASSWORD: dict[str, Any] = {"username": "me", "password_env": VARIABLE}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"protocol": "SASL_SSL"}, "SASL_SSL needs mechanism, username, password_env"),
+        ({"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "me"}, "SASL_SSL needs password_env"),
+        ({"protocol": "SSL", "username": "me"}, "SSL knows no passwords: leave out username, or choose SASL_SSL"),
+        (
+            {"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN", **BY_PASSWORD, "ca_file": "ca.pem"},
+            "SASL_PLAINTEXT does without TLS: leave out ca_file, or choose SASL_SSL",
+        ),
+        ({"protocol": "SSL", "key_file": "key.pem"}, "a key belongs to a certificate: give cert_file too"),
+        ({"protocol": "SSL", "password": "x"}, "Extra inputs are not permitted"),
+        ({"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "me", "password_env": "a b"}, "pattern"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        Security.model_validate(options)
+
+
+def test_variables_that_are_not_set_and_files_that_are_not_there_are_found_without_connecting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    security = Security(protocol="SASL_SSL", mechanism="PLAIN", ca_file="ca.pem", **BY_PASSWORD)
+    assert list(security.problems(tmp_path)) == [
+        f"password_env: the environment has no {VARIABLE}; set it to the password",
+        f"ca_file: there is no {tmp_path / 'ca.pem'}",
+    ]
+    with pytest.raises(MillstreamError, match=f"the environment has no {VARIABLE}"):
+        Cluster("127.0.0.1:1", security, patience=60).topics()
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    (tmp_path / "ca.pem").write_text("no certificate")
+    assert list(security.problems(tmp_path)) == []
+    with pytest.raises(MillstreamError, match=r"security.ca_file: ca.pem holds no certificates in PEM"):
+        Cluster("127.0.0.1:1", security, patience=60, base=tmp_path).topics()
+
+
+def test_the_password_is_in_nothing_that_may_be_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    security = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", **BY_PASSWORD)
+    assert PASSWORD not in f"{security!r} {security} {security.model_dump_json()} {vars(security)}"
+    assert Security.model_validate(security.model_dump(mode="json")) == security
+
+
+# A broker that wants to know who comes
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A broker with listeners of every kind, and the folder with the certificates."""
+
+    folder: Path
+    password: str
+    tls: str
+    both: str
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates, and is not there")
+    folder = tmp_path_factory.mktemp("guarded")
+    certificates(folder)
+    ports = [free_port() for _ in range(5)]
+    names = ("PLAINTEXT", "CONTROLLER", "PASSWORD", "TLS", "BOTH")
+    listeners = [f"{name}://{HOST}:{port}" for name, port in zip(names, ports, strict=True)]
+    jaas = "org.apache.kafka.common.security"
+    settings = {
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(one for one in listeners if not one.startswith("CONTROLLER")),
+        "controller.quorum.voters": f"1@{HOST}:{ports[1]}",
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,TLS:SSL,BOTH:SASL_SSL"
+        ),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "listener.name.tls.ssl.client.auth": "required",
+    }
+    for name in ("password", "both"):
+        settings |= {
+            f"listener.name.{name}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            f"listener.name.{name}.plain.sasl.jaas.config": (
+                f'{jaas}.plain.PlainLoginModule required user_me="{PASSWORD}";'
+            ),
+            f"listener.name.{name}.scram-sha-512.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
+        }
+    broker = Broker(folder / "data", ports[0], settings)
+    try:
+        broker.up()
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion("me", "SCRAM-SHA-512", PASSWORD.encode())])
+        admin.close()
+        yield Guarded(folder, *(f"{HOST}:{port}" for port in ports[2:]))
+    finally:
+        broker.kill()
+
+
+def certificates(folder: Path) -> None:
+    """An authority, and signed by it the broker and a client, whose key has a password."""
+
+    def openssl(command: str) -> None:
+        subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True)
+
+    openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority")
+    for name in ("broker", "client"):
+        openssl(f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        (folder / "names").write_text(f"subjectAltName=IP:{HOST}")
+        openssl(f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -days 2 -out {name}.crt -extfile names")
+    (folder / "broker.pem").write_text((folder / "broker.key").read_text() + (folder / "broker.crt").read_text())
+    openssl(f"pkcs8 -topk8 -in client.key -out locked.key -v2 aes-256-cbc -passout pass:{PASSWORD.replace(' ', '_')}")
+
+
+def asked(where: str, base: Path = Path(), **options: Any) -> str:
+    """The id of the cluster there, asked with patience for a minute."""
+    cluster = Cluster(where, Security.model_validate(options) if options else None, patience=60, base=base)
+    try:
+        return cluster.id
+    finally:
+        cluster.close()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_the_right_password_is_let_in(guarded: Guarded, monkeypatch: pytest.MonkeyPatch, mechanism: str) -> None:
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    assert asked(guarded.password, protocol="SASL_PLAINTEXT", mechanism=mechanism, **BY_PASSWORD)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_told_at_once_and_not_shown(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mechanism: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, "wrong horse")
+    with pytest.raises(MillstreamError) as refused:
+        asked(guarded.password, protocol="SASL_PLAINTEXT", mechanism=mechanism, **BY_PASSWORD)
+    assert str(refused.value).startswith(
+        f"Kafka at {guarded.password}: the brokers do not accept the user name and password of `security` ("
+    )
+    assert "wrong horse" not in f"{refused.value!r} {caplog.text}"
+
+
+@pytest.mark.kafka
+def test_a_way_of_proving_it_that_the_broker_does_not_know_is_told_at_once(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    with pytest.raises(MillstreamError, match="the brokers do not know the mechanism of `security`"):
+        asked(guarded.password, protocol="SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", **BY_PASSWORD)
+
+
+@pytest.mark.kafka
+def test_tls_with_certificates_of_both_sides(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"ca_file": "ca.pem", "cert_file": "client.crt"}
+    assert asked(guarded.tls, guarded.folder, protocol="SSL", **ours, key_file="client.key")
+    monkeypatch.setenv("TEST_KEY_PASSWORD", PASSWORD.replace(" ", "_"))
+    locked = {"key_file": "locked.key", "key_password_env": "TEST_KEY_PASSWORD"}
+    assert asked(guarded.tls, guarded.folder, protocol="SSL", **ours, **locked)
+    monkeypatch.setenv("TEST_KEY_PASSWORD", "wrong horse")
+    with pytest.raises(MillstreamError, match=r"security.cert_file: client.crt and its key cannot be used") as refused:
+        asked(guarded.tls, guarded.folder, protocol="SSL", **ours, **locked)
+    assert "wrong horse" not in str(refused.value)
+
+
+@pytest.mark.kafka
+def test_tls_and_a_password(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    options = {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", **BY_PASSWORD}
+    assert asked(guarded.both, guarded.folder, **options, ca_file="ca.pem")
+    with pytest.raises(MillstreamError, match=r"TLS failed: CERTIFICATE_VERIFY_FAILED; see `security`"):
+        asked(guarded.both, guarded.folder, **options)
+
+
+@pytest.mark.kafka
+def test_who_comes_without_what_the_broker_wants_is_told_to_look_there(guarded: Guarded) -> None:
+    with pytest.raises(MillstreamError, match="no Kafka broker, or wants TLS; see `security`"):
+        asked(guarded.both)
+    cluster = Cluster(guarded.password, patience=1)
+    with pytest.raises(MillstreamError, match="as it does without the TLS or the password that it wants"):
+        cluster.topics()
+    cluster.close()
