@@ -23,6 +23,10 @@ __all__ = ["EPOCHS", "EPOCH_RECORDS", "InjectedCrash", "Pipeline", "sinks_of", "
 
 EPOCHS = 8
 EPOCH_RECORDS = 24
+SINKS = {
+    "predictions": {"type": "files", "format": "jsonl"},
+    "topics": {"type": "journal", "path": "{run}-topics"},
+}
 _TOPICS = ("harbour", "orchard", "glacier")
 
 
@@ -53,7 +57,10 @@ def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_
 
 @dataclass
 class Pipeline:
-    """One pipeline over documents in `folder`, run by `engine` in run directories below it."""
+    """One pipeline over documents in `folder`, run by `engine` in run directories below it.
+
+    `{run}` in what is said of sinks stands for the run's name.
+    """
 
     folder: Path
     engine: Engine
@@ -66,18 +73,14 @@ class Pipeline:
     placement: dict[str, str] = field(default_factory=lambda: {"features": "worker"})
     steps: list[dict[str, Any]] | None = None
     source: dict[str, Any] = field(default_factory=dict)
-    sinks: dict[str, Any] = field(default_factory=dict)
+    sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
 
     def loaded(self, name: str) -> Loaded:
         config = {
             "name": "conformance",
-            "source": {"type": "files", "path": "documents", **self.source},
+            "source": {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source},
             "pipeline": {"steps": self.steps} if self.steps else self._named(),
-            "sinks": self.sinks
-            or {
-                "predictions": {"type": "files", "format": "jsonl"},
-                "topics": {"type": "journal", "path": f"{name}-topics"},
-            },
+            "sinks": json.loads(json.dumps(self.sinks).replace("{run}", name)),
             "guarantee": {
                 "delivery": str(self.delivery),
                 "save_every": self.save_every,
@@ -101,6 +104,7 @@ class Pipeline:
 
     def run(self, name: str, **options: Any) -> Summary:
         loaded = self.loaded(name)
+        options = {"follow": False, **options}
         return start(loaded, Options(self.folder / "runs" / name, **options), engine=self.engine, fire=crash)
 
     def crash(self, name: str, point: CrashPoint, **options: Any) -> None:

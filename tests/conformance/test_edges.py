@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 
+from millstream.engines.cutter import LogCutter
 from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
+from millstream.errors import AlteredLog
 from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
-from millstream.log.epochs import EpochReader, SinkAdded
+from millstream.log.epochs import Epoch, EpochReader, SinkAdded
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import load_run, outputs_of
 
@@ -129,3 +131,20 @@ def test_a_run_goes_on_on_the_other_engine_and_back(pipeline: Pipeline, engine_n
     pipeline.crash("run", CrashPoint(Point.PROCESS, 5))
     summary = other.run("run")
     assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
+
+
+def test_records_that_vanish_before_they_are_read_end_the_run_in_one_sentence(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, cut = pipeline.folder / "documents/part1.jsonl", LogCutter.cut
+
+    def cut_and_shorten(cutter: LogCutter, now: float) -> Epoch | None:
+        epoch = cut(cutter, now)
+        if epoch is not None:
+            file.write_text(file.read_text().splitlines()[0] + "\n")
+            cutter._done = True  # the planner does not look again, and sees nothing of it
+        return epoch
+
+    monkeypatch.setattr(LogCutter, "cut", cut_and_shorten)
+    with pytest.raises(AlteredLog, match=r"part1\.jsonl has 1 rows, and row 11 was to be read: it was cut$"):
+        pipeline.run("run")

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.engines.job import Job
+from millstream.engines.spark.failures import failure
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.placement import worker_steps
 from millstream.engines.spark.session import close_session, open_session
@@ -158,8 +159,10 @@ def _check(query: StreamingQuery) -> None:
     if query.isActive:
         return
     error = query.exception()
-    message = f"Spark's query ended: {error}" if error is not None else "Spark's query ended by itself"
-    raise MillstreamError(message)
+    if error is None:
+        message = "Spark's query ended by itself"
+        raise MillstreamError(message)
+    raise failure(str(error)) from error
 
 
 class _Cutting:

@@ -1,0 +1,30 @@
+"""What a worker raised, found again in what Spark tells of it."""
+
+from __future__ import annotations
+
+import re
+
+from millstream import errors
+
+__all__ = ["failure"]
+
+_OURS = re.compile(r"^millstream\.errors\.(\w+): (.+)$", re.MULTILINE)
+_PYTHONS = re.compile(r"^(?!pyspark\.)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
+
+
+def failure(told: str) -> errors.MillstreamError:
+    """The error that ended a query: of its own kind if it is ours, else its last words.
+
+    >>> text = "Job aborted\\nmillstream.errors.Truncated: news/0 begins at 7\\n\\n=== Streaming Query ==="
+    >>> failure(text)
+    Truncated('news/0 begins at 7')
+    >>> failure("An exception was thrown:\\nTraceback ...\\nKeyError: 'text'\\n\\n=== Streaming Query ===")
+    MillstreamError("Spark's query ended: KeyError: 'text'; --debug shows more")
+    """
+    ours = _OURS.findall(told)
+    if ours:
+        name, message = ours[-1]
+        kind: type[errors.MillstreamError] = getattr(errors, name)
+        return kind(message)
+    words = _PYTHONS.findall(told) or told.strip().splitlines() or ["nobody knows why"]
+    return errors.MillstreamError(f"Spark's query ended: {words[-1]}; --debug shows more")
