@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 from millstream import __version__
+from millstream.cli import plugged
 from millstream.errors import MillstreamError
 
 __all__ = ["main", "millstream"]
@@ -30,28 +31,31 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """Commands by name, out of the table above; the module and the command in it have the command's name."""
+    """Commands by name: those of the table above, whose module and command in it have that name, then plug-ins'."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*_COMMANDS, *(name for name in plugged.names() if name not in _COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = getattr(importlib.import_module(f"millstream.cli.{cmd_name}"), cmd_name)
-        return command
+        if cmd_name in _COMMANDS:
+            command: click.Command = getattr(importlib.import_module(f"millstream.cli.{cmd_name}"), cmd_name)
+            return command
+        return plugged.command(cmd_name) if cmd_name in plugged.names() else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = {name: _COMMANDS.get(name) or plugged.one_line(name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(lines.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_COMMANDS)}"
-            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+            known = self.list_commands(ctx)
+            if args[0] not in known:
+                close = difflib.get_close_matches(args[0], known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+                ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from millstream.errors import MillstreamError
-from millstream.log.durable import write_whole
 from millstream_connectors.kafka.broker.process import Running
 from millstream_connectors.kafka.broker.settings import PARTITIONS
 
@@ -64,7 +63,7 @@ def formatted(data: Path, cluster: Cluster) -> None:
 
 
 def _write(data: Path, cluster: Cluster) -> Cluster:
-    write_whole(data / _OURS, json.dumps(asdict(cluster)))
+    _write_whole(data / _OURS, cluster)
     return cluster
 
 
@@ -77,7 +76,7 @@ def known(data: Path) -> Running | None:
 
 
 def remember(data: Path, running: Running) -> None:
-    write_whole(data / _PROCESS, json.dumps(asdict(running)))
+    _write_whole(data / _PROCESS, running)
 
 
 def forget(data: Path) -> None:
@@ -92,3 +91,9 @@ def clear(data: Path) -> None:
         (data / name).unlink(missing_ok=True)
     if not any(data.iterdir()):
         data.rmdir()
+
+
+def _write_whole(path: Path, value: Cluster | Running) -> None:
+    from millstream.log.durable import write_whole  # brings with it what `millstream --help` need not wait for
+
+    write_whole(path, json.dumps(asdict(value)))

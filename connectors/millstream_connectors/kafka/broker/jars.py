@@ -1,7 +1,6 @@
 """Apache Kafka's jars: those that `jars.txt` pins, fetched once into the user's cache, checked at every start.
 
-Ivy fetches them, which is inside PySpark; Java's options may name another registry (JAVA_TOOL_OPTIONS=
--Divy.ibiblio.default.artifact.root=URL) or a proxy.
+Ivy fetches them, which is inside PySpark; a proxy is named in JAVA_TOOL_OPTIONS, as for any Java program.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def ensure(java: Path, tell: Callable[[str], None]) -> Path:
         missing = [jar for jar in jars if not (folder / jar.file).is_file()]
         damaged = [jar for jar in jars if jar not in missing and _sha256(folder / jar.file) != jar.sha256]
         if damaged:
-            tell(f"{_named(damaged)} in {folder} damaged: fetching anew")
+            tell(f"{_named(damaged)} damaged in {folder}")
         if missing or damaged:
             _fetch(java, folder, missing + damaged, tell)
     return folder

@@ -16,12 +16,13 @@ from millstream.engines.spark.java import java_home
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.broker import folder, jars, process
 from millstream_connectors.kafka.broker.folder import OUTPUT, SETTINGS, Cluster
-from millstream_connectors.kafka.broker.places import HOST, alone, claim_refusal, free_port
+from millstream_connectors.kafka.broker.places import HOST, alone, free_port, refusal
 from millstream_connectors.kafka.broker.process import Running
+from millstream_connectors.kafka.broker.ready import ready_cluster
 from millstream_connectors.kafka.broker.settings import JAVA_OPTIONS, PARTITIONS, properties
 
 if TYPE_CHECKING:
-    from millstream_connectors.kafka.broker.answering import Topic
+    from millstream_connectors.kafka.broker.topics import Topic
 
 __all__ = ["PORT", "Broker"]
 
@@ -63,17 +64,16 @@ class Broker:
         folder.refuse_foreign(self.data)
         with alone(self.data):
             running = self.running()
-            if running is None:
-                self._start(tell)
-                return True
-            if running.port != self.port:
+            if running is not None and running.port != self.port:
                 message = (
                     f"the broker of {self.data} is up already, on port {running.port}: use that, "
                     "or stop it before it is started on another"
                 )
                 raise MillstreamError(message)
-            self._wait(running, folder.claim(self.data))
-            return False
+            if running is not None and self._answers(running, folder.claim(self.data)):
+                return False
+            self._start(tell)
+            return True
 
     def down(self) -> bool:
         """Stop it, by SIGKILL if it does not heed SIGTERM; False if it was not up."""
@@ -95,7 +95,7 @@ class Broker:
 
     def topics(self) -> list[Topic]:
         """The topics it holds, without Kafka's own."""
-        from millstream_connectors.kafka.broker.answering import topics
+        from millstream_connectors.kafka.broker.topics import topics  # takes long to import
 
         return topics(HOST, self.port)
 
@@ -113,10 +113,8 @@ class Broker:
         return running is not None
 
     def _start(self, tell: Callable[[str], None]) -> None:
-        if refusal := claim_refusal(self.port):
-            raise MillstreamError(
-                f"no broker can listen on port {self.port}: {refusal}; choose another one with --port"
-            )
+        if reason := refusal(self.port):
+            raise MillstreamError(f"no broker can listen on port {self.port}: {reason}; choose another one with --port")
         java = java_home(who="Kafka") / "bin" / "java"
         libraries = jars.ensure(java, tell)
         if folder.known(self.data) is not None:
@@ -129,7 +127,10 @@ class Broker:
         running = process.start([*run, "kafka.Kafka", SETTINGS], self.data, self.data / OUTPUT, self.port)
         try:
             folder.remember(self.data, running)
-            self._wait(running, cluster)
+            if not self._answers(running, cluster):
+                reason = _reason((self.data / OUTPUT).read_text(errors="replace"))
+                message = f"the broker of {self.data} ended while it started: {reason}; {self.data / OUTPUT} has more"
+                raise MillstreamError(message)
         except BaseException:
             process.kill(running)
             folder.forget(self.data)
@@ -143,22 +144,17 @@ class Broker:
             raise MillstreamError(f"{self.data} could not be made ready for a broker: {_reason(ended.stderr)}")
         folder.formatted(self.data, cluster)
 
-    def _wait(self, running: Running, cluster: Cluster) -> None:
-        """Return once it answers, in its own name."""
-        from millstream_connectors.kafka.broker.answering import ready_cluster
-
+    def _answers(self, running: Running, cluster: Cluster) -> bool:
+        """Wait until it answers in its own name; False if it ends before that."""
         deadline = time.monotonic() + _SECONDS_TO_START
-        output = self.data / OUTPUT
-        while ready_cluster(HOST, self.port) != cluster.id:
-            if not process.alive(running):
-                reason = _reason(output.read_text(errors="replace"))
-                raise MillstreamError(f"the broker of {self.data} ended while it started: {reason}; {output} has more")
+        while process.alive(running):
+            if ready_cluster(HOST, self.port) == cluster.id:
+                return True
             if time.monotonic() > deadline:
-                message = (
-                    f"the broker of {self.data} does not answer after {_SECONDS_TO_START:g} s; {output} may say why"
-                )
-                raise MillstreamError(message)
+                message = f"the broker of {self.data} does not answer within {_SECONDS_TO_START:g} s"
+                raise MillstreamError(f"{message}; {self.data / OUTPUT} may say why")
             time.sleep(_STEP)
+        return False
 
 
 def _reason(output: str) -> str:
@@ -167,7 +163,9 @@ def _reason(output: str) -> str:
     >>> _reason("[main] ERROR kafka.Kafka - Exiting\\njava.io.IOException: Disk full.\\nCaused by: worse")
     'Disk full'
     """
-    exception = re.search(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)", output, re.MULTILINE)
+    exception = re.search(
+        r"^(?:Caused by: |Exception in thread \S+ )?[\w.$]+(?:Exception|Error): (.+)", output, re.MULTILINE
+    )
     if exception:
         return exception[1].strip().rstrip(".")
     return (output.strip().splitlines() or ["it said nothing"])[-1]

