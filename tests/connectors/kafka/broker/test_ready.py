@@ -24,9 +24,7 @@ def test_nobody_is_no_broker() -> None:
     assert ready_cluster("127.0.0.1", free_port()) is None
 
 
-@pytest.mark.parametrize(
-    "answer", [b"", b"\0\0\0\x08", b"HTTP/1.1 400\r\n\r\n", b"\0\0\0\x10" + b"\0" * 16]
-)
+@pytest.mark.parametrize("answer", [b"", b"\0\0\0\x08", b"HTTP/1.1 400\r\n\r\n", b"\0\0\0\x10" + b"\0" * 16])
 def test_what_answers_otherwise_is_no_broker(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
