@@ -22,6 +22,7 @@ __all__ = [
     "forget",
     "formatted",
     "known",
+    "ours",
     "refuse_foreign",
     "remember",
 ]
@@ -40,9 +41,14 @@ class Cluster:
     formatted: bool
 
 
+def ours(data: Path) -> bool:
+    """Whether a broker of ours has been started in this folder."""
+    return (data / _OURS).is_file()
+
+
 def refuse_foreign(data: Path) -> None:
     """A folder that holds anything but a broker's data is nothing to put it into, or to delete."""
-    if not data.exists() or (data / _OURS).is_file():
+    if not data.exists() or ours(data):
         return
     if not data.is_dir() or any(data.iterdir()):
         raise MillstreamError(f"{data} holds something else than the data of a broker of ours: choose another folder")
@@ -51,7 +57,7 @@ def refuse_foreign(data: Path) -> None:
 def claim(data: Path) -> Cluster:
     """The cluster of this folder; a new one if it is empty."""
     refuse_foreign(data)
-    if (data / _OURS).is_file():
+    if ours(data):
         return Cluster(**json.loads((data / _OURS).read_text()))
     new = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     return _write(data, Cluster(new, formatted=False))
@@ -69,9 +75,11 @@ def _write(data: Path, cluster: Cluster) -> Cluster:
 
 def known(data: Path) -> Running | None:
     """The process that was started for this folder and was not stopped; whether it lives is another question."""
+    if not ours(data):
+        return None
     try:
         return Running(**json.loads((data / _PROCESS).read_text()))
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
 
 

@@ -100,7 +100,7 @@ class Broker:
         return topics(HOST, self.port)
 
     def _ended(self, how: Callable[[Running], None]) -> bool:
-        if not self.data.is_dir():
+        if not folder.ours(self.data):
             return False
         with alone(self.data):
             return self._end(how)

@@ -138,10 +138,11 @@ class TestDown:
             other.communicate(b"\n")
         assert other.returncode == 0
 
-    def test_what_was_never_a_brokers_is_not_up(self, tmp_path: Path) -> None:
+    def test_what_was_never_a_brokers_is_not_up_and_stays(self, tmp_path: Path) -> None:
+        (tmp_path / "process.json").write_text("of another program")
         for data in (tmp_path, tmp_path / "none"):
             assert not Broker(data).down()
-        assert list(tmp_path.iterdir()) == []
+        assert [path.read_text() for path in tmp_path.iterdir()] == ["of another program"]
 
 
 def test_after_kill_9_it_goes_on_with_its_data(own_broker: OwnBroker) -> None:
