@@ -380,6 +380,8 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
     """An instance, with something valid for what it needs."""
     something = {
         "path": "a.jsonl",
+        "bootstrap": "localhost:9092",
+        "topic": "documents",
         "function": "operator:truth",
         "model": {"type": "river_nb"},
         "window": {"type": "count", "size": 2},

@@ -1,0 +1,92 @@
+"""Starting over in a topic: the rows and the mark of one output go, unless others use the topic too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DeleteGroupsRequest, DeleteRecordsRequest
+
+from millstream.errors import ForeignSink, MillstreamError
+from millstream_connectors.kafka.cluster import Cluster, Pair
+from millstream_connectors.kafka.connection import checked
+from millstream_connectors.kafka.coordinators import Coordinators
+from millstream_connectors.kafka.fetching import Fetcher
+from millstream_connectors.kafka.marks import HEADER, Marks, Signature
+from millstream_connectors.kafka.network import Broker
+from millstream_connectors.kafka.transactions import Transactions
+
+__all__ = ["clear"]
+
+_SECONDS = 60.0
+_WAIT_MILLIS = 30_000
+
+
+def clear(cluster: Cluster, coordinators: Coordinators, marks: Marks, signature: Signature, where: str) -> None:
+    """Delete all messages of the topic and the group's offsets, whoever still writes as us being shut out first.
+
+    The group goes last: it has the mark, by which this may be done again.
+    """
+    topic = cluster.topics([signature.topic]).get(signature.topic)
+    if topic is None:
+        return
+    if coordinators.settle(signature.id) is not None:
+        Transactions(
+            cluster, coordinators, name=signature.id, group=signature.id, topic=topic.name, timeout=_SECONDS
+        ).fence()
+    pairs = [(topic.name, number) for number in topic.partitions]
+    ends = marks.closed_ends(pairs)
+    begins = cluster.beginnings(pairs)
+    fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
+    for pair in pairs:
+        for records in fetcher.read(pair, begins[pair], ends[pair]):
+            ours = signature.ours(records.headers(HEADER.encode()))
+            if not all(ours):
+                _refuse_foreign(where, pair, int(records.offsets[ours.index(False)]))
+    _delete_records(cluster, {pair: end for pair, end in ends.items() if end > begins[pair]}, where)
+    _delete_group(cluster, coordinators, signature.id)
+
+
+def _refuse_foreign(where: str, pair: Pair, offset: int) -> NoReturn:
+    message = (
+        f"{where} holds messages that this pipeline has not written for this output, such as offset {offset:,} of "
+        f"partition {pair[1]}; --fresh deletes no messages of others, so give the output a topic of its own"
+    )
+    raise ForeignSink(message)
+
+
+def _delete_records(cluster: Cluster, ends: Mapping[Pair, int], where: str) -> None:
+    """Delete what was looked at, and nothing that has come since."""
+    asked = DeleteRecordsRequest.DeleteRecordsTopic
+
+    async def deleted(broker: Broker) -> None:
+        for pair, end in ends.items():
+            _, node = await cluster.leader(broker, pair)
+            partition = asked.DeleteRecordsPartition(partition_index=pair[1], offset=end)
+            request = DeleteRecordsRequest(
+                topics=[asked(name=pair[0], partitions=[partition])], timeout_ms=_WAIT_MILLIS
+            )
+            answer = await broker.send(request, node)
+            code = answer.topics[0].partitions[0].error_code
+            if code == kafka_errors.PolicyViolationError.errno:
+                message = (
+                    f"{where} is a compacted topic, and the brokers delete no messages of such a one: "
+                    "delete the topic itself, or give the output another"
+                )
+                raise MillstreamError(message)
+            if code:
+                cluster.moved(pair)
+            checked(code, f"{pair[0]}/{pair[1]}")
+
+    cluster.ask("deleting", deleted)
+
+
+def _delete_group(cluster: Cluster, coordinators: Coordinators, group: str) -> None:
+    async def deleted(broker: Broker) -> None:
+        answer = await coordinators.of_group(broker, group, DeleteGroupsRequest(groups_names=[group]))
+        code = answer.results[0].error_code
+        if code != kafka_errors.GroupIdNotFoundError.errno:
+            checked(code, f"group {group}")
+
+    cluster.ask("deleting", deleted)

@@ -1,0 +1,211 @@
+"""Marks in Kafka: which epochs a topic holds, told by a group's offsets and by the rows themselves.
+
+Every message has a header that names the pipeline and the output, the epoch log and the epoch. The transaction that
+writes an epoch's rows also writes the group's offset of each partition that got some: where they end, and the mark as
+its metadata. Nobody reads with that group.
+
+Offsets can vanish (the brokers drop a group that wrote none for a week) or be set to something else by hand. So the end
+of the topic is looked at too, from where the group says that our rows end, or from a few hundred messages before the
+end; from the beginning, if the group tells of no epoch, or somebody else has set it. What rows there are counts for
+more than what the group tells of them. With both gone there is no mark.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import OffsetFetchRequest
+
+from millstream.log.contracts import Mark
+from millstream_connectors.kafka.cluster import Cluster, Pair
+from millstream_connectors.kafka.connection import checked
+from millstream_connectors.kafka.coordinators import Coordinators
+from millstream_connectors.kafka.fetching import Fetcher
+from millstream_connectors.kafka.network import Broker
+from millstream_connectors.kafka.waiting import Patience
+
+__all__ = ["HEADER", "Marks", "Signature", "metadata_of"]
+
+HEADER = "millstream"
+
+_FIRST_LOOK = 300
+_LARGEST_LOOK = 100_000
+_PAUSE = 0.02
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Whose rows of a topic are meant: those of one output of one pipeline.
+
+    >>> signature = Signature("news", "topics", "popular")
+    >>> signature.header(Mark("some epoch log", 3))
+    ('millstream', b'["news/topics","some epoch log",3]')
+    >>> signature.mark(b'["news/topics","some epoch log",3]')
+    Mark(log='some epoch log', epoch=3)
+    >>> signature.mark(b'["news/predictions","some epoch log",3]')
+    """
+
+    pipeline: str
+    output: str
+    topic: str
+
+    @property
+    def id(self) -> str:
+        """The group and the transactional id: another one for another topic, so that such runs do not meet."""
+        return f"millstream.{self.pipeline}.{self.output}.{self.topic}"
+
+    def header(self, mark: Mark) -> tuple[str, bytes]:
+        """What every message of this epoch carries."""
+        return HEADER, self._begin + _compact([mark.log, mark.epoch])[1:]
+
+    def mark(self, header: bytes | None) -> Mark | None:
+        """What a message tells of its epoch; None if it is none of ours."""
+        if header is None or not header.startswith(self._begin):
+            return None
+        _, log, epoch = json.loads(header)
+        return Mark(log, epoch)
+
+    def ours(self, headers: Collection[bytes | None]) -> list[bool]:
+        """Which messages are ours, by their headers."""
+        begin = self._begin
+        return [header is not None and header.startswith(begin) for header in headers]
+
+    @property
+    def _begin(self) -> bytes:
+        return _compact([f"{self.pipeline}/{self.output}"])[:-1] + b","
+
+
+def metadata_of(mark: Mark) -> str:
+    """A mark as the metadata of a group's offset."""
+    return json.dumps({"log": mark.log, "epoch": mark.epoch})
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the group tells of a partition: where our rows end, and the last epoch that has some there."""
+
+    end: int
+    mark: Mark | None
+
+
+class Marks:
+    """Finds the mark of an output's rows, without disturbing whoever writes them."""
+
+    def __init__(
+        self, cluster: Cluster, coordinators: Coordinators, signature: Signature, patience: float = 120.0
+    ) -> None:
+        self._cluster, self._coordinators = cluster, coordinators
+        self._signature = signature
+        self._fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
+        self._patience = Patience(f"the end of topic {signature.topic}", patience)
+
+    def look(self) -> Mark | None:
+        """The last epoch that the topic holds rows of, all of them committed; None if there is none.
+
+        A transaction that is being ended is waited for. One that is open does not count, whoever's it is: a dead
+        run's will be aborted, and a live one's means that we are not to write.
+        """
+        topic = self._cluster.topics([self._signature.topic]).get(self._signature.topic)
+        if topic is None:
+            return None
+        standing = self._coordinators.settle(self._signature.id)
+        pairs = [(topic.name, number) for number in topic.partitions]
+        written = self._cluster.ends(pairs, "read_uncommitted")
+        told = {pair: one for pair, one in self._told(pairs).items() if one.end <= written[pair]}
+        marked = any(one.mark for one in told.values())
+        if not marked and not (standing is not None and standing.state == "Ongoing"):
+            ends = self.closed_ends(pairs)
+        else:
+            ends = self._cluster.ends(pairs, "read_committed")
+        found = []
+        for pair, begin in self._cluster.beginnings(pairs).items():
+            one = told.get(pair)
+            if one is not None and one.mark is not None:
+                floor = one.end
+            elif one is None and marked:
+                floor = ends[pair] - _FIRST_LOOK
+            else:
+                floor = begin
+            last = self._last(pair, max(begin, floor), ends[pair])
+            found += [last] if last is not None else []
+        return _newest(found, [one.mark for one in told.values() if one.mark is not None])
+
+    def closed_ends(self, pairs: Collection[Pair]) -> Mapping[Pair, int]:
+        """Where partitions end; transactions that are open now are waited for, as they hide what is behind them."""
+        written = self._cluster.ends(pairs, "read_uncommitted")
+        since = self._patience.now()
+        while True:
+            ends = self._cluster.ends(pairs, "read_committed")
+            if all(ends[pair] >= written[pair] for pair in pairs):
+                self._patience.over("end")
+                return ends
+            self._patience.failed("end", "a transaction of another producer is open there", since=since)
+            time.sleep(_PAUSE)
+
+    def _last(self, pair: Pair, floor: int, end: int) -> tuple[int, Mark] | None:
+        """The last message of ours in [floor, end): when it was written, and its mark."""
+        step = _FIRST_LOOK
+        while end > floor:
+            begin = max(floor, end - step)
+            last = None
+            for records in self._fetcher.read(pair, begin, end):
+                headers = records.headers(HEADER.encode())
+                for place in range(len(headers) - 1, -1, -1):
+                    mark = self._signature.mark(headers[place])
+                    if mark is not None:
+                        last = (int(records.timestamps[place]), mark)
+                        break
+            if last is not None:
+                return last
+            end, step = begin, min(step * 4, _LARGEST_LOOK)
+        return None
+
+    def _told(self, pairs: Collection[Pair]) -> Mapping[Pair, _Told]:
+        group = self._signature.id
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup
+        topic = asked.OffsetFetchRequestTopics(name=self._signature.topic, partition_indexes=[one for _, one in pairs])
+
+        async def told(broker: Broker) -> Mapping[Pair, _Told]:
+            request = OffsetFetchRequest(
+                groups=[asked(group_id=group, topics=[topic])], require_stable=False, min_version=8, max_version=9
+            )
+            answer = (await self._coordinators.of_group(broker, group, request)).groups[0]
+            if answer.error_code == kafka_errors.GroupIdNotFoundError.errno:
+                return {}
+            checked(answer.error_code, f"group {group}")
+            found = {}
+            for one in answer.topics:
+                for partition in one.partitions:
+                    checked(partition.error_code, f"group {group}")
+                    if partition.committed_offset >= 0:
+                        mark = _mark_in(partition.metadata)
+                        found[one.name, partition.partition_index] = _Told(partition.committed_offset, mark)
+            return found
+
+        return self._cluster.ask("group", told)
+
+
+def _newest(found: Collection[tuple[int, Mark]], told: Collection[Mark]) -> Mark | None:
+    """The greatest epoch of the log whose rows are the newest."""
+    if not found and not told:
+        return None
+    log = max(found, key=lambda one: one[0])[1].log if found else next(iter(told)).log
+    epochs = [mark.epoch for mark in (*told, *(mark for _, mark in found)) if mark.log == log]
+    return Mark(log, max(epochs))
+
+
+def _mark_in(metadata: str | None) -> Mark | None:
+    """The mark in a group's offset; None if somebody else has written it."""
+    try:
+        found = json.loads(metadata or "")
+        return Mark(str(found["log"]), int(found["epoch"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

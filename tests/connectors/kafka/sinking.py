@@ -1,0 +1,167 @@
+"""Rows of epochs for a Kafka sink, and what a plain consumer of the topic gets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from kafka import KafkaConsumer, TopicPartition
+from kafka.admin import KafkaAdminClient
+from kafka.structs import OffsetAndMetadata
+
+from millstream.log.contracts import Mark, Place
+from millstream_connectors.kafka.marks import Signature
+from millstream_connectors.kafka.sink import KafkaRows, KafkaSink
+
+__all__ = ["IDENTITY", "LOG", "SCHEMA", "Sinking", "epoch", "mark", "offsets_of", "read"]
+
+SCHEMA = pa.schema(
+    [
+        ("_source", pa.string()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("label", pa.string()),
+        ("probability", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
+IDENTITY = ("_source", "_partition", "_offset")
+LOG = "an epoch log"
+OUTPUT = "predictions"
+MOST = 1000
+"""Rows of an epoch, at most: rows of different epochs have different offsets."""
+
+
+def epoch(number: int, count: int = 3, label: str | None = 'a "label"\n') -> pa.Table:
+    """The rows of an epoch."""
+    offsets = range(number * MOST, number * MOST + count)
+    return pa.table(
+        {
+            "_source": ["news"] * count,
+            "_partition": [0] * count,
+            "_offset": list(offsets),
+            "label": [label] * count,
+            "probability": [offset / 7 for offset in offsets],
+            "at": [1_644_336_511_000_000 + offset for offset in offsets],
+        },
+        schema=SCHEMA,
+    )
+
+
+def mark(number: int, log: str = LOG) -> Mark:
+    return Mark(log, number)
+
+
+def read(tables: Iterator[pa.Table]) -> pa.Table:
+    found = list(tables)
+    assert all(table.schema.equals(SCHEMA) for table in found)
+    return pa.concat_tables([SCHEMA.empty_table(), *found]).combine_chunks()
+
+
+def offsets_of(*numbers: int, count: int = 3) -> list[int]:
+    """The `_offset` of the rows of epochs."""
+    return [offset for number in numbers for offset in range(number * MOST, number * MOST + count)]
+
+
+@dataclass
+class Sinking:
+    """A sink for one output of a pipeline, in a topic of its own."""
+
+    bootstrap: str
+    topic: str
+    pipeline: str = "conformance"
+    options: Mapping[str, Any] = field(default_factory=lambda: {"patience": "60s"})
+
+    @property
+    def config(self) -> KafkaSink:
+        return KafkaSink(bootstrap=self.bootstrap, topic=self.topic, **self.options)
+
+    @property
+    def place(self) -> Place:
+        return Place(Path("base"), Path("run"), self.pipeline)
+
+    @property
+    def id(self) -> str:
+        return Signature(self.pipeline, OUTPUT, self.topic).id
+
+    @contextmanager
+    def opened(self, *, guarded: bool = True) -> Iterator[KafkaRows]:
+        sink = self.open(guarded=guarded)
+        try:
+            yield sink
+        finally:
+            sink.close()
+
+    def open(self, *, guarded: bool = True) -> KafkaRows:
+        return self.config.open(self.place, OUTPUT, SCHEMA, identity=IDENTITY, guarded=guarded)
+
+    def mark(self) -> Mark | None:
+        return self.config.mark(self.place, OUTPUT)
+
+    def read(self) -> pa.Table:
+        return read(self.config.read(self.place, OUTPUT, SCHEMA))
+
+    def clear(self) -> None:
+        self.config.clear(self.place, OUTPUT)
+
+    def messages(self) -> list[Any]:
+        """What somebody else reads who wants what is committed, until the end as it is now."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        try:
+            pairs = [TopicPartition(self.topic, number) for number in sorted(consumer.partitions_for_topic(self.topic))]
+            consumer.assign(pairs)
+            consumer.seek_to_beginning()
+            ends = consumer.end_offsets(pairs)
+            found = []
+            while any(consumer.position(pair) < ends[pair] for pair in pairs):
+                for some in consumer.poll(timeout_ms=100).values():
+                    found += some
+            return found
+        finally:
+            consumer.close()
+
+    def offsets(self) -> list[int]:
+        """The `_offset` of each row that is read there, in the order of their messages."""
+        return [json.loads(message.value)["_offset"] for message in self.messages()]
+
+    def epochs(self) -> Mapping[int, int]:
+        """How often there is a row of each epoch."""
+        return Counter(offset // MOST for offset in self.offsets())
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, retry_backoff_ms=20)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def forget_group(self) -> None:
+        """What happens to a group's offsets that were not used for a week."""
+        with self.admin() as admin:
+            assert admin.delete_groups([self.id]) == {self.id: "OK"}
+
+    def group(self) -> Mapping[int, OffsetAndMetadata]:
+        """The group's offsets, by partition."""
+        with self.admin() as admin:
+            return {pair.partition: one for pair, one in admin.list_group_offsets(self.id)[self.id].items()}
+
+    def set_group(self, offset: int, metadata: str, partition: int = 0) -> None:
+        """What somebody may do to a group's offsets by hand."""
+        with self.admin() as admin:
+            admin.alter_group_offsets(
+                self.id, {TopicPartition(self.topic, partition): OffsetAndMetadata(offset, metadata, -1)}
+            )
+
+    def remove_rows(self, before: int = -1, partition: int = 0) -> None:
+        """What retention does, or somebody by hand."""
+        with self.admin() as admin:
+            admin.delete_records({TopicPartition(self.topic, partition): before})
