@@ -63,7 +63,7 @@ class Connection:
         self._bootstrap = bootstrap
         self._addresses = addresses(bootstrap)
         self._security, self._base = security, base
-        self._patience = Patience(f"Kafka at {bootstrap}", patience, advice=_ADVICE)
+        self._patience = Patience(f"Kafka at {bootstrap}", patience)
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._pending: dict[str, Pending[Any]] = {}
@@ -74,11 +74,11 @@ class Connection:
         while True:
             pending = self._open().put(question)
             while not pending.wait(_GLANCE_SECONDS):
-                self._patience.failed(what, "no answer yet", since=pending.since)
+                self._no_answer(what, pending)
             try:
                 answer = pending.answer
             except kafka_errors.KafkaError as error:
-                self._patience.failed(what, self._may_pass(error), since=pending.since)
+                self._no_answer(what, pending, error)
             else:
                 self._patience.over(what)
                 return answer
@@ -90,12 +90,12 @@ class Connection:
         pending = self._pending.pop(what, None) or self._open().put(question)
         if not pending.wait(_GLANCE_SECONDS):
             self._pending[what] = pending
-            self._patience.failed(what, "no answer yet", since=pending.since)
+            self._no_answer(what, pending)
             return None
         try:
             answer: T = pending.answer
         except kafka_errors.KafkaError as error:
-            self._patience.failed(what, self._may_pass(error), since=pending.since)
+            self._no_answer(what, pending, error)
             return None
         self._patience.over(what)
         return answer
@@ -120,6 +120,12 @@ class Connection:
                 seconds = min(_ANSWER_SECONDS, max(self._patience.seconds, 1.0))
                 self._client = Client(self._addresses, options, seconds)
             return self._client
+
+    def _no_answer(self, what: str, pending: Pending[Any], error: kafka_errors.KafkaError | None = None) -> None:
+        """Raises if another try would be in vain, or patience is over."""
+        reason = "no answer" if error is None else self._may_pass(error)
+        advice = "" if isinstance(error, kafka_errors.BrokerResponseError) else _ADVICE
+        self._patience.failed(what, reason, since=pending.since, advice=advice)
 
     def _may_pass(self, error: kafka_errors.KafkaError) -> str:
         """Why a try failed, in words; raises if another one would fail too."""

@@ -23,32 +23,32 @@ class Patience:
 
     Several things may be asked of a server at once, each under a name; each has the whole patience.
 
-    >>> patience = Patience("Kafka at HOST:9092", 30, advice="does it run?")
+    >>> patience = Patience("Kafka at HOST:1", 30)
     >>> patience.failed("ends", "connection refused", since=patience.now())
-    >>> patience.failed("topics", "connection refused", since=patience.now() - 30)
+    >>> patience.failed("topics", "connection refused", since=patience.now() - 30, advice="does it run?")
     Traceback (most recent call last):
     ...
-    millstream.errors.MillstreamError: Kafka at HOST:9092 has not answered for 30 s: connection refused; does it run?
+    millstream.errors.MillstreamError: Kafka at HOST:1 was waited for in vain for 30 s: connection refused; does it run?
     """
 
-    def __init__(self, whom: str, seconds: float, *, advice: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, whom: str, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
         self.now = clock
-        self._whom, self._advice = whom, advice
+        self._whom = whom
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
         self._began: float | None = None  # when the trouble began that the user has been told of
         self._told = 0.0
 
-    def failed(self, what: str, reason: str, *, since: float) -> None:
+    def failed(self, what: str, reason: str, *, since: float, advice: str = "") -> None:
         """A try that began at `since` was in vain; `MillstreamError` once the patience is used up."""
         with self._lock:
             now = self.now()
             since = self._since.setdefault(what, since)
             if now - since >= self.seconds:
                 del self._since[what]
-                message = f"{self._whom} has not answered for {now - since:.0f} s: {reason}; {self._advice}"
-                raise MillstreamError(message)
+                message = f"{self._whom} was waited for in vain for {now - since:.0f} s: {reason}"
+                raise MillstreamError(f"{message}; {advice}" if advice else message)
             if self._began is None and now - since >= _QUIET_SECONDS:
                 self._began = since
                 self._told = now

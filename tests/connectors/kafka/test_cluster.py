@@ -6,34 +6,34 @@ import logging
 import multiprocessing
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from kafka.errors import OffsetNotAvailableError
+from kafka_broker import OwnBroker, SharedBroker
 
 from millstream.errors import MillstreamError
-from millstream_connectors.kafka.broker.node import Broker
-from millstream_connectors.kafka.broker.places import free_port
 from millstream_connectors.kafka.cluster import Cluster, Topic
+from millstream_connectors.kafka.network import Broker
 from millstream_connectors.kafka.waiting import Patience
 
 NOWHERE = "127.0.0.1:1"
 
 
 @pytest.fixture
-def cluster(broker: Any) -> Iterator[Cluster]:
+def cluster(broker: SharedBroker) -> Iterator[Cluster]:
     cluster = Cluster(broker.bootstrap, patience=30)
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def topic(broker: Any, cluster: Cluster) -> Topic:
+def topic(broker: SharedBroker, cluster: Cluster) -> Topic:
     return cluster.create(broker.topic("cluster"), 3)
 
 
-def produce(broker: Any, topic: Topic, times: list[int], partition: int = 0) -> None:
+def produce(broker: SharedBroker, topic: Topic, times: list[int], partition: int = 0) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for time in times:
         producer.send(topic.name, b"{}", partition=partition, timestamp_ms=time)
@@ -51,7 +51,7 @@ def test_a_topic_that_is_made_is_there_with_its_partitions(cluster: Cluster, top
 
 
 @pytest.mark.kafka
-def test_asking_for_a_topic_does_not_make_it(cluster: Cluster, broker: Any) -> None:
+def test_asking_for_a_topic_does_not_make_it(cluster: Cluster, broker: SharedBroker) -> None:
     name = broker.topic("nowhere")
     assert cluster.topics([name]) == {}
     assert name not in cluster.topics()
@@ -63,7 +63,7 @@ def test_kafkas_own_topics_are_not_among_all(cluster: Cluster) -> None:
 
 
 @pytest.mark.kafka
-def test_beginnings_ends_and_what_came_at_a_time(cluster: Cluster, topic: Topic, broker: Any) -> None:
+def test_beginnings_ends_and_what_came_at_a_time(cluster: Cluster, topic: Topic, broker: SharedBroker) -> None:
     produce(broker, topic, [1_000, 2_000, 3_000])
     pairs = [(topic.name, number) for number in topic.partitions]
     first, second, third = pairs
@@ -75,7 +75,7 @@ def test_beginnings_ends_and_what_came_at_a_time(cluster: Cluster, topic: Topic,
 
 
 @pytest.mark.kafka
-def test_an_open_transaction_holds_the_end_back(cluster: Cluster, topic: Topic, broker: Any) -> None:
+def test_an_open_transaction_holds_the_end_back(cluster: Cluster, topic: Topic, broker: SharedBroker) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic.name)
     producer.init_transactions()
     producer.begin_transaction()
@@ -89,10 +89,8 @@ def test_an_open_transaction_holds_the_end_back(cluster: Cluster, topic: Topic, 
     assert cluster.ends([pair]) == {pair: 2}  # the record, and the mark of its end
 
 
-async def marked(cluster: Cluster, broker: Any, pair: tuple[str, int]) -> None:
+async def marked(cluster: Cluster, broker: Broker, pair: tuple[str, int]) -> None:
     """Fails, to be asked again, as long as the mark of the transaction's end is not there."""
-    from kafka.errors import OffsetNotAvailableError
-
     if (await cluster._offsets(broker, [pair], -1, "read_committed"))[pair] < 2:
         raise OffsetNotAvailableError
 
@@ -146,7 +144,7 @@ def test_nobody_there_is_told_with_the_address_and_what_to_do() -> None:
     with pytest.raises(MillstreamError) as refused:
         cluster.topics()
     assert str(refused.value) == (
-        "Kafka at 127.0.0.1:1 has not answered for 0 s: 127.0.0.1:1: connection refused; "
+        "Kafka at 127.0.0.1:1 was waited for in vain for 0 s: 127.0.0.1:1: connection refused; "
         "is the address right, and does it run? `millstream kafka up` starts one on this machine"
     )
     cluster.close()
@@ -166,30 +164,26 @@ def test_addresses_are_hosts_and_ports(bootstrap: str) -> None:
 
 
 @pytest.mark.kafka
-def test_of_several_addresses_one_is_enough(broker: Any) -> None:
+def test_of_several_addresses_one_is_enough(broker: SharedBroker) -> None:
     cluster = Cluster(f"{NOWHERE},{broker.bootstrap}", patience=30)
     assert cluster.id
     cluster.close()
 
 
 @pytest.mark.kafka
-def test_a_broker_that_was_killed_is_waited_for(tmp_path: Path, warnings: list[str]) -> None:
-    broker = Broker(tmp_path / "broker", free_port())
+def test_a_broker_that_was_killed_is_waited_for(own_broker: OwnBroker, warnings: list[str]) -> None:
+    broker = own_broker()
     cluster = Cluster(broker.bootstrap, patience=60)
-    try:
-        broker.up()
-        pair = (cluster.create("news", 1).name, 0)
-        assert cluster.ends_briefly([pair], "read_committed") == {pair: 0}
-        broker.kill()
-        while not warnings:  # it is told after a second
-            assert cluster.ends_briefly([pair], "read_committed") is None
-        back = threading.Thread(target=broker.up)
-        back.start()
-        assert cluster.ends([pair]) == {pair: 0}
-        back.join()
-    finally:
-        broker.kill()
-        cluster.close()
+    pair = (cluster.create("news", 1).name, 0)
+    assert cluster.ends_briefly([pair], "read_committed") == {pair: 0}
+    broker.kill()
+    while not warnings:  # it is told after a second
+        assert cluster.ends_briefly([pair], "read_committed") is None
+    back = threading.Thread(target=broker.up)
+    back.start()
+    assert cluster.ends([pair]) == {pair: 0}
+    back.join()
+    cluster.close()
     assert len(warnings) == 2
     assert warnings[0].startswith(f"waiting for Kafka at {broker.bootstrap}, up to 60 s: ")
     assert warnings[1].startswith(f"Kafka at {broker.bootstrap} answers again, after ")
@@ -197,7 +191,7 @@ def test_a_broker_that_was_killed_is_waited_for(tmp_path: Path, warnings: list[s
 
 def test_one_line_when_trouble_begins_one_every_ten_seconds_one_when_it_is_over(warnings: list[str]) -> None:
     now = 100.0
-    patience = Patience("Kafka", 60, advice="does it run?", clock=lambda: now)
+    patience = Patience("Kafka", 60, clock=lambda: now)
     for tenth in range(400):
         now = 100 + tenth / 10
         patience.failed("ends", "refused", since=now - 0.1)
@@ -216,7 +210,7 @@ def test_one_line_when_trouble_begins_one_every_ten_seconds_one_when_it_is_over(
 
 def test_a_short_trouble_is_not_worth_a_word(warnings: list[str]) -> None:
     now = 100.0
-    patience = Patience("Kafka", 60, advice="does it run?", clock=lambda: now)
+    patience = Patience("Kafka", 60, clock=lambda: now)
     patience.failed("ends", "moved", since=now)
     now = 100.9
     patience.failed("ends", "moved", since=now)
@@ -228,10 +222,10 @@ def test_a_short_trouble_is_not_worth_a_word(warnings: list[str]) -> None:
 
 def test_patience_ends(warnings: list[str]) -> None:
     now = 100.0
-    patience = Patience("Kafka", 60, advice="does it run?", clock=lambda: now)
+    patience = Patience("Kafka", 60, clock=lambda: now)
     patience.failed("ends", "refused", since=now)
     now = 159.0
     patience.failed("topics", "refused", since=now)
     now = 160.0
-    with pytest.raises(MillstreamError, match=r"^Kafka has not answered for 60 s: refused; does it run\?$"):
-        patience.failed("ends", "refused", since=now)
+    with pytest.raises(MillstreamError, match=r"^Kafka was waited for in vain for 60 s: refused; does it run\?$"):
+        patience.failed("ends", "refused", since=now, advice="does it run?")

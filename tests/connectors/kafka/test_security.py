@@ -14,8 +14,8 @@ from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
 from pydantic import ValidationError
 
 from millstream.errors import MillstreamError
-from millstream_connectors.kafka.broker.node import Broker
-from millstream_connectors.kafka.broker.places import HOST, free_port
+from millstream_connectors.kafka.broker import Broker, free_port
+from millstream_connectors.kafka.broker.places import HOST
 from millstream_connectors.kafka.cluster import Cluster
 from millstream_connectors.kafka.security import Security
 

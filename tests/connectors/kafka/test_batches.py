@@ -1,0 +1,249 @@
+"""Record batches into columns: whatever they hold, the same as when they are read one record after the other."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import crc32c
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millstream_connectors.kafka.batches import Broken, Records, scan
+from millstream_connectors.kafka.codecs import CODECS
+
+Header = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    value: bytes | None = b"{}"
+    key: bytes | None = None
+    time: int = 1000
+    headers: Sequence[Header] = field(default=())
+
+
+def number(value: int) -> bytes:
+    """A number of varying length, as a record has them."""
+    value = (value << 1) ^ (value >> 63)
+    written = b""
+    while value > 127:
+        written += bytes([value & 127 | 128])
+        value >>= 7
+    return written + bytes([value])
+
+
+def text(value: bytes | None) -> bytes:
+    return number(-1) if value is None else number(len(value)) + value
+
+
+def batch(
+    messages: Sequence[Message],
+    *,
+    base: int | None = None,
+    last: int | None = None,
+    codec: str = "none",
+    attributes: int = 0,
+    newest: int = 0,
+    producer: int = -1,
+) -> bytes:
+    """A batch, written as Kafka's documentation has it; `base` and `last` where compaction has removed the edges."""
+    base = messages[0].offset if base is None else base
+    last = messages[-1].offset if last is None else last
+    time = messages[0].time if messages else -1
+    records = b""
+    for one in messages:
+        record = b"\0" + number(one.time - time) + number(one.offset - base) + text(one.key) + text(one.value)
+        record += number(len(one.headers)) + b"".join(text(name) + text(value) for name, value in one.headers)
+        records += number(len(record)) + record
+    if codec != "none":
+        records = bytes(pa.Codec(codec).compress(records, asbytes=True))
+        attributes |= CODECS.index(codec)
+    covered = struct.pack(">hiqqqhii", attributes, last - base, time, newest, producer, 0, 0, len(messages)) + records
+    counted = struct.pack(">ibI", 0, 2, crc32c.crc32c(covered)) + covered
+    return struct.pack(">qi", base, len(counted)) + counted
+
+
+TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
+
+
+def mark(offset: int, producer: int, *, commit: bool) -> bytes:
+    key = struct.pack(">hh", 0, int(commit))
+    message = Message(offset, struct.pack(">hi", 0, 0), key)
+    return batch([message], attributes=TRANSACTIONAL | CONTROL, producer=producer)
+
+
+def plain(count: int, base: int = 0) -> list[Message]:
+    return [Message(base + place, b'{"n": %d}' % place) for place in range(count)]
+
+
+def read(records: Records) -> list[Message]:
+    rows = zip(records.offsets.tolist(), records.values(), records.keys(), records.timestamps.tolist(), strict=True)
+    return [Message(*row) for row in rows]
+
+
+def test_what_is_written_is_read() -> None:
+    messages = [
+        Message(7, b'{"text": "a"}', b"key", 1_700_000_000_000),
+        Message(8, b"", b"", 1_700_000_000_001),
+        Message(9, None, None, 1_699_999_999_000),
+        Message(10, b"x" * 5_000_000, b"k" * 300, 1_700_000_000_000),
+    ]
+    found = scan(batch(messages), [], 7, 11)
+    assert read(found.records) == messages
+    assert found.position == 11
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_of_any_codec_stand_side_by_side(codec: str) -> None:
+    first, second, third = plain(50), plain(3, 50), plain(200, 53)
+    data = batch(first) + batch(second, codec=codec) + batch(third, codec="zstd")
+    assert read(scan(data, [], 0, 1000).records) == first + second + third
+
+
+def test_many_messages_of_any_size_are_read_like_one_after_the_other() -> None:
+    rng = random.Random(11)
+    messages = []
+    offset, time = 0, 1_700_000_000_000
+    for _ in range(3000):
+        offset += rng.choice([1, 1, 1, 2, 300])
+        time += rng.randrange(-200_000, 300_000)
+        value = None if rng.random() < 0.05 else rng.randbytes(rng.choice([0, 5, 60, 130, 9000]))
+        key = None if rng.random() < 0.5 else rng.randbytes(rng.randrange(200))
+        messages.append(Message(offset, value, key, time))
+    data, at = b"", 0
+    while at < len(messages):
+        size = rng.choice([1, 2, 40, 500])
+        data += batch(messages[at : at + size], codec=rng.choice(CODECS[:1] * 3 + CODECS[1:]))
+        at += size
+    for _ in range(40):
+        start, stop = sorted(rng.sample(range(offset + 2), 2))
+        assert read(scan(data, [], start, stop).records) == [m for m in messages if start <= m.offset < stop]
+
+
+def test_a_range_ends_by_position_whatever_is_missing() -> None:
+    data = batch([Message(3), Message(6)], base=2, last=9) + batch([], base=10, last=19) + batch([Message(25)])
+    assert [m.offset for m in read(scan(data, [], 2, 26).records)] == [3, 6, 25]
+    assert scan(data, [], 2, 26).position == 26
+    emptied = scan(data, [], 7, 20)
+    assert len(emptied.records) == 0 and emptied.position == 20
+
+
+def test_what_comes_behind_the_range_is_not_read() -> None:
+    data = batch(plain(5)) + batch(plain(5, 5))[:-1] + b"?"
+    assert scan(data, [], 0, 5).position == 5
+    with pytest.raises(Broken):
+        scan(data, [], 0, 6)
+
+
+def test_a_gap_that_begins_the_range_is_passed() -> None:
+    found = scan(batch([Message(30)]), [], 10, 20)
+    assert (len(found.records), found.position) == (0, 31)
+
+
+def test_a_last_batch_that_is_cut_off_is_left_for_the_next_time() -> None:
+    whole, cut = batch(plain(5)), batch(plain(5, 5))
+    for size in range(len(cut)):
+        found = scan(whole + cut[:size], [], 0, 100)
+        assert len(found.records) == 5 and found.position == 5
+
+
+def test_the_time_of_appending_is_that_of_the_whole_batch() -> None:
+    data = batch(plain(3), attributes=LOG_APPEND_TIME, newest=77) + batch(plain(1, 3))
+    assert scan(data, [], 0, 4).records.timestamps.tolist() == [77, 77, 77, 1000]
+
+
+def test_headers_by_name_the_last_of_several() -> None:
+    messages = [
+        Message(0, headers=[(b"id", b"1"), (b"kind", b"note"), (b"id", b"2")]),
+        Message(1),
+        Message(2, headers=[(b"kind", None), (b"", b"no name")]),
+        Message(3, headers=[(b"kind", b"note"), (b"kind", None)]),
+        Message(4, None, headers=[(b"x" * 200, b"y" * 200), (b"kine", b"?"), (b"kind", b"")]),
+    ]
+    records = scan(batch(messages, codec="lz4"), [], 0, 5).records
+    assert records.headers(b"kind") == [b"note", None, None, None, b""]
+    assert records.headers(b"id") == [b"2", None, None, None, None]
+    assert records.headers(b"") == [None, None, b"no name", None, None]
+    assert records.headers(b"other") == [None] * 5
+    assert scan(b"", [], 0, 5).records.headers(b"kind") == []
+
+
+# Transactions
+
+
+def test_marks_of_transactions_are_no_records() -> None:
+    data = batch(plain(2), attributes=TRANSACTIONAL, producer=9) + mark(2, 9, commit=True) + batch(plain(1, 3))
+    found = scan(data, [], 0, 4)
+    assert found.records.offsets.tolist() == [0, 1, 3]
+    assert scan(data, [], 2, 3).position == 3
+
+
+def test_what_was_aborted_is_left_out_and_nothing_else() -> None:
+    parts = [
+        (0, "mine", None),
+        (1, "theirs", None),
+        (2, "mine", False),  # aborts what mine has written so far
+        (3, "mine", None),
+        (4, "theirs", True),
+        (5, "plain", None),
+        (6, "mine", True),
+        (7, "theirs", None),
+        (8, "theirs", False),
+    ]
+    producers = {"mine": 4, "theirs": 5, "plain": -1}
+    data = b""
+    for offset, who, commit in parts:
+        if commit is None:
+            attributes = TRANSACTIONAL if who != "plain" else 0
+            data += batch([Message(offset)], attributes=attributes, producer=producers[who])
+        else:
+            data += mark(offset, producers[who], commit=commit)
+    found = scan(data, [(4, 0), (5, 7)], 0, 9)
+    assert found.records.offsets.tolist() == [1, 3, 5]
+    assert found.position == 9
+    assert scan(data, [], 0, 9).records.offsets.tolist() == [0, 1, 3, 5, 7]  # read_uncommitted
+
+
+def test_a_transaction_that_began_before_the_answer_is_left_out_too() -> None:
+    data = batch(plain(2, 10), attributes=TRANSACTIONAL, producer=4) + mark(12, 4, commit=False)
+    assert scan(data, [(4, 3)], 10, 13).records.offsets.tolist() == []
+
+
+# What cannot be read
+
+
+@pytest.mark.parametrize("place", [30, 61, -1])
+def test_a_wrong_checksum_tells_the_batch(place: int) -> None:
+    data = bytearray(batch(plain(5)) + batch(plain(5, 5)))
+    data[len(data) // 2 + place if place > 0 else place] ^= 1
+    with pytest.raises(Broken, match="its checksum is wrong") as broken:
+        scan(bytes(data), [], 0, 10)
+    assert broken.value.offset == 5
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_older_forms_are_refused(magic: int) -> None:
+    old = struct.pack(">qiIbb", 7, 20, 0, magic, 0) + b"\0" * 16
+    with pytest.raises(Broken, match=f"a message of format {magic}, and only format 2") as broken:
+        scan(old, [], 0, 10)
+    assert broken.value.offset == 7
+
+
+def test_records_that_do_not_fill_their_batch_are_refused() -> None:
+    for records in (b"\x04\0\0\0", b"\x02\0\0\0\0", number(1 << 40)):
+        covered = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, 0, 0, 1) + records
+        data = struct.pack(">qi", 3, 9 + len(covered)) + struct.pack(">ibI", 0, 2, crc32c.crc32c(covered)) + covered
+        with pytest.raises(Broken, match="its records are longer or shorter than it is") as broken:
+            scan(data, [], 0, 10)
+        assert broken.value.offset == 3
+
+
+def test_no_batch_is_no_record() -> None:
+    found = scan(b"", [], 4, 9)
+    assert (len(found.records), found.position) == (0, 4)
+    assert found.records.offsets.dtype == np.int64
