@@ -9,43 +9,49 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteRecordsRequest
 
 from millstream.errors import ForeignSink, MillstreamError
+from millstream_connectors.kafka.access import Access
 from millstream_connectors.kafka.cluster import Cluster, Pair
 from millstream_connectors.kafka.connection import checked
 from millstream_connectors.kafka.coordinators import Coordinators
 from millstream_connectors.kafka.fetching import Fetcher
-from millstream_connectors.kafka.marks import HEADER, Marks, Signature
+from millstream_connectors.kafka.marks import HEADER
 from millstream_connectors.kafka.network import Broker
 from millstream_connectors.kafka.transactions import Transactions
 
 __all__ = ["clear"]
 
-_SECONDS = 60.0
+_TRANSACTION_SECONDS = 60.0
 _WAIT_MILLIS = 30_000
 
 
-def clear(cluster: Cluster, coordinators: Coordinators, marks: Marks, signature: Signature, where: str) -> None:
+def clear(access: Access) -> None:
     """Delete all messages of the topic and the group's offsets, whoever still writes as us being shut out first.
 
     The group goes last: it has the mark, by which this may be done again.
     """
-    topic = cluster.topics([signature.topic]).get(signature.topic)
+    topic = access.topic()
     if topic is None:
         return
-    if coordinators.settle(signature.id) is not None:
+    cluster, signature = access.cluster, access.signature
+    if access.coordinators.settle(signature.id) is not None:
         Transactions(
-            cluster, coordinators, name=signature.id, group=signature.id, topic=topic.name, timeout=_SECONDS
+            cluster,
+            access.coordinators,
+            name=signature.id,
+            group=signature.id,
+            topic=topic.name,
+            timeout=_TRANSACTION_SECONDS,
         ).fence()
     pairs = [(topic.name, number) for number in topic.partitions]
-    ends = marks.closed_ends(pairs)
-    begins = cluster.beginnings(pairs)
+    begins, ends = cluster.beginnings(pairs), access.marks.closed_ends(pairs)
     fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
     for pair in pairs:
         for records in fetcher.read(pair, begins[pair], ends[pair]):
             ours = signature.ours(records.headers(HEADER.encode()))
             if not all(ours):
-                _refuse_foreign(where, pair, int(records.offsets[ours.index(False)]))
-    _delete_records(cluster, {pair: end for pair, end in ends.items() if end > begins[pair]}, where)
-    _delete_group(cluster, coordinators, signature.id)
+                _refuse_foreign(access.where, pair, int(records.offsets[ours.index(False)]))
+    _delete_records(cluster, {pair: end for pair, end in ends.items() if end > begins[pair]}, access.where)
+    _delete_group(cluster, access.coordinators, signature.id)
 
 
 def _refuse_foreign(where: str, pair: Pair, offset: int) -> NoReturn:

@@ -13,6 +13,7 @@ more than what the group tells of them. With both gone there is no mark.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -32,8 +33,12 @@ __all__ = ["HEADER", "Marks", "Signature", "metadata_of"]
 
 HEADER = "millstream"
 
+_LOGGER = logging.getLogger(__name__)
+
 _FIRST_LOOK = 300
 _LARGEST_LOOK = 100_000
+_WORTH_A_WORD = 1_000_000
+"""Messages that it takes seconds to look through."""
 _PAUSE = 0.02
 
 
@@ -58,6 +63,10 @@ class Signature:
         """The group and the transactional id: another one for another topic, so that such runs do not meet."""
         return f"millstream.{self.pipeline}.{self.output}.{self.topic}"
 
+    @property
+    def name(self) -> str:
+        return f"{self.pipeline}/{self.output}"
+
     def header(self, mark: Mark) -> tuple[str, bytes]:
         """What every message of this epoch carries."""
         return HEADER, self._begin + _compact([mark.log, mark.epoch])[1:]
@@ -66,8 +75,11 @@ class Signature:
         """What a message tells of its epoch; None if it is none of ours."""
         if header is None or not header.startswith(self._begin):
             return None
-        _, log, epoch = json.loads(header)
-        return Mark(log, epoch)
+        try:
+            _, log, epoch = json.loads(header)
+            return Mark(str(log), int(epoch))
+        except (ValueError, TypeError):  # somebody else's, however alike
+            return None
 
     def ours(self, headers: Collection[bytes | None]) -> list[bool]:
         """Which messages are ours, by their headers."""
@@ -76,7 +88,7 @@ class Signature:
 
     @property
     def _begin(self) -> bytes:
-        return _compact([f"{self.pipeline}/{self.output}"])[:-1] + b","
+        return _compact([self.name])[:-1] + b","
 
 
 def metadata_of(mark: Mark) -> str:
@@ -114,15 +126,19 @@ class Marks:
             return None
         standing = self._coordinators.settle(self._signature.id)
         pairs = [(topic.name, number) for number in topic.partitions]
+        told = self._told(pairs)
         written = self._cluster.ends(pairs, "read_uncommitted")
-        told = {pair: one for pair, one in self._told(pairs).items() if one.end <= written[pair]}
+        told = {pair: one for pair, one in told.items() if one.end <= written[pair]}  # else its rows are lost
         marked = any(one.mark for one in told.values())
         if not marked and not (standing is not None and standing.state == "Ongoing"):
             ends = self.closed_ends(pairs)
         else:
             ends = self._cluster.ends(pairs, "read_committed")
+        begins = self._cluster.beginnings(pairs)
+        if not marked and sum(ends[pair] - begins[pair] for pair in pairs) > _WORTH_A_WORD:
+            _LOGGER.warning("looking through topic %s for rows of %s", topic.name, self._signature.name)
         found = []
-        for pair, begin in self._cluster.beginnings(pairs).items():
+        for pair, begin in begins.items():
             one = told.get(pair)
             if one is not None and one.mark is not None:
                 floor = one.end

@@ -17,7 +17,8 @@ from kafka.structs import OffsetAndMetadata
 
 from millstream.log.contracts import Mark, Place
 from millstream_connectors.kafka.marks import Signature
-from millstream_connectors.kafka.sink import KafkaRows, KafkaSink
+from millstream_connectors.kafka.rows import KafkaRows
+from millstream_connectors.kafka.sink import KafkaSink
 
 __all__ = ["IDENTITY", "LOG", "SCHEMA", "Sinking", "epoch", "mark", "offsets_of", "read"]
 

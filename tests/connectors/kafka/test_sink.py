@@ -15,8 +15,11 @@ from pydantic import ValidationError
 
 from millstream.errors import ConfigError, ForeignSink, InUse, MillstreamError
 from millstream.log.rows import json_lines
+from millstream_connectors.kafka.cluster import Cluster
+from millstream_connectors.kafka.coordinators import Coordinators
 from millstream_connectors.kafka.network import Broker
 from millstream_connectors.kafka.sink import KafkaSink
+from millstream_connectors.kafka.transactions import Transactions
 
 guarded_or_not = pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
 
@@ -130,6 +133,56 @@ def test_of_two_copies_of_a_run_the_older_stops_and_every_row_is_there_once(sink
                     older.append(epoch(4), mark(4))
             newer.append(epoch(5), mark(5))
     assert sinking.offsets() == offsets_of(*range(6))
+
+
+@pytest.mark.kafka
+def test_a_commit_that_was_done_unheard_counts_though_another_has_fenced_since(sinking: Sinking) -> None:
+    with sinking.opened() as sink, sinking.opened() as other:
+        sink.append(epoch(0), mark(0))
+        other.finish(sink.prepare(epoch(1), mark(1)))
+        fencing(sinking)
+        sink.commit()
+        assert sink.mark() == mark(1)
+        with pytest.raises(InUse):
+            sink.append(epoch(2), mark(2))
+    assert sinking.offsets() == offsets_of(0, 1)
+
+
+@pytest.mark.kafka
+def test_a_commit_that_another_has_prevented_is_not_made_up_for(sinking: Sinking) -> None:
+    with sinking.opened() as sink:
+        sink.append(epoch(0), mark(0))
+        sink.prepare(epoch(1), mark(1))
+        fencing(sinking)
+        with pytest.raises(InUse):
+            sink.commit()
+    assert sinking.offsets() == offsets_of(0)
+
+
+@pytest.mark.kafka
+def test_who_writes_between_the_look_and_the_fence_is_noticed(
+    sinking: Sinking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence = Transactions.fence
+    with sinking.opened() as sink, sinking.opened() as other:
+
+        def late(transactions: Transactions) -> None:
+            monkeypatch.setattr(Transactions, "fence", fence)
+            other.append(epoch(0), mark(0))
+            fence(transactions)
+
+        monkeypatch.setattr(Transactions, "fence", late)
+        with pytest.raises(InUse, match="has written to"):
+            sink.append(epoch(0), mark(0))
+    assert sinking.offsets() == offsets_of(0)
+
+
+def fencing(sinking: Sinking) -> None:
+    """Another copy takes over, and writes nothing."""
+    cluster = Cluster(sinking.bootstrap)
+    name = sinking.id
+    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sinking.topic, timeout=60).fence()
+    cluster.close()
 
 
 @pytest.mark.kafka

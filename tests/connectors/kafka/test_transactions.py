@@ -265,6 +265,24 @@ def test_a_transaction_that_took_too_long_for_the_brokers_is_begun_anew(own_brok
     writing.close()
 
 
+def test_an_id_that_was_not_used_for_so_long_that_it_is_forgotten_goes_on(own_broker: OwnBroker) -> None:
+    broker = own_broker(
+        {
+            "transactional.id.expiration.ms": "1000",
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
+        }
+    )
+    writing = Writing(broker.bootstrap, "idle")
+    producer = writing.producer()
+    producer.fence()
+    wrote(producer, "a")
+    while writing.settle():
+        pass
+    wrote(producer, "b")
+    assert writing.read() == ["a0", "a1", "b0", "b1"]
+    writing.close()
+
+
 def test_an_epoch_may_take_many_batches(writing: Writing) -> None:
     values = [f"{number:06d}" + "x" * 500 for number in range(5000)]
     producer = writing.producer()
