@@ -65,6 +65,16 @@ def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(sinking: Si
 
 
 @pytest.mark.kafka
+def test_what_was_appended_is_there_at_once_in_however_many_partitions(made: Callable[..., Sinking]) -> None:
+    sinking = dataclasses.replace(made(), options={"partitions": 30})
+    with sinking.opened() as sink:
+        for number in range(3):
+            sink.append(epoch(number, 1000), mark(number))
+            assert read(sink.read()).num_rows == 1000 * (number + 1)
+            assert sinking.mark() == mark(number)
+
+
+@pytest.mark.kafka
 def test_a_message_is_the_row_in_json_with_its_identity_as_key(sinking: Sinking) -> None:
     with sinking.opened() as sink:
         sink.append(epoch(7), mark(7))

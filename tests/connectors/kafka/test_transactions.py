@@ -219,6 +219,34 @@ def test_whoever_is_shut_out_while_an_answer_is_lost_says_so_and_disturbs_nobody
     assert writing.read() == ["b0", "b1"]
 
 
+@pytest.mark.parametrize("done", [False, True], ids=["never arrived", "done, unheard"])
+def test_whoever_is_shut_out_while_it_cleans_up_does_not_fence_back(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    before, after = writing.producer(), writing.producer()
+    before.fence()
+    Losing(monkeypatch, "Produce", done=True)
+    send = Broker.send
+    shut = False
+
+    async def shutting(broker: Broker, request: Any, node: int | None = None) -> Any:
+        nonlocal shut
+        if not type(request).__name__.startswith("InitProducerIdRequest") or shut:
+            return await send(broker, request, node)
+        shut = True
+        if done:
+            await send(broker, request, node)
+        after.fence()
+        message = "lost"
+        raise kafka_errors.KafkaConnectionError(message)
+
+    monkeypatch.setattr(Broker, "send", shutting)
+    with pytest.raises(Fenced):
+        before.prepare(messages("a"), "")
+    wrote(after, "b")
+    assert writing.read() == ["b0", "b1"]
+
+
 def test_a_commit_that_was_done_unheard_is_not_undone_by_whoever_comes_next(writing: Writing) -> None:
     before, after = writing.producer(), writing.producer()
     before.fence()
