@@ -45,12 +45,18 @@ def clear(access: Access) -> None:
     pairs = [(topic.name, number) for number in topic.partitions]
     begins, ends = cluster.beginnings(pairs), access.marks.closed_ends(pairs)
     fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
+    foreign: tuple[Pair, int] | None = None
+    found = False
     for pair in pairs:
         for records in fetcher.read(pair, begins[pair], ends[pair]):
             ours = signature.ours(records.headers(HEADER.encode()))
-            if not all(ours):
-                _refuse_foreign(access.where, pair, int(records.offsets[ours.index(False)]))
-    _delete_records(cluster, {pair: end for pair, end in ends.items() if end > begins[pair]}, access.where)
+            found = found or any(ours)
+            if foreign is None and not all(ours):
+                foreign = (pair, int(records.offsets[ours.index(False)]))
+            if found and foreign is not None:
+                _refuse_foreign(access.where, *foreign)
+    if found:
+        _delete_records(cluster, ends, access.where)
     _delete_group(cluster, access.coordinators, signature.id)
 
 

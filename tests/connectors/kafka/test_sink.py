@@ -283,6 +283,9 @@ def test_starting_over_deletes_no_messages_of_others(sinking: Sinking) -> None:
     with pytest.raises(ForeignSink, match="such as offset 4 of partition 0"):
         sinking.clear()
     assert len(sinking.messages()) == 4
+    neighbour = dataclasses.replace(sinking, pipeline="neighbour")
+    neighbour.clear()  # it has nothing there that could be deleted
+    assert len(sinking.messages()) == 4
 
 
 @pytest.mark.kafka
