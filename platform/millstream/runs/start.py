@@ -185,8 +185,7 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     if options.fresh:
         _check_sinks(directory, loaded, graph)
         archived = directory.archive()
-        for output, sink in sink_configs(loaded.config, graph).items():
-            sink.clear(Place(loaded.base, directory.path, loaded.config.name), output)
+        _clear_sinks(directory, loaded, graph, archived)
     if directory.begun:
         directory.check(fixed, loaded.base)
     else:
@@ -212,6 +211,16 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
                 "so give the sink a place of its own, or move these away"
             )
             raise ForeignSink(message)
+
+
+def _clear_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph, archived: Path | None) -> None:
+    place = Place(loaded.base, directory.path, loaded.config.name)
+    for output, sink in sink_configs(loaded.config, graph).items():
+        try:
+            sink.clear(place, output)
+        except MillstreamError as error:
+            where = f"; the run until now is in {archived}" if archived is not None else ""
+            raise type(error)(f"{error}{where}") from error
 
 
 def _open_sinks(loaded: Loaded, graph: Graph, directory: RunDirectory) -> tuple[dict[str, Sink], dict[str, str]]:
