@@ -370,7 +370,8 @@ def test_options_and_defaults_are_those_of_the_code(kind: str) -> None:
         before, _, optional = options.partition("[")
         needed = {named.strip("`") for named in re.findall(r"`\w+`", before)}
         shown = {k: v for text in re.findall(r"`([^`]+)`", optional) for k, v in yaml.safe_load(text).items()}
-        fields = {key: field for key, field in model.model_fields.items() if key not in ("type", "use")}
+        every = {field.alias or name: field for name, field in model.model_fields.items()}
+        fields = {key: field for key, field in every.items() if key not in ("type", "use")}
         assert {key for key, field in fields.items() if field.is_required()} == needed, name
         assert {key for key, field in fields.items() if not field.is_required()} == set(shown), name
         assert filled(model, needed, shown).model_dump() == filled(model, needed, {}).model_dump(), name

@@ -186,9 +186,10 @@ class _Walk:
     def records(self, start: int, stop: int) -> Records:
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         signs = np.frombuffer(data, np.uint8)
-        at = np.array(self._begins, np.int64)
-        batches = np.array(self._batches, np.int64).reshape(-1, 4)
-        offsets, times, timed = (np.repeat(batches[:, column], batches[:, 0]) for column in (1, 2, 3))
+        at: Array = np.array(self._begins, np.int64)
+        batches: Array = np.array(self._batches, np.int64).reshape(-1, 4)
+        columns: list[Array] = [np.repeat(batches[:, column], batches[:, 0]) for column in (1, 2, 3)]
+        offsets, times, timed = columns
         delta, at = _numbers(signs, at + 1)  # behind the attributes, which mean nothing yet
         times = times + delta * timed
         delta, at = _numbers(signs, at)
@@ -226,7 +227,7 @@ def _numbers(signs: Array, at: Array) -> tuple[Array, Array]:
 def _mark(data: bytes, at: int) -> int:
     """Which end of a transaction a control record marks: the second number of its key."""
     signs = np.frombuffer(data, np.uint8)
-    place = np.array([at])
+    place: Array = np.array([at])
     _, place = _numbers(signs, place)
     _, place = _numbers(signs, place + 1)
     _, place = _numbers(signs, place)

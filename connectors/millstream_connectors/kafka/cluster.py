@@ -156,7 +156,7 @@ class Cluster:
             for number in [pair[1] for pair in self._leaders if pair[0] == topic.name]:
                 self._leaders.pop((topic.name, number))
             self._topics.pop(topic.name, None)
-            if topic.error_code == _UNKNOWN_TOPIC or (names is None and topic.is_internal):
+            if topic.error_code == _UNKNOWN_TOPIC or (names is None and (topic.error_code or topic.is_internal)):
                 continue
             checked(topic.error_code, f"topic {topic.name}")
             shown = base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")

@@ -14,7 +14,7 @@ from millstream_connectors.kafka.cluster import Cluster, Isolation, Pair
 from millstream_connectors.kafka.connection import checked
 from millstream_connectors.kafka.network import Broker
 
-__all__ = ["Fetcher"]
+__all__ = ["Fetcher", "made_again", "removed"]
 
 _LEAST_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 """Of an answer, unless one batch is larger: few for few records, and no more than stays in a processor's cache."""
@@ -81,19 +81,14 @@ class Fetcher:
             message = f"{_named(pair)} ends at offset {end:,}, and {stop - 1:,} was there before: it has lost messages"
             raise AlteredLog(message)
         if not self._skip_removed:
-            message = (
-                f"{_named(pair)}: offset {position:,} is wanted, and what is left begins at {begin:,}: retention has "
-                "removed the rest; start over with --fresh, or go on without it with `on_truncated: earliest`"
-            )
-            raise Truncated(message)
+            raise Truncated(removed(pair, position, begin))
         return begin
 
     async def _fetch(self, broker: Broker, pair: Pair, position: int, stop: int, size: int) -> _Answer | None:
         """What one request gives; None if nothing is at this position."""
         topic, node = await self._cluster.leader(broker, pair)
         if self._ids.setdefault(topic.name, topic.id) != topic.id:
-            message = f"topic {topic.name} was deleted and made again while it was read; start over with --fresh"
-            raise AlteredLog(message)
+            raise AlteredLog(made_again(topic.name))
         asked = FetchRequest.FetchTopic
         partition = asked.FetchPartition(partition=pair[1], fetch_offset=position, partition_max_bytes=size)
         request = FetchRequest(
@@ -119,6 +114,19 @@ class Fetcher:
             raise kafka_errors.OffsetNotAvailableError(message)
         aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or ()]
         return _Answer(found.records or b"", aborted, end)
+
+
+def made_again(topic: str) -> str:
+    """What to say of another topic of the same name."""
+    return f"topic {topic} was deleted and made again while it was read; start over with --fresh"
+
+
+def removed(pair: Pair, wanted: int, first: int) -> str:
+    """What to say of messages that are wanted and gone."""
+    return (
+        f"{_named(pair)}: offset {wanted:,} is wanted, and what is left begins at {first:,}: retention has removed the "
+        "rest; start over with --fresh, or go on without it with `on_truncated: earliest`"
+    )
 
 
 def _named(pair: Pair) -> str:

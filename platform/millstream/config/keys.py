@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from millstream.config.document import KeyPath
 
@@ -26,13 +27,18 @@ def known_keys(model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
         readings = [inner for reading in readings for inner in _inside(reading, data, part)]
         data = data[part] if _has(data, part) else None
     models = [found for reading in readings for found in _plain(reading, data) if _is_model(found)]
-    return sorted({key for found in models for key in found.model_fields})
+    return sorted({key for found in models for key in _fields(found)})
 
 
 def _has(data: Any, part: str | int) -> bool:
     if isinstance(part, int):
         return isinstance(data, Sequence) and part < len(data)
     return isinstance(data, Mapping) and part in data
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields by their keys in a config, where a name that Python keeps for itself may stand."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _is_model(reading: Any) -> bool:
@@ -58,7 +64,7 @@ def _inside(annotation: Any, data: Any, part: str | int) -> Iterator[Any]:
     for reading in _plain(annotation, data):
         arguments = typing.get_args(reading)
         if _is_model(reading):
-            field = reading.model_fields.get(part)
+            field = _fields(reading).get(str(part))
             if field is not None:
                 yield field.annotation if not field.metadata else Annotated[(field.annotation, *field.metadata)]
         elif arguments:  # list[X], dict[str, X]

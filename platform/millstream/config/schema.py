@@ -15,6 +15,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 _LITERAL_KEYS = ("type", "use")
 """Keys that choose a plug-in; an editor needs to see which."""
+_NOT_SHOWN = ("gt", "ge", "lt", "le", "may_change")
 _VERBATIM = ("default", "enum", "const", "examples", "required", "discriminator")
 
 
@@ -71,7 +72,7 @@ def _tidied(part: Any, key: str | None) -> Any:
         return [_tidied(item, None) for item in part]
     if not isinstance(part, dict):
         return part
-    part = {name: content for name, content in part.items() if name not in ("gt", "ge", "lt", "le")}
+    part = {name: content for name, content in part.items() if name not in _NOT_SHOWN}
     if isinstance(part.get("description"), str):
         part["description"] = " ".join(part["description"].split("\n\n")[0].split())
     if isinstance(part.get("default"), int) and _is_duration(part):

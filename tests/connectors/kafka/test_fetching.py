@@ -112,7 +112,7 @@ def test_transactions_that_overlap_are_told_apart(producing: Producing, cluster:
 
 def test_keys_times_and_headers_come_along(producing: Producing, cluster: Cluster, broker: SharedBroker) -> None:
     topic = producing.topic(broker.topic("whole"))
-    options = {"timestamp_ms": 1_700_000_000_123, "headers": [("kind", b"note"), ("empty", b"")]}
+    options: dict[str, Any] = {"timestamp_ms": 1_700_000_000_123, "headers": [("kind", b"note"), ("empty", b"")]}
     producing.send(topic, [b"{}", None], key=b"k1", **options)
     [records] = Fetcher(cluster, "read_committed").read((topic, 0), 0, 2)
     assert (records.keys(), records.values()) == ([b"k1", b"k1"], [b"{}", None])
@@ -178,7 +178,7 @@ def test_a_topic_that_was_made_again_is_another_one(
 def test_a_compacted_topic_has_gaps(own_broker: OwnBroker) -> None:
     broker = own_broker({"log.cleaner.backoff.ms": "50", "log.initial.task.delay.ms": "50"})
     producing = Producing(broker.bootstrap)
-    eager = {"min_cleanable_dirty_ratio": "0.01", "segment_ms": "50"}
+    eager: dict[str, Any] = {"min_cleanable_dirty_ratio": "0.01", "segment_ms": "50"}
     topic = producing.topic("compacted", cleanup_policy="compact", **eager)
     producing.send(topic, [b"first"], key=b"gone")
     for place in range(3):

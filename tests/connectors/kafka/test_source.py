@@ -1,0 +1,376 @@
+"""The Kafka source: what its options mean, and a log that any process can read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from connectors.kafka.producing import Producing
+from kafka_broker import SharedBroker
+from pydantic import ValidationError
+
+from millstream.config.load import read_config
+from millstream.engines.spark.handover import Handover
+from millstream.errors import ConfigError, Contradiction, MillstreamError, Truncated
+from millstream.guarantees.possible import checked_graph
+from millstream.log.contracts import Partition, Place
+from millstream.records import log_schema
+from millstream_connectors.kafka.log import KafkaLog
+from millstream_connectors.kafka.source import KafkaSource
+
+NOWHERE = {"bootstrap": "127.0.0.1:1"}
+PLACE = Place(Path("base"), Path("cache"))
+
+
+def source(**options: Any) -> KafkaSource:
+    """`from` is written `begin` here, because Python keeps that word."""
+    options = {**NOWHERE, **options}
+    return KafkaSource.model_validate({"from" if key == "begin" else key: options[key] for key in options})
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, ("topic", "say what to read: `topic`, or `topics: [...]`, or `pattern`")),
+        (
+            {"topic": "a", "topics": ["b"]},
+            ("topics", "`topic` is given too; a source has one of topic, topics and pattern"),
+        ),
+        ({"topics": ["a", "b", "a"]}, ("topics", "a topic is given twice")),
+        (
+            {"topics": ["a"], "begin": {"offsets": {0: 1}}},
+            ("from", "offsets are those of one `topic`; for several, begin at a timestamp, earliest or latest"),
+        ),
+        (
+            {"pattern": "a.*", "create": True},
+            ("create", "a pattern has no topic to make; leave it out, and the source waits for topics that match"),
+        ),
+        (
+            {"topic": "a", "security": {"protocol": "SSL", "ca_file": "ca.pem"}},
+            ("security", "ca_file: there is no base/ca.pem"),
+        ),
+    ],
+)
+def test_what_is_wrong_is_found_without_a_network(options: dict[str, Any], told: tuple[str, str]) -> None:
+    assert list(source(**options).problems(PLACE)) == [told]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"bootstrap": "kafka"}, "a broker is HOST:PORT"),
+        ({"topic": "a/b"}, "pattern"),
+        ({"pattern": "a("}, "not a regular expression: missing"),
+        ({"topic": "a", "begin": "oldest"}, "'earliest' or 'latest'"),
+        ({"topic": "a", "begin": {"timestamp": "soon"}}, "should be a valid datetime"),
+        ({"topic": "a", "begin": {"timestamp": "1969-01-01"}}, "Kafka knows no time before 1970"),
+        ({"topic": "a", "begin": {"offsets": {0: -1}}}, "greater than or equal to 0"),
+        ({"topic": "a", "begin": {"offset": 4}}, "offset"),
+        ({"topic": "a", "format": "text", "fields": {"text": "a"}}, "`format` is text: leave them out"),
+        ({"topic": "a", "message_time": True, "fields": {"text": "a", "time": "at"}}, "leave out message_time, or"),
+        ({"topic": "a", "key": "text"}, "two columns are called text"),
+        ({"topic": "a", "key": "time"}, "two columns are called time"),
+        ({"topic": "a", "format": "raw", "key": "who", "headers": {"who": "x"}}, "two columns are called who"),
+        ({"topic": "a", "patience": "5"}, "a duration needs a unit"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        source(**options)
+
+
+CONFIGS: list[dict[str, Any]] = [
+    {"topic": "a"},
+    {"topics": ["a", "b"], "begin": "latest", "format": "text", "key": "label", "headers": {"lang": "language"}},
+    {"topic": "a", "begin": {"timestamp": "2026-03-01T08:00:00+02:00"}, "message_time": True},
+    {"topic": "a", "begin": {"offsets": {0: 12, 1: 40}}, "format": "raw", "message_time": True},
+    {"pattern": "news-.*", "fields": {"text": "body"}, "isolation": "read_uncommitted", "on_truncated": "earliest"},
+    {
+        "topic": "a",
+        "patience": "90s",
+        "create": True,
+        "partitions": 3,
+        "security": {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "me", "password_env": "A_PASSWORD"},
+    },
+]
+
+
+@pytest.mark.parametrize("options", CONFIGS)
+def test_a_config_is_handed_to_other_processes_whole(options: dict[str, Any], tmp_path: Path) -> None:
+    config = source(**options)
+    handed = Handover(
+        epoch_log="epochs",
+        first=0,
+        places={"source": ("base", "cache", "news")},
+        sources={"source": config.model_dump(mode="json")},
+        worker_steps=[],
+        fields=[],
+        tasks=1,
+    )
+    handed.write(tmp_path / "handover.json")
+    read = Handover.read(tmp_path / "handover.json")
+    assert KafkaSource.model_validate(read.sources["source"]) == config
+    assert isinstance(read.logs()["source"], KafkaLog)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({}, ["text", "label", "time"]),
+        ({"message_time": True}, ["text", "label", "time"]),
+        ({"fields": {"text": "body"}}, ["text"]),
+        ({"fields": {"text": "body"}, "message_time": True}, ["text", "time"]),
+        ({"format": "text"}, ["text"]),
+        ({"format": "text", "key": "label", "message_time": True}, ["text", "label", "time"]),
+        ({"format": "raw", "headers": {"lang": "l"}}, ["value", "lang"]),
+    ],
+)
+def test_the_columns_are_known_without_connecting(options: dict[str, Any], columns: list[str]) -> None:
+    config = source(topic="a", **options)
+    assert list(config.fields) == columns
+    assert list(config.open(PLACE).fields) == [name for name in columns if name != "time"]
+
+
+def test_validate_tells_mistakes_at_their_keys(tmp_path: Path) -> None:
+    config = {
+        "name": "news",
+        "source": {"type": "kafka", **NOWHERE, "formt": "json", "from": {"offset": {0: 1}}},
+        "pipeline": {"use": "text_topics"},
+    }
+    with pytest.raises(ConfigError) as refused:
+        read_config(config, tmp_path, "news.yaml")
+    assert str(refused.value).splitlines()[1:] == [
+        "news.yaml source.from.offset: unknown key; did you mean `offsets`?",
+        "news.yaml source.formt: unknown key; did you mean `format`?",
+    ]
+    config["source"] = {"type": "kafka", **NOWHERE}
+    with pytest.raises(ConfigError, match=r"source.topic: say what to read"):
+        checked_graph(read_config(config, tmp_path, "news.yaml"))
+
+
+# A log
+
+
+@pytest.fixture
+def producing(broker: SharedBroker) -> Iterator[Producing]:
+    producing = Producing(broker.bootstrap)
+    yield producing
+    producing.close()
+
+
+@pytest.fixture
+def opened(broker: SharedBroker, tmp_path: Path) -> Iterator[Any]:
+    """Opens logs on the broker, and closes them."""
+    logs: list[KafkaLog] = []
+
+    def opened(*, hurry: bool = False, **options: Any) -> KafkaLog:
+        place = Place(tmp_path, tmp_path / "cache", "news", hurry=hurry)
+        config = source(**{"bootstrap": broker.bootstrap, "format": "text", "patience": "30s", **options})
+        logs.append(config.open(place))
+        return logs[-1]
+
+    yield opened
+    for log in logs:
+        log.close()
+
+
+def texts(log: KafkaLog, partition: str, start: int, stop: int) -> dict[int, str | None]:
+    found: dict[int, str | None] = {}
+    for batch in log.read(partition, start, stop):
+        assert batch.schema == log_schema(log.fields)
+        found.update(zip(batch["_offset"].to_pylist(), batch["text"].to_pylist(), strict=True))
+    return found
+
+
+def numbered(count: int) -> list[bytes | None]:
+    return [b"%d" % number for number in range(count)]
+
+
+@pytest.mark.kafka
+def test_a_topic_is_a_log(producing: Producing, broker: SharedBroker, opened: Any) -> None:
+    topic = producing.topic(broker.topic(), 2)
+    producing.send(topic, numbered(5), partition=1)
+    log = opened(topic=topic)
+    assert log.partitions() == [Partition(f"{topic}/0", 0), Partition(f"{topic}/1", 1)]
+    first, second = f"{topic}/0", f"{topic}/1"
+    assert (log.beginning(first), log.end(first), log.beginning(second), log.end(second)) == (0, 0, 0, 5)
+    assert texts(log, second, 1, 4) == {1: "1", 2: "2", 3: "3"}
+    assert not log.ended(second)
+    assert log.resume(second, 3) == 3
+    cluster, topic_id = log._cluster.id, log._cluster.topics([topic])[topic].id
+    assert log.identity(second, 5) == f"topic id {topic_id} of cluster {cluster}"
+
+
+@pytest.mark.kafka
+def test_the_end_follows_what_comes(producing: Producing, broker: SharedBroker, opened: Any) -> None:
+    topic = producing.topic(broker.topic())
+    log = opened(topic=topic)
+    assert log.end(f"{topic}/0") == 0
+    producing.send(topic, numbered(3))
+    while (end := log.end(f"{topic}/0")) == 0:
+        pass
+    assert end == 3
+
+
+@pytest.mark.kafka
+def test_partitions_of_several_topics_are_in_order_and_count_by_appearance(
+    producing: Producing, broker: SharedBroker, opened: Any
+) -> None:
+    second, first = producing.topic(broker.topic("b"), 2), producing.topic(broker.topic("a"), 11)
+    log = opened(topics=[second, first])
+    names = [f"{first}/{number}" for number in range(11)] + [f"{second}/0", f"{second}/1"]
+    assert log.partitions() == [Partition(name, None) for name in names]
+
+
+@pytest.mark.kafka
+def test_from_says_where_a_partition_begins(producing: Producing, broker: SharedBroker, opened: Any) -> None:
+    topic = producing.topic(broker.topic(), 2)
+    for number in range(5):
+        producing.send(topic, [b"x"], timestamp_ms=1_700_000_000_000 + number * 1000)
+    begins: list[tuple[Any, int]] = [
+        ("earliest", 0),
+        ("latest", 5),
+        ({"timestamp": "2023-11-14T22:13:22Z"}, 2),
+        ({"timestamp": "2023-11-14T22:13:22.000001Z"}, 3),
+        ({"timestamp": "2030-01-01"}, 5),
+        ({"offsets": {0: 4}}, 4),
+        ({"offsets": {0: 5}}, 5),
+        ({"offsets": {1: 0}}, 0),
+    ]
+    for begin, offset in begins:
+        log = opened(topic=topic, begin=begin)
+        log.partitions()
+        assert log.beginning(f"{topic}/0") == offset, begin
+        assert log.beginning(f"{topic}/0", joined=True) == 0
+
+
+@pytest.mark.kafka
+def test_offsets_that_are_not_there_are_refused(producing: Producing, broker: SharedBroker, opened: Any) -> None:
+    topic = producing.topic(broker.topic(), 2)
+    producing.send(topic, numbered(5))
+    producing.remove(topic, before=2)
+    log = opened(topic=topic, begin={"offsets": {0: 6}})
+    log.partitions()
+    with pytest.raises(Contradiction, match=rf"`from` says offset 6 of {topic}/0, which ends at 5"):
+        log.beginning(f"{topic}/0")
+    with pytest.raises(Truncated, match=rf"{topic}/0: offset 1 is wanted, and what is left begins at 2"):
+        opened(topic=topic, begin={"offsets": {0: 1}}).beginning(f"{topic}/0")
+    assert opened(topic=topic, begin={"offsets": {0: 1}}, on_truncated="earliest").beginning(f"{topic}/0") == 2
+    with pytest.raises(Contradiction, match=rf"an offset for partition 2 of {topic}, whose partitions are 0 to 1"):
+        opened(topic=topic, begin={"offsets": {2: 0}}).partitions()
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_not_there_is_refused_with_what_to_do(
+    producing: Producing, broker: SharedBroker, opened: Any
+) -> None:
+    topic = producing.topic(broker.topic("documents"))
+    wrong = f"{topic}x"
+    with pytest.raises(Contradiction) as refused:
+        opened(topic=wrong).partitions()
+    assert str(refused.value) == (
+        f"there is no topic {wrong} at {broker.bootstrap}; did you mean {topic}?; "
+        f"`create: true` makes it, and so does `millstream log append kafka://{broker.bootstrap}/{wrong}`"
+    )
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_not_there_is_made(broker: SharedBroker, opened: Any) -> None:
+    topic = broker.topic()
+    with pytest.raises(Contradiction, match="there is no topic"):
+        opened(topic=topic, create=True, partitions=3, hurry=True).partitions()  # who only looks changes nothing
+    assert len(opened(topic=topic, create=True, partitions=3).partitions()) == 3
+    assert len(opened(topic=topic, create=True, partitions=5).partitions()) == 3
+
+
+@pytest.mark.kafka
+def test_a_pattern_that_matches_nothing_waits(
+    producing: Producing, broker: SharedBroker, opened: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    prefix = broker.topic("pattern")
+    log = opened(pattern=f"{prefix}-.*")
+    producing.topic(f"other-{prefix}-1")
+    producing.topic(f"{prefix}+1".replace("+", "_"))
+    assert log.partitions() == [] and log.partitions() == []
+    assert caplog.messages == [f"no topic matches {prefix}-.* yet; waiting for one"]
+    topic = producing.topic(f"{prefix}-1", 2)
+    while not (found := log.partitions()):
+        pass
+    assert found == [Partition(f"{topic}/0"), Partition(f"{topic}/1")]
+    assert log.beginning(f"{topic}/0", joined=True) == log.end(f"{topic}/0") == 0
+
+
+@pytest.mark.kafka
+def test_what_was_removed_is_refused_or_left_out(
+    producing: Producing, broker: SharedBroker, opened: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = producing.topic(broker.topic())
+    producing.send(topic, numbered(9))
+    producing.remove(topic, before=6)
+    partition = f"{topic}/0"
+    with pytest.raises(Truncated, match=rf"{partition}: offset 2 is wanted, and what is left begins at 6"):
+        opened(topic=topic).resume(partition, 2)
+    lenient = opened(topic=topic, on_truncated="earliest")
+    assert lenient.resume(partition, 2) == 6
+    assert caplog.messages == [f"{partition}: offsets 2 to 5 were removed, going on at 6"]
+    assert texts(lenient, partition, 2, 8) == {6: "6", 7: "7"}
+
+
+@pytest.mark.kafka
+def test_another_process_reads_with_nothing_but_the_config(
+    producing: Producing, broker: SharedBroker, opened: Any
+) -> None:
+    topic = producing.topic(broker.topic())
+    producing.send(topic, numbered(50))
+    log = opened(topic=topic)
+    assert len(texts(log, f"{topic}/0", 0, 50)) == 50  # connected, here
+    config = source(bootstrap=broker.bootstrap, topic=topic, format="text").model_dump_json()
+    command = [sys.executable, "-W", "error::ResourceWarning", "-c", READ, config, f"{topic}/0"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (alone.stdout, alone.stderr) == ("['7', '8']\n", "")
+    forked = multiprocessing.get_context("fork")
+    found = forked.Queue()
+    child = forked.Process(target=lambda: found.put(texts(log, f"{topic}/0", 7, 9)))
+    child.start()
+    assert found.get(timeout=60) == {7: "7", 8: "8"}
+    child.join()
+    assert texts(log, f"{topic}/0", 3, 4) == {3: "3"}
+
+
+READ = """
+import sys
+from pathlib import Path
+from millstream.log.contracts import Place
+from millstream_connectors.kafka.source import KafkaSource
+
+log = KafkaSource.model_validate_json(sys.argv[1]).open(Place(Path(), Path()))
+print([text for batch in log.read(sys.argv[2], 7, 9) for text in batch["text"].to_pylist()])
+log.close()
+"""
+
+
+@pytest.mark.kafka
+def test_aborted_messages_are_seen_only_if_that_is_asked_for(
+    producing: Producing, broker: SharedBroker, opened: Any
+) -> None:
+    topic = producing.topic(broker.topic())
+    producing.transaction(topic, [b"aborted"], commit=False)
+    producing.transaction(topic, [b"committed"], commit=True)
+    assert texts(opened(topic=topic), f"{topic}/0", 0, 4) == {2: "committed"}
+    uncommitted = opened(topic=topic, isolation="read_uncommitted")
+    assert texts(uncommitted, f"{topic}/0", 0, 4) == {0: "aborted", 2: "committed"}
+
+
+def test_whoever_is_in_a_hurry_does_not_wait_long(tmp_path: Path) -> None:
+    log = source(topic="a", patience="10m").open(Place(tmp_path, tmp_path, hurry=True))
+    with pytest.raises(MillstreamError, match="was waited for in vain for 2 s"):
+        log.partitions()
+    log.close()
