@@ -3,11 +3,11 @@ READY := .venv/ready
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo test check bench soak lock clean
+.PHONY: help setup demo demo-kafka test check bench soak lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY)  ## make .venv: the pinned packages, this checkout, a Java where there is none
 
@@ -17,6 +17,9 @@ $(READY): pyproject.toml constraints.txt constraints-java.txt scripts/setup
 
 demo: $(READY)  ## a first run, start to end; FRESH=1 starts over
 	@$(BIN)/python scripts/demo.py $(if $(FRESH),--fresh)
+
+demo-kafka: $(READY)  ## from topic to topics through a kill -9, with a broker of its own
+	@$(BIN)/python scripts/demo_kafka.py
 
 test: check  ## the checks, then every test but the soak
 	@$(BIN)/python -m pytest -q -m "not soak"

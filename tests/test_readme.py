@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -25,9 +26,10 @@ from millstream.config import plugins
 from millstream.config.models import Config, Engine, Guarantee
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.directory import RunDirectory
+from millstream_connectors.kafka.broker import Broker, free_port
 
 ROOT = Path(__file__).parents[1]
-DOCS = ("README.md", "docs/guarantees.md", "docs/plugins.md", "docs/architecture.md", "CHANGELOG.md")
+DOCS = ("README.md", "docs/kafka.md", "docs/guarantees.md", "docs/plugins.md", "docs/architecture.md", "CHANGELOG.md")
 TEXTS = {name: (ROOT / name).read_text() for name in DOCS}
 README = TEXTS["README.md"]
 SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500"}
@@ -84,7 +86,7 @@ NOT_RUN = {
     r"pip install -e \w+": "what it would register is on the path already",
 }
 PLAYED = {("README.md", "Five minutes"), ("README.md", "Your own text"), ("README.md", "A plug-in")}
-PLAYED |= {("docs/plugins.md", "The battery")}
+PLAYED |= {("docs/plugins.md", "The battery"), ("docs/kafka.md", "Five commands")}
 
 
 @pytest.fixture
@@ -104,8 +106,11 @@ def folder(tmp_path: Path) -> Path:
 class Reader:
     """Somebody who types what a document says, and looks whether the same comes out."""
 
-    def __init__(self, folder: Path, path: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, path: Path | None = None, instead: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._folder = folder
+        self._instead = instead
         self._seen: set[str] = set()
         self._environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
         if path is not None:
@@ -140,6 +145,8 @@ class Reader:
         return done.stdout
 
     def _types(self, command: str) -> str:
+        for said, meant in self._instead.items():
+            command = command.replace(said, meant)
         plain = command.partition("#")[0].strip() if not command.startswith("printf") else command
         if plain == "make demo":
             return self.types(f"{sys.executable} scripts/demo.py")
@@ -166,6 +173,21 @@ def masked(line: str) -> str:
 def test_five_minutes_are_as_the_readme_tells_them(folder: Path) -> None:
     Reader(folder).plays("README.md", "Five minutes")
     assert "python scripts/demo.py" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_five_commands_lead_to_kafka(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("BOOTSTRAP", f"127.0.0.1:{port}")
+    reader = Reader(folder, instead={"kafka up": f"kafka up --port {port}", "127.0.0.1:9092": f"127.0.0.1:{port}"})
+    try:
+        printed = reader.plays("docs/kafka.md", "Five commands")
+    finally:
+        Broker(folder / "data/millstream/kafka").kill()
+    assert sum(len(list(block.commands())) for block in blocks("docs/kafka.md", "sh", "Five commands")) == 5
+    assert len(re.findall(r'^{"_source".*"predicted": ', printed, re.M)) == 3
 
 
 def test_ones_own_text_is_as_the_readme_tells_it(folder: Path) -> None:
@@ -445,6 +467,6 @@ def test_the_tree_and_the_make_targets_are_there() -> None:
     tree = next(block.text for block in blocks("README.md", "text") if block.heading == "The tree")
     for line in tree.splitlines():
         assert (ROOT / line.split()[0]).is_dir(), line
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    asked = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", "\n".join(TEXTS.values()), re.M))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    asked = set(re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", "\n".join(TEXTS.values()), re.M))
     assert {one or other for one, other in asked} <= targets

@@ -12,7 +12,15 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import against_loop, against_pyspark, epoch_log, exactly_once, first_epoch, follow_latency
+from benchmarks import (
+    against_kafka,
+    against_loop,
+    against_pyspark,
+    epoch_log,
+    exactly_once,
+    first_epoch,
+    follow_latency,
+)
 from benchmarks.documents import Documents
 from benchmarks.figures import Figure, Measurement, Setting
 
@@ -29,6 +37,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *follow_latency.MEASUREMENTS,
     *first_epoch.MEASUREMENTS,
     *epoch_log.MEASUREMENTS,
+    *against_kafka.MEASUREMENTS,
 )
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,13 +19,17 @@ _LONGEST = 600.0
 
 @dataclass(frozen=True)
 class Task:
-    """What a contender is to do. `documents` is a file for Millstream, a folder of files for plain PySpark."""
+    """What a contender is to do.
+
+    `documents` is a file for Millstream, a folder of files for plain PySpark, a broker for those that read a topic.
+    """
 
     kind: str
     documents: str
     work: str
     records: int = 0
     epoch: int = 0
+    jars: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,14 @@ def _done(task: Task) -> Report:
         else:
             marks, correct = run_tuned(documents, work, durable=task.kind == "tuned")
         return Report(steady_rate(marks), correct)
+    if task.kind.startswith("kafka"):
+        from benchmarks.kafka_sources import read_by_connector, read_by_us
+
+        if task.kind == "kafka_ours":
+            marks = read_by_us(task.documents, "documents", work, task.records, task.epoch)
+        else:
+            marks = read_by_connector(task.documents, "documents", work, task.records, task.epoch, list(task.jars))
+        return Report(steady_rate(marks), 0)
     from benchmarks.pipeline import run_pipeline
     from benchmarks.without_guarantee import WithoutGuarantee
 

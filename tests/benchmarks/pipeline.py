@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +36,13 @@ class Run:
     correct: int
 
 
-def run_pipeline(engine: Engine, name: str, file: Path, folder: Path, records: int, epoch: int) -> Run:
-    """A run from its beginning, exactly_once with defaults, files to files; its run directory is removed again."""
+def run_pipeline(
+    engine: Engine, name: str, source: Path | Mapping[str, Any], folder: Path, records: int, epoch: int
+) -> Run:
+    """A run from its beginning, exactly_once with defaults, to files; its run directory is removed again."""
     config = {
         "name": "bench",
-        "source": {"type": "files", "path": str(file)},
+        "source": {"type": "files", "path": str(source)} if isinstance(source, Path) else dict(source),
         "pipeline": CLASSIFY,
         "sinks": {"predictions": {"type": "files"}},
         "engine": {"type": name, "epoch": {"max_records": epoch}},

@@ -64,8 +64,8 @@ def reset(data: Path | None) -> None:
 def status(data: Path | None) -> int:
     """Show whether the broker is up, and what it holds.
 
-    Exits with 0 if it is up, and with 1 if it is down. Messages are counted by offsets, so that the marks of
-    transactions count too.
+    Exits with 0 if it is up, and with 1 if it is down. Messages take an offset each, and so do the marks of
+    transactions.
     """
     broker = _broker(data)
     running = broker.running()
@@ -77,7 +77,7 @@ def status(data: Path | None) -> int:
     width = max((len(topic.name) for topic in topics), default=0)
     for topic in topics:
         partitions = "partition " if topic.partitions == 1 else "partitions"
-        click.echo(f"  {topic.name:<{width}}  {topic.partitions} {partitions}  {topic.messages:,} messages")
+        click.echo(f"  {topic.name:<{width}}  {topic.partitions} {partitions}  {topic.messages:,} offsets")
     return 0
 
 

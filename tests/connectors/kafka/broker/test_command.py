@@ -51,8 +51,8 @@ def test_a_broker_from_its_start_to_its_end(kafka: Kafka, data: Path) -> None:
     assert kafka("status") == (
         0,
         f"up: {address}process {running.pid}, data in {data}\n"
-        "  news    2 partitions  0 messages\n"
-        "  topics  1 partition   0 messages\n",
+        "  news    2 partitions  0 offsets\n"
+        "  topics  1 partition   0 offsets\n",
     )
     assert kafka("down", "--data", data) == (0, f"down; data in {data}\n")
     assert kafka("down") == (0, f"was not up; data in {data}\n")

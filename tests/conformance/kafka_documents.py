@@ -1,0 +1,46 @@
+"""Documents as messages of topics, and what a plain consumer sees of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+__all__ = ["create_topic", "produce_documents", "seen"]
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
+    admin.close()
+
+
+def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
+    """Every line of the folder's files as a message, those of the first file in partition 0, and so on."""
+    files = sorted(folder.glob("*.jsonl"))
+    create_topic(bootstrap, topic, len(files))
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
+    for partition, file in enumerate(files):
+        for line in file.read_bytes().splitlines():
+            producer.send(topic, line, partition=partition)
+    producer.flush()
+    producer.close()
+
+
+def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """What a plain read_committed consumer sees of a topic."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=100)
+    ends = consumer.end_offsets(list(consumer.assignment()))
+    rows = []
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        for messages in consumer.poll(timeout_ms=200).values():
+            rows += [json.loads(message.value) for message in messages]
+    consumer.close()
+    return rows

@@ -1,0 +1,96 @@
+"""`millstream log` on topics, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conformance.kafka_documents import create_topic
+from kafka import KafkaProducer
+from kafka_broker import SharedBroker
+
+import millstream.log
+
+pytestmark = pytest.mark.kafka
+
+COMMAND = [sys.executable, "-m", "millstream", "log"]
+LINES = b"".join(b'{"text": "%d"}\n' % number for number in range(2_500))
+
+
+def run(*arguments: str, lines: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, *arguments], input=lines, capture_output=True, check=False, timeout=60)
+
+
+def url(broker: SharedBroker, topic: str) -> str:
+    return f"kafka://{broker.bootstrap}/{topic}"
+
+
+def test_lines_that_were_appended_are_printed_again(broker: SharedBroker) -> None:
+    topic = broker.topic("lines")
+    done = run("append", url(broker, topic), lines=LINES)
+    assert (done.returncode, done.stderr) == (0, b"2500 entries appended\n")
+    assert run("cat", url(broker, topic)).stdout == LINES
+    assert run("cat", url(broker, topic), "--from", "3", "--max", "1").stdout == b'{"text": "3"}\n'
+
+
+def test_an_import_makes_as_many_partitions_as_it_is_told(broker: SharedBroker, tmp_path: Path) -> None:
+    topic = broker.topic("imported")
+    (tmp_path / "a.jsonl").write_bytes(LINES)
+    done = run("import", str(tmp_path / "a.jsonl"), url(broker, topic), "--partitions", "3")
+    assert (done.returncode, done.stderr) == (0, b"2500 entries imported from %s\n" % bytes(tmp_path / "a.jsonl"))
+    listed = run("ls", url(broker, topic)).stdout.decode().splitlines()
+    assert [f"partition {number}  offsets 0-" in line for number, line in enumerate(listed)] == [True] * 3
+    assert sorted(run("cat", url(broker, topic)).stdout.splitlines()) == sorted(LINES.splitlines())
+    assert topic in run("ls", f"kafka://{broker.bootstrap}").stdout.decode()
+    again = run("append", url(broker, topic), "--partitions", "2", lines=b"a\n")
+    assert (again.returncode, b"with 3 partitions and not 2" in again.stderr) == (2, True)
+
+
+def test_what_is_not_committed_is_not_printed_and_a_tombstone_is_null(broker: SharedBroker) -> None:
+    topic = broker.topic("uncommitted")
+    create_topic(broker.bootstrap, topic)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    for value, commit in ((b"kept", True), (b"dropped", False), (None, True)):
+        producer.begin_transaction()
+        producer.send(topic, value, key=b"key")
+        (producer.commit_transaction if commit else producer.abort_transaction)()
+    producer.close()
+    assert run("cat", url(broker, topic)).stdout == b"kept\nnull\n"
+
+
+def test_cat_goes_on_as_more_is_appended(broker: SharedBroker) -> None:
+    topic = broker.topic("followed")
+    run("append", url(broker, topic), lines=b"one\n")
+    with subprocess.Popen([*COMMAND, "cat", url(broker, topic), "--follow"], stdout=subprocess.PIPE) as cat:
+        assert cat.stdout is not None
+        assert cat.stdout.readline() == b"one\n"
+        run("append", url(broker, topic), lines=b"two\n")
+        assert cat.stdout.readline() == b"two\n"
+        cat.terminate()
+
+
+def test_a_topic_that_is_not_there_is_named_with_those_that_are(broker: SharedBroker) -> None:
+    topic = broker.topic("there")
+    create_topic(broker.bootstrap, topic)
+    done = run("cat", url(broker, "absent"))
+    assert done.returncode == 1
+    assert b"there is no topic absent at" in done.stderr
+    assert topic.encode() in done.stderr
+
+
+def test_a_notebook_reads_records_as_a_pipeline_does(broker: SharedBroker) -> None:
+    topic = broker.topic("records")
+    opened = millstream.log.open(url(broker, topic))
+    with opened.appender() as append:
+        append([b'{"text": "rain", "label": "weather"}', b"broken"])
+    log = opened.log()
+    [partition] = log.partitions()
+    rows = [row for batch in log.read(partition.name, 0, log.end(partition.name)) for row in batch.to_pylist()]
+    log.close()
+    assert [(row["text"], row["label"], row["_reject"] is None) for row in rows] == [
+        ("rain", "weather", True),
+        (None, None, False),
+    ]
