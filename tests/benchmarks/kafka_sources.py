@@ -48,17 +48,9 @@ def connector_jars(folder: Path) -> list[Path]:
     paths = []
     for group, name, version, sha256 in zip(*[iter(_JARS.split())] * 4, strict=True):
         path = folder / f"{name}-{version}.jar"
-        command = [
-            java_home() / "bin/java",
-            "-jar",
-            ivy,
-            "-cache",
-            folder / "ivy",
-            "-notransitive",
-            "-confs",
-            "default",
-        ]
-        command += ["-dependency", group, name, version, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        ivy_cache = ["-cache", str(folder / "ivy"), "-notransitive", "-confs", "default"]
+        wanted = ["-dependency", group, name, version, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
+        command = [str(java_home() / "bin/java"), "-jar", str(ivy), *ivy_cache, *wanted]
         subprocess.run(command, capture_output=True, check=False)
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             raise Unmeasured(f"{path.name} could not be fetched, or is not the one that is known to work")
