@@ -22,7 +22,7 @@ from millstream.log.contracts import Place
 from millstream.log.epochs import EpochReader
 from millstream_connectors.generator import GeneratorSource
 
-__all__ = ["Flow", "kill_while_it_flows"]
+__all__ = ["Flow", "kill_while_it_flows", "processed", "write_config"]
 
 _PARTITIONS = 2
 
