@@ -97,10 +97,15 @@ class Records:
 
 @dataclass(frozen=True)
 class Scan:
-    """What whole batches hold: the records asked for, and the first offset behind the batches."""
+    """What whole batches hold: the records asked for, and the first offset behind the batches.
+
+    How many bytes a record took, and the largest batch, tell how many to ask for the next time.
+    """
 
     records: Records
     position: int
+    record_bytes: float
+    batch_bytes: int
 
 
 def scan(data: bytes, aborted: Sequence[tuple[int, int]], start: int, stop: int) -> Scan:
@@ -112,7 +117,7 @@ def scan(data: bytes, aborted: Sequence[tuple[int, int]], start: int, stop: int)
     open_aborts = sorted(aborted, key=lambda one: one[1], reverse=True)
     aborting: set[int] = set()
     walk = _Walk(data)
-    position = start
+    position, first, used, largest = start, start, 0, 0
     at, size = 0, len(data)
     while at + _MAGIC_AT < size and position < stop:
         if data[at + _MAGIC_AT] != 2:
@@ -126,7 +131,9 @@ def scan(data: bytes, aborted: Sequence[tuple[int, int]], start: int, stop: int)
             break
         if crc32c.crc32c(memoryview(data)[begin + _CHECKSUM_FROM : at]) != crc:
             raise Broken(base, "its checksum is wrong")
+        first = base if begin == 0 else first
         position = max(position, base + last + 1)
+        used, largest = at, max(largest, at - begin)
         if base >= stop:
             break
         while open_aborts and open_aborts[-1][1] <= base + last:
@@ -137,7 +144,7 @@ def scan(data: bytes, aborted: Sequence[tuple[int, int]], start: int, stop: int)
         elif count and base + last >= start and not (attributes & _TRANSACTIONAL and producer in aborting):
             times = (newest, 0) if attributes & _LOG_APPEND_TIME else (time, 1)
             walk.batch(begin + _HEAD.size, at, attributes & _CODEC, count, base, times)
-    return Scan(walk.records(start, stop), position)
+    return Scan(walk.records(start, stop), position, used / max(position - first, 1), largest)
 
 
 class _Walk:

@@ -18,8 +18,8 @@ __all__ = ["Fetcher", "made_again", "removed"]
 
 _LEAST_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 """Of an answer, unless one batch is larger: few for few records, and no more than stays in a processor's cache."""
-_USUAL_BYTES = 512.0
-"""A record, before any was seen."""
+_USUAL_BYTES = (512.0, 16 << 10)
+"""A record and a batch, before any was seen."""
 _OUT_OF_RANGE = kafka_errors.OffsetOutOfRangeError.errno
 
 
@@ -40,7 +40,7 @@ class Fetcher:
         self._isolation = isolation
         self._skip_removed = skip_removed
         self._ids: dict[str, str] = {}
-        self._record_bytes: dict[Pair, float] = {}
+        self._sizes: dict[Pair, tuple[float, int]] = {}
 
     def read(self, pair: Pair, start: int, stop: int) -> Iterator[Records]:
         """The records at [start, stop), some at a time; there may be fewer than offsets, or none."""
@@ -56,13 +56,14 @@ class Fetcher:
                 if found.position <= position:
                     message = f"{_named(pair)} offset {position:,}: the broker sends batches that are not whole"
                     raise MillstreamError(message)
-                self._record_bytes[pair] = len(answer.batches) / (found.position - position)
+                self._sizes[pair] = (found.record_bytes, found.batch_bytes)
                 position = found.position
                 if len(found.records):
                     yield found.records
 
     def _ask(self, pair: Pair, position: int, stop: int) -> _Answer | None:
-        wanted = (stop - position) * self._record_bytes.get(pair, _USUAL_BYTES) * 1.25
+        record, batch = self._sizes.get(pair, _USUAL_BYTES)
+        wanted = (stop - position) * record + 2 * batch  # the first and the last are read whole
         size = int(min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
         return self._cluster.ask(_named(pair), lambda broker: self._fetch(broker, pair, position, stop, size))
 
@@ -110,7 +111,7 @@ class Fetcher:
         checked(found.error_code, _named(pair))
         end = found.last_stable_offset if self._isolation == "read_committed" else found.high_watermark
         if not found.records and end < stop:  # after a restart a broker may need a moment to know how far it is
-            message = f"{_named(pair)} ends at {end:,} now, and {stop:,} was read"
+            message = f"{_named(pair)} ends at {end:,} now, and is to be read up to {stop:,}"
             raise kafka_errors.OffsetNotAvailableError(message)
         aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or ()]
         return _Answer(found.records or b"", aborted, end)

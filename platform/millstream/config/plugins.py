@@ -128,7 +128,7 @@ class _PluginField:
         return core_schema.no_info_plain_validator_function(
             self.validate,
             serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda chosen: chosen.model_dump(mode="json")
+                lambda chosen: None if chosen is None else chosen.model_dump(mode="json")
             ),
         )
 

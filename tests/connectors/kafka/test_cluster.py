@@ -14,8 +14,9 @@ from kafka.errors import OffsetNotAvailableError
 from kafka_broker import OwnBroker, SharedBroker
 
 from millstream.errors import MillstreamError
+from millstream_connectors.kafka.broker import Broker, free_port
 from millstream_connectors.kafka.cluster import Cluster, Topic
-from millstream_connectors.kafka.network import Broker
+from millstream_connectors.kafka.network import Broker as Brokers
 from millstream_connectors.kafka.waiting import Patience
 
 NOWHERE = "127.0.0.1:1"
@@ -89,7 +90,7 @@ def test_an_open_transaction_holds_the_end_back(cluster: Cluster, topic: Topic, 
     assert cluster.ends([pair]) == {pair: 2}  # the record, and the mark of its end
 
 
-async def marked(cluster: Cluster, broker: Broker, pair: tuple[str, int]) -> None:
+async def marked(cluster: Cluster, broker: Brokers, pair: tuple[str, int]) -> None:
     """Fails, to be asked again, as long as the mark of the transaction's end is not there."""
     if (await cluster._offsets(broker, [pair], -1, "read_committed"))[pair] < 2:
         raise OffsetNotAvailableError
@@ -187,6 +188,21 @@ def test_a_broker_that_was_killed_is_waited_for(own_broker: OwnBroker, warnings:
     assert len(warnings) == 2
     assert warnings[0].startswith(f"waiting for Kafka at {broker.bootstrap}, up to 60 s: ")
     assert warnings[1].startswith(f"Kafka at {broker.bootstrap} answers again, after ")
+
+
+@pytest.mark.kafka
+def test_a_broker_that_has_moved_is_found_at_another_address(own_broker: OwnBroker) -> None:
+    before = own_broker()
+    after = Broker(before.data, free_port())
+    cluster = Cluster(f"{before.bootstrap},{after.bootstrap}", patience=60)
+    pair = (cluster.create("news", 1).name, 0)
+    before.kill()
+    try:
+        after.up()
+        assert cluster.ends([pair]) == {pair: 0}
+        cluster.close()
+    finally:
+        after.kill()
 
 
 def test_one_line_when_trouble_begins_one_every_ten_seconds_one_when_it_is_over(warnings: list[str]) -> None:

@@ -155,7 +155,9 @@ def test_a_range_that_the_end_falls_short_of_is_waited_for(producing: Producing,
     topic = producing.topic(broker.topic("short"))
     producing.send(topic, values(5))
     cluster = Cluster(broker.bootstrap, patience=1)
-    with pytest.raises(MillstreamError, match=f"{topic}/0 ends at 5 now, and 6 was read: offset not available$"):
+    with pytest.raises(
+        MillstreamError, match=f"{topic}/0 ends at 5 now, and is to be read up to 6: offset not available$"
+    ):
         read(Fetcher(cluster, "read_committed"), topic, 2, 6)
     cluster.close()
 

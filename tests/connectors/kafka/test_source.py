@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from pydantic import ValidationError
 
 from millstream.config.load import read_config
 from millstream.engines.spark.handover import Handover
-from millstream.errors import ConfigError, Contradiction, MillstreamError, Truncated
+from millstream.errors import AlteredLog, ConfigError, Contradiction, MillstreamError, Truncated
 from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Partition, Place
 from millstream.records import log_schema
+from millstream_connectors.kafka import log as kafka_log
 from millstream_connectors.kafka.log import KafkaLog
 from millstream_connectors.kafka.source import KafkaSource
 
@@ -367,6 +369,36 @@ def test_aborted_messages_are_seen_only_if_that_is_asked_for(
     assert texts(opened(topic=topic), f"{topic}/0", 0, 4) == {2: "committed"}
     uncommitted = opened(topic=topic, isolation="read_uncommitted")
     assert texts(uncommitted, f"{topic}/0", 0, 4) == {0: "aborted", 2: "committed"}
+
+
+@pytest.mark.kafka
+def test_the_end_is_before_what_is_not_committed(producing: Producing, broker: SharedBroker, opened: Any) -> None:
+    topic = producing.topic(broker.topic())
+    producing.send(topic, numbered(3))
+    with producing.producer(transactional_id=topic) as theirs:
+        theirs.init_transactions()
+        theirs.begin_transaction()
+        theirs.send(topic, b"open", partition=0).get(10)
+        producing.send(topic, numbered(2))
+        log = opened(topic=topic)
+        assert log.end(f"{topic}/0") == 3
+        time.sleep(2 * kafka_log._ENDS_SECONDS)
+        assert log.end(f"{topic}/0") == 3  # the first answer, and later ones
+        assert opened(topic=topic, isolation="read_uncommitted").end(f"{topic}/0") == 6
+        theirs.abort_transaction()
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_made_again_is_another_one(producing: Producing, broker: SharedBroker, opened: Any) -> None:
+    topic = producing.topic(broker.topic())
+    log = opened(topic=topic)
+    log.partitions()
+    before = log.identity(f"{topic}/0", 0)
+    producing.delete(topic)
+    producing.topic(topic)
+    assert opened(topic=topic).identity(f"{topic}/0", 0) != before
+    with pytest.raises(AlteredLog, match=f"topic {topic} was deleted and made again while it was read"):
+        log.partitions()
 
 
 def test_whoever_is_in_a_hurry_does_not_wait_long(tmp_path: Path) -> None:
