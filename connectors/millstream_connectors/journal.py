@@ -148,6 +148,9 @@ class JournalSink(BaseModel):
     def location(self, place: Place, output: str) -> str:
         return str(_folder(place, self.path))
 
+    def may_clear(self, place: Place, output: str) -> None:
+        pass  # what others have written is told by `mark`
+
     def clear(self, place: Place, output: str) -> None:
         """Delete the journal's own files, the newest last: it has the mark."""
         folder = _folder(place, self.path)
@@ -161,6 +164,8 @@ class JournalSink(BaseModel):
 
 class JournalRows:
     """A journal, open for the run that appends its rows."""
+
+    keeps = True
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self._folder = folder
@@ -179,6 +184,9 @@ class JournalRows:
 
     def close(self) -> None:
         self._journal.close()
+
+    def abandon(self) -> None:
+        self._journal.abandon()
 
 
 def _folder(place: Place, path: str) -> Path:

@@ -93,6 +93,10 @@ class MarkedJournal:
     def drop_before(self, index: int) -> None:
         self._journal.drop_before(index)
 
+    def abandon(self) -> None:
+        """Let go of the journal as it is."""
+        self._journal.close()
+
     def close(self) -> None:
         """Let go of the journal, its last mark made durable."""
         self._journal.sync()

@@ -76,8 +76,12 @@ def test_a_run_that_ends_when_idle_remembers_where_it_began(tmp_path: Path) -> N
     assert [epoch.cut for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [{0: (50, 70)}]
 
 
-def test_a_run_that_ends_when_idle_cuts_nothing_where_nothing_is(tmp_path: Path) -> None:
-    assert cut_all(cutter(Topics({"a": (0, 0)}), tmp_path, until_idle=True)) == []
+def test_where_a_run_began_is_remembered_also_where_nothing_was(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0)})
+    assert [epoch.cut for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [{}]
+    assert cut_all(cutter(log, tmp_path, until_idle=True)) == []
+    log.spans["a"] = (0, 10)
+    assert [epoch.cut for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [{0: (0, 10)}]
 
 
 def test_a_partition_that_joins_is_read_from_its_first_record(tmp_path: Path) -> None:
@@ -96,6 +100,20 @@ def test_the_first_partition_of_a_source_that_had_none_has_joined(tmp_path: Path
     assert made.cut(0.0) is None
     log.spans["a"] = (2, 8)
     assert [epoch.cut for epoch in cut_all(made)] == [{0: (2, 8)}]
+
+
+def test_a_replay_does_without_nothing(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0)}, goes_on=True)
+    made = cutter(log, tmp_path / "one")
+    made.cut(0.0)
+    log.spans["a"] = (0, 20)
+    cut_all(made)
+    log.spans["a"] = (5, 20)
+    replayed = EpochLog(tmp_path / "replayed")
+    replay = ReplayCutter({"source": log}, replayed, Throttle(100), EpochLog(tmp_path / "one").reader())
+    assert replay.cut(0.0) == Epoch(0, {}, (Added(PartitionName("source", "a", 0), 0),))
+    with pytest.raises(Truncated, match="source/a: offset 0 is to be replayed, and what is left begins at 5"):
+        replay.cut(1.0)
 
 
 def test_what_was_removed_unread_is_an_event_and_a_replay_meets_it(tmp_path: Path) -> None:

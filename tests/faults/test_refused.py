@@ -13,6 +13,7 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, Truncated
 from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
+from millstream_connectors.files.sink import PartFiles
 from millstream_connectors.files.source import FilesLog
 
 
@@ -189,8 +190,28 @@ def test_a_sink_that_has_lost_its_rows_is_not_filled_again(pipeline: Pipeline) -
     pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
     shutil.rmtree(pipeline.folder / "runs/run/outputs/predictions")
     with pytest.raises(
-        ForeignSink, match="sink 'predictions' tells of no epoch that it holds, but got rows of epoch 0"
+        ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run, and does not tell of them"
     ):
+        pipeline.run("run")
+
+
+def test_a_sink_whose_rows_go_in_time_goes_on_where_a_save_proves_what_it_got(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PartFiles, "keeps", False)
+    pipeline.run("run", records=4 * EPOCH_RECORDS)
+    shutil.rmtree(pipeline.folder / "runs/run/outputs/predictions")
+    delivered, noted = pipeline.run("run").delivered["predictions"], pipeline.counts("run")
+    assert delivered == sum(noted[epoch]["predictions"] for epoch in range(4, EPOCHS))
+
+
+def test_a_sink_whose_rows_go_in_time_is_not_guessed_to_have_the_last_ones(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PartFiles, "keeps", False)
+    pipeline.crash("run", CrashPoint(Point.PROCESS, 4))
+    shutil.rmtree(pipeline.folder / "runs/run/outputs/predictions")
+    with pytest.raises(ForeignSink, match="does not tell of them"):
         pipeline.run("run")
 
 

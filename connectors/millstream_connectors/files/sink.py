@@ -88,6 +88,9 @@ class FilesSink(BaseModel):
     def location(self, place: Place, output: str) -> str:
         return str(self._folder(place, output))
 
+    def may_clear(self, place: Place, output: str) -> None:
+        pass  # what others have written is told by `mark`
+
     def clear(self, place: Place, output: str) -> None:
         """Delete the sink's own files, the journal last: it tells which files are the sink's own."""
         folder = self._folder(place, output)
@@ -114,6 +117,8 @@ class FilesSink(BaseModel):
 
 class PartFiles:
     """The files of one output, open for the run that appends."""
+
+    keeps = True
 
     def __init__(
         self, config: FilesSink, folder: Path, schema: pa.Schema, clock: Callable[[], float] = time.monotonic
@@ -167,6 +172,9 @@ class PartFiles:
         if self._bytes:
             self._close_part()
         self._journal.close()
+
+    def abandon(self) -> None:
+        self._journal.abandon()
 
     def _close_part(self) -> None:
         payloads = _payloads(self._folder, self._open_from, self._journal.next_index)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
-from millstream.errors import Contradiction
+from millstream.errors import Contradiction, Truncated
 from millstream.log.contracts import Log
 from millstream.log.epochs import Added, Ended, Epoch, EpochLog, EpochReader, PartitionName, SinkAdded, Skipped
 from millstream.log.planner import Planner, room
@@ -146,7 +146,7 @@ class LogCutter:
 
     def _to_be_noted(self) -> bool:
         """Whether there are events that cannot wait for a record: where reading begins is decided once."""
-        return any(not self.until_idle or (isinstance(event, Added) and event.at) for event in self._events)
+        return any(not self.until_idle or isinstance(event, Added) for event in self._events)
 
     def _look_for_partitions(self) -> None:
         for source, log in self.logs.items():
@@ -227,10 +227,23 @@ class ReplayCutter:
         for event in events:
             if isinstance(event, Added):
                 self._check(event.partition)
+        partitions = [*mine.partitions, *(event.partition for event in events if isinstance(event, Added))]
+        for rank, (start, _) in copied.cut.items():
+            self._check_reach(partitions[rank], start)
         epoch = Epoch(copied.number, copied.cut, events)
         self.throttle.cut(epoch)
         self.epoch_log.cut(epoch)
         return epoch
+
+    def _check_reach(self, partition: PartitionName, start: int) -> None:
+        """A replay goes on without nothing: it would be another run."""
+        first = self.logs[partition.source].resume(partition.name, start)
+        if first > start:
+            message = (
+                f"{partition.source}/{partition.name}: offset {start:,} is to be replayed, and what is left begins at "
+                f"{first:,}: the rest was removed"
+            )
+            raise Truncated(message)
 
     def _refuse(self) -> NoReturn:
         message = (

@@ -115,22 +115,39 @@ class Passage:
         return mark.epoch
 
     def _catch_up(self, saved: int) -> None:
-        """A sink that had no rows of the epochs that follow holds them too: such marks may be lost with the power."""
+        """What a sink holds whose mark is older than the newest save, which was written after it had all until then.
+
+        It holds the epochs that follow without rows for it: such marks may be lost with the power. Where there were
+        rows, the mark is gone or was set back. A sink that keeps its rows has lost those: they are made again, but for
+        one that tells nothing at all. Of one that does not, the save proves what it got; what was made since is not
+        guessed to be there or not.
+        """
         behind = {name: held for name, held in self._held.items() if held < saved}
         if not behind:
             return
+        gone: dict[str, int] = {}
+        unsure: set[str] = set()
         for note in self.log.reader().notes(min(behind.values()) + 1):
             for name, held in behind.items():
-                if note.epoch == held + 1 and name not in note.outputs:
+                if note.epoch > held and name in note.outputs:
+                    if note.epoch > saved:
+                        unsure.add(name)
+                    else:
+                        gone.setdefault(name, note.epoch)
+                elif note.epoch == held + 1:
                     behind[name] = note.epoch
-                elif held < note.epoch <= saved and name in self._unmarked:
-                    self._refuse_lost(name, note.epoch)
+        for name, epoch in gone.items():
+            keeps = self.sinks[name].keeps
+            if name in (self._unmarked if keeps else unsure):
+                self._refuse_lost(name, epoch)
+            if not keeps:
+                behind[name] = saved
         self._held |= behind
 
     def _refuse_lost(self, name: str, epoch: int) -> NoReturn:
         """What was delivered may have been read: to deliver it again, on a guess, is not exactly once."""
         message = (
-            f"sink '{name}' tells of no epoch that it holds, but got rows of epoch {epoch} and others from this run: "
+            f"sink '{name}' got rows of epoch {epoch} and others from this run, and does not tell of them: "
             "what it held was removed, or is elsewhere; put it back, start over with --fresh, or give the output "
             "another sink, where rows begin with the next epoch"
         )

@@ -117,6 +117,11 @@ class SourceConfig(Protocol):
 class Sink(Protocol):
     """Where an output goes. It appends what it is given: dropping what it has is the guard's work, never the sink's."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether rows stay until they are cleared; if not, they may be removed in time, and the mark with them."""
+        ...
+
     def mark(self) -> Mark | None:
         """What it holds, durable with its rows; None if nothing was ever appended."""
         ...
@@ -134,6 +139,10 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """A clean end: what is open becomes plain files, and nothing is appended any more."""
+        ...
+
+    def abandon(self) -> None:
+        """An end that is not clean, perhaps after `close`: let go of locks and connections, write nothing."""
         ...
 
 
@@ -166,6 +175,10 @@ class SinkConfig(Protocol):
 
     def location(self, place: Place, output: str) -> str:
         """Where the rows lie, for people; two outputs of a config may not have the same."""
+        ...
+
+    def may_clear(self, place: Place, output: str) -> None:
+        """Refuse what `clear` would refuse, before anything is moved; changes nothing."""
         ...
 
     def clear(self, place: Place, output: str) -> None:

@@ -129,7 +129,7 @@ def start(
         epoch_log = EpochLog(directory.epochs)
         ending.callback(epoch_log.close)
         check_sources(directory, logs, epoch_log.totals)
-        sinks, keys = _open_sinks(loaded, graph, directory)
+        sinks, keys = _open_sinks(loaded, graph, directory, ending)
         stop = stop or threading.Event()
         throttle = Throttle(config.engine.epoch.max_records)
         cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
@@ -185,7 +185,8 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     if options.fresh:
         _check_sinks(directory, loaded, graph)
         archived = directory.archive()
-        _clear_sinks(directory, loaded, graph, archived)
+        for output, sink in sink_configs(loaded.config, graph).items():
+            sink.clear(Place(loaded.base, directory.path, loaded.config.name), output)
     if directory.begun:
         directory.check(fixed, loaded.base)
     else:
@@ -211,19 +212,12 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
                 "so give the sink a place of its own, or move these away"
             )
             raise ForeignSink(message)
+        sink.may_clear(place, output)
 
 
-def _clear_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph, archived: Path | None) -> None:
-    place = Place(loaded.base, directory.path, loaded.config.name)
-    for output, sink in sink_configs(loaded.config, graph).items():
-        try:
-            sink.clear(place, output)
-        except MillstreamError as error:
-            where = f"; the run until now is in {archived}" if archived is not None else ""
-            raise type(error)(f"{error}{where}") from error
-
-
-def _open_sinks(loaded: Loaded, graph: Graph, directory: RunDirectory) -> tuple[dict[str, Sink], dict[str, str]]:
+def _open_sinks(
+    loaded: Loaded, graph: Graph, directory: RunDirectory, ending: ExitStack
+) -> tuple[dict[str, Sink], dict[str, str]]:
     place = Place(loaded.base, directory.path, loaded.config.name)
     guarded = Delivery(loaded.config.guarantee.delivery) is Delivery.EXACTLY_ONCE
     sinks: dict[str, Sink] = {}

@@ -8,7 +8,7 @@ from millstream import errors
 
 __all__ = ["failure"]
 
-_OURS = re.compile(r"^millstream\.errors\.(\w+): (.+)$", re.MULTILINE)
+_OURS = re.compile(r"^millstream\.errors\.(\w+): (.+?)(?=\n\n|\n\S*Traceback|\Z)", re.MULTILINE | re.DOTALL)
 _PYTHONS = re.compile(r"^(?!pyspark\.)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.MULTILINE)
 
 
@@ -24,7 +24,7 @@ def failure(told: str) -> errors.MillstreamError:
     ours = _OURS.findall(told)
     if ours:
         name, message = ours[-1]
-        kind: type[errors.MillstreamError] = getattr(errors, name)
-        return kind(message)
+        kind: type[errors.MillstreamError] = getattr(errors, name, errors.MillstreamError)
+        return kind(message.strip())
     words = _PYTHONS.findall(told) or told.strip().splitlines() or ["nobody knows why"]
     return errors.MillstreamError(f"Spark's query ended: {words[-1]}; --debug shows more")
