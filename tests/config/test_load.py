@@ -89,6 +89,16 @@ def test_a_list_of_steps_reads_back_the_same(config: Path) -> None:
     assert [step.path for step in again.config.steps] == [("pipeline", "steps", 0), ("pipeline", "steps", 1)]
 
 
+def test_several_sources_are_kept(config: Path) -> None:
+    config.write_text(
+        LEAST.replace("source: {", "sources: {news: {").replace("news.jsonl}", "news.jsonl}, other: {type: generator}}")
+    )
+    loaded = load_config(config)
+    again = read_config(loaded.resolved(), loaded.base, "config.yaml")
+    assert [source.name for source in again.config.logs] == ["news", "other"]
+    assert again.config == loaded.config
+
+
 @pytest.mark.parametrize(
     "sets",
     [["engine.epoch.max_records=${SECRET}"], ["source.fields=${SECRET}"], ["name=x/${SECRET}"], ["keep=${SECRET}"]],

@@ -140,7 +140,7 @@ class Connection:
         if isinstance(error, kafka_errors.AuthorizationError):
             self._refuse(f"not allowed: {_words(error)}; grant it to this user")
         if isinstance(error, kafka_errors.UnsupportedVersionError):
-            self._refuse(f"this needs a broker of Kafka 3.1 or newer ({_words(error)})")
+            self._refuse(f"this needs a broker of Kafka 2.8 or newer ({_words(error)})")
         if isinstance(error, kafka_errors.InvalidReceiveError):
             self._refuse("what answers there is no Kafka broker, or wants TLS; see `security`")
         if not error.retriable and not isinstance(error, kafka_errors.UnknownBrokerIdError):

@@ -29,6 +29,8 @@ _ENDS_SECONDS = 0.01
 """How old an answer about ends may be: the engine asks for each partition, every few milliseconds."""
 _AWAY_SECONDS = 0.05
 """The same, while the brokers are away."""
+_ENDS_SHARE = 4
+"""How much longer than the asking takes, where there are thousands of partitions."""
 _LOOK_SECONDS = 1.0
 """How often all topics of a cluster are looked through for those that match a pattern."""
 _GONE_SECONDS = 5.0
@@ -98,9 +100,12 @@ class KafkaLog:
         if pair not in self._ends:
             self._ends |= self._cluster.ends({*self._ends, pair}, self._config.isolation)
         elif time.monotonic() >= self._ends_due:
+            asked = time.monotonic()
             found = self._cluster.ends_briefly(list(self._ends), self._config.isolation)
             self._ends |= found or {}
-            self._ends_due = time.monotonic() + (_AWAY_SECONDS if found is None else _ENDS_SECONDS)
+            now = time.monotonic()
+            least = _AWAY_SECONDS if found is None else _ENDS_SECONDS
+            self._ends_due = now + max(least, _ENDS_SHARE * (now - asked))
         return self._ends[pair]
 
     def ended(self, partition: str) -> bool:
@@ -153,7 +158,7 @@ class KafkaLog:
             return found | {name: self._cluster.create(name, self._config.partitions) for name in missing}
         if missing:
             self._refuse(missing[0])
-        if not found:
+        if not found and not self._hurry:
             _LOGGER.warning("no topic matches %s yet; waiting for one", self._config.pattern)
         begin = self._config.begin
         if self._config.topic is not None and not isinstance(begin, str | AtTime):

@@ -146,7 +146,9 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc]
     """Closes the sockets of tries that fail, which kafka-python leaves to the garbage collector."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        error: Exception = kafka_errors.KafkaConnectionError(f"the host name {node.host!r} is not known")
+        error: Exception = kafka_errors.KafkaConnectionError(
+            f"the brokers say that one is there (advertised.listeners), and the host name {node.host!r} is not known"
+        )
         for found in KafkaNetSocket().dns_lookup(node.host, node.port):
             plain = socket.socket(*found[:3])
             plain.setblocking(False)

@@ -158,6 +158,10 @@ def test_two_sources_side_by_side(producing: Producing, broker: SharedBroker, tm
     both = Run(tmp_path, broker.bootstrap, sources)
     both.go()
     assert both.positions() == at(range(40), 1, "notes") + at([0, 2], 0, "words")
+    producing.send(first, documents(5, 40), partition=0)
+    producing.send(second, [b"a glacier"])
+    both.go()
+    assert both.positions() == at(range(5), 0, "notes") + at(range(40), 1, "notes") + at([0, 2, 3], 0, "words")
     [rejected] = both.rows("rejects")
     assert (rejected["_offset"], rejected["reason"]) == (1, "tombstone: the message has no value")
 
