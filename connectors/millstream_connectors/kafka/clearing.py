@@ -20,7 +20,6 @@ from millstream_connectors.kafka.transactions import Transactions
 
 __all__ = ["clear"]
 
-_TRANSACTION_SECONDS = 60.0
 _WAIT_MILLIS = 30_000
 
 
@@ -40,7 +39,6 @@ def clear(access: Access) -> None:
             name=signature.id,
             group=signature.id,
             topic=topic.name,
-            timeout=_TRANSACTION_SECONDS,
         ).fence()
     pairs = [(topic.name, number) for number in topic.partitions]
     begins, ends = cluster.beginnings(pairs), access.marks.closed_ends(pairs)

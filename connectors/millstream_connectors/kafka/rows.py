@@ -17,11 +17,9 @@ from millstream_connectors.kafka.encoding import Messages
 from millstream_connectors.kafka.marks import metadata_of
 from millstream_connectors.kafka.messages import RowMessages
 from millstream_connectors.kafka.producing import Idempotent, TooLarge
-from millstream_connectors.kafka.transactions import Fenced, Transactions
+from millstream_connectors.kafka.transactions import TRANSACTION_SECONDS, Fenced, Transactions
 
 __all__ = ["KafkaRows"]
-
-_TRANSACTION_SECONDS = 60.0
 
 
 class KafkaRows:
@@ -50,7 +48,7 @@ class KafkaRows:
         read: Callable[[], Iterator[pa.Table]],
         *,
         guarded: bool,
-        timeout: float = _TRANSACTION_SECONDS,
+        timeout: float = TRANSACTION_SECONDS,
     ) -> None:
         self._access, self._messages, self._read = access, messages, read
         self._where, self._signature = access.where, access.signature

@@ -10,7 +10,9 @@ A request that is not answered may have been done. So nothing is guessed:
   our own) and the epoch counted up, *provided that it is still ours*: late requests of that try fall away. Then all is
   sent again.
 - The commit is asked for until it is answered: asked again, it has the same answer. If the answer is that there is no
-  such transaction, the mark tells whether it was committed before.
+  such transaction, the mark tells whether it was committed before. A request of which no answer was heard may still
+  arrive, and would commit whatever is open under the epoch then: so after a commit that took more than one try, the
+  epoch is counted up before anything else is begun.
 - That we were fenced is never mended by fencing back. How the id stands tells it from what ends by itself: the brokers
   leave an epoch one higher whose transaction was aborted (timed out); ours to go on with, if nobody else counts it up.
 """
@@ -35,11 +37,13 @@ from millstream_connectors.kafka.encoding import Messages
 from millstream_connectors.kafka.network import Broker
 from millstream_connectors.kafka.producing import Unwritten, Writing
 
-__all__ = ["Fenced", "Transactions"]
+__all__ = ["TRANSACTION_SECONDS", "Fenced", "Transactions"]
 
 _NOBODY = Producer(-1, -1)
 _NEWEST = 3
 """Of requests about transactions; from 4 or 5 on they are for brokers, or leave it to Produce to begin one."""
+TRANSACTION_SECONDS = 60.0
+"""How long one may be open before the brokers abort it; a dead run's hides for so long what comes behind it."""
 _QUICK_TRIES = 30
 """How often a transaction is begun while the last one is being told to all its partitions: some milliseconds."""
 
@@ -69,14 +73,21 @@ class Transactions:
     """
 
     def __init__(
-        self, cluster: Cluster, coordinators: Coordinators, *, name: str, group: str, topic: str, timeout: float
+        self,
+        cluster: Cluster,
+        coordinators: Coordinators,
+        *,
+        name: str,
+        group: str,
+        topic: str,
+        timeout: float = TRANSACTION_SECONDS,
     ) -> None:
         self._cluster, self._coordinators = cluster, coordinators
         self._name, self._group, self._topic = name, group, topic
         self._timeout = timeout
         self._writing: Writing | None = None
-        self._begun = False
-        """Whether a transaction may be open that this process has begun."""
+        self._unsettled = False
+        """Whether something of ours may be open, or on its way, that has to be shut out before the next transaction."""
 
     @property
     def fenced(self) -> bool:
@@ -95,7 +106,7 @@ class Transactions:
             self._writing = await self._counted_up(broker, _NOBODY)
 
         self._cluster.ask("transactions", taken)
-        self._begun = False
+        self._unsettled = False
 
     def prepare(self, partitions: Mapping[int, Messages], metadata: str) -> None:
         """Begin a transaction and write messages by partition into it, and for each the group's offset with `metadata`.
@@ -104,9 +115,9 @@ class Transactions:
         """
 
         async def prepared(broker: Broker) -> None:
-            if self._begun:
+            if self._unsettled:
                 await self._clean_up(broker)
-            self._begun = True
+            self._unsettled = True
             try:
                 unwritten = {number: Unwritten(messages) for number, messages in partitions.items()}
                 await self._begin(broker, list(partitions))
@@ -120,8 +131,8 @@ class Transactions:
 
     def commit(self) -> bool:
         """Make what was prepared count; if not, the transaction is no longer there, and was perhaps committed."""
-        ended = self.end(self.producer, commit=True)
-        self._begun = not ended
+        ended, tries = self._ended(self.producer, commit=True)
+        self._unsettled = not ended or tries > 1
         return ended
 
     def abort(self) -> None:
@@ -129,19 +140,27 @@ class Transactions:
         self._cluster.ask("transactions", self._clean_up)
 
     def end(self, producer: Producer, *, commit: bool) -> bool:
-        """End the transaction of a producer, perhaps one that is dead; false if it is no longer there.
+        """End the transaction of a producer that is dead; false if it is no longer there.
 
-        It may be done again, the same way.
+        It may be done again, the same way. Requests that arrive late hit no other transaction: whoever writes next has
+        fenced before, or has the epoch still to count up that it has prepared something under.
         """
+        return self._ended(producer, commit=commit)[0]
+
+    def _ended(self, producer: Producer, *, commit: bool) -> tuple[bool, int]:
+        """Whether a transaction could be ended, and how often that was asked for."""
+        tries = 0
 
         async def ended(broker: Broker) -> bool:
+            nonlocal tries
+            tries += 1
             try:
                 await self._end(broker, producer, commit=commit)
             except _GONE:
                 return False
             return True
 
-        return self._cluster.ask("transactions", ended)
+        return self._cluster.ask("transactions", ended), tries
 
     @property
     def _mine(self) -> Writing:
@@ -168,7 +187,7 @@ class Transactions:
             self._writing = await self._counted_up(broker, mine)
         except (kafka_errors.ProducerFencedError, kafka_errors.InvalidProducerEpochError):
             raise Fenced from None
-        self._begun = False
+        self._unsettled = False
 
     async def _counted_up(self, broker: Broker, mine: Producer) -> Writing:
         """The next epoch, if it is still `mine`; or anyway, if that is nobody."""

@@ -191,7 +191,7 @@ def fencing(sinking: Sinking) -> None:
     """Another copy takes over, and writes nothing."""
     cluster = Cluster(sinking.bootstrap)
     name = sinking.id
-    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sinking.topic, timeout=60).fence()
+    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sinking.topic).fence()
     cluster.close()
 
 

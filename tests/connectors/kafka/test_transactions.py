@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from connectors.kafka.running import eventually
 from connectors.kafka.sinking import Sinking
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -177,6 +178,41 @@ def test_answers_may_be_lost_while_a_try_is_cleaned_up_too(
     assert writing.read() == ["a0", "a1"]
 
 
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_an_end_that_was_asked_for_twice_and_arrives_late_ends_no_other_transaction(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    producer, late = writing.producer(), writing.cluster()
+    producer.fence()
+    send = Broker.send
+    held: list[tuple[Any, int | None]] = []
+    answered: list[int] = []
+
+    async def delaying(broker: Broker, request: Any, node: int | None = None) -> Any:
+        kind = type(request).__name__
+        if kind.startswith("EndTxnRequest") and not held:
+            held.append((request, node))
+            message = "no answer, though it is on its way"
+            raise kafka_errors.KafkaConnectionError(message)
+        answer = await send(broker, request, node)
+        if kind.startswith("ProduceRequest") and held and not answered:
+            ended = late.ask("late", lambda other: send(other, *held[0]))
+            answered.append(ended.error_code)
+        return answer
+
+    producer.prepare(messages("a"), "")
+    monkeypatch.setattr(Broker, "send", delaying)
+    if commit:
+        assert producer.commit()
+    else:
+        producer.abort()
+    producer.prepare(messages("b"), "")
+    assert answered == [kafka_errors.ProducerFencedError.errno]
+    assert writing.read() == (["a0", "a1"] if commit else [])
+    assert producer.commit()
+    assert writing.read() == [*(["a0", "a1"] if commit else []), "b0", "b1"]
+
+
 @pytest.mark.parametrize("done", [False, True], ids=["never arrived", "done, unheard"])
 def test_the_answer_to_fencing_may_be_lost(writing: Writing, monkeypatch: pytest.MonkeyPatch, done: bool) -> None:
     Losing(monkeypatch, "InitProducerId", done=done)
@@ -277,13 +313,11 @@ def test_a_transaction_that_took_too_long_for_the_brokers_is_begun_anew(own_brok
     producer = writing.producer(timeout=0.3)
     producer.fence()
     producer.prepare(messages("a"), "")
-    while writing.settle() != "CompleteAbort":
-        pass
+    eventually(lambda: writing.settle() == "CompleteAbort", "the end of what took too long")
     assert not producer.commit()
     wrote(producer, "a")
     producer.prepare(messages("b"), "")
-    while writing.settle() != "CompleteAbort":
-        pass
+    eventually(lambda: writing.settle() == "CompleteAbort", "the end of what took too long")
     other = writing.producer()
     other.fence()
     assert not producer.commit()
@@ -304,8 +338,7 @@ def test_an_id_that_was_not_used_for_so_long_that_it_is_forgotten_goes_on(own_br
     producer = writing.producer()
     producer.fence()
     wrote(producer, "a")
-    while writing.settle():
-        pass
+    eventually(lambda: not writing.settle(), "the end of the id")
     wrote(producer, "b")
     assert writing.read() == ["a0", "a1", "b0", "b1"]
     writing.close()
