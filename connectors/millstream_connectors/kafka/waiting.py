@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from millstream.errors import MillstreamError
 
-__all__ = ["Patience"]
+__all__ = ["HURRY_SECONDS", "Patience"]
 
 _LOGGER = logging.getLogger(__name__)
 
+HURRY_SECONDS = 2.0
+"""The patience of somebody who only looks, whatever the config says."""
 _QUIET_SECONDS = 1.0
 """Shorter troubles, such as a leader that moves, are not worth a word."""
 _AGAIN_SECONDS = 10.0
@@ -47,7 +49,7 @@ class Patience:
             since = self._since.setdefault(what, since)
             if now - since >= self.seconds:
                 del self._since[what]
-                message = f"{self._whom} was waited for in vain for {now - since:.0f} s: {reason}"
+                message = f"{self._whom} was waited for in vain for {self.seconds:g} s: {reason}"
                 raise MillstreamError(f"{message}; {advice}" if advice else message)
             if self._began is None and now - since >= _QUIET_SECONDS:
                 self._began = since

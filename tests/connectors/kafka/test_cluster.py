@@ -145,7 +145,7 @@ def test_nobody_there_is_told_with_the_address_and_what_to_do() -> None:
     with pytest.raises(MillstreamError) as refused:
         cluster.topics()
     assert str(refused.value) == (
-        "Kafka at 127.0.0.1:1 was waited for in vain for 0 s: 127.0.0.1:1: connection refused; "
+        "Kafka at 127.0.0.1:1 was waited for in vain for 0.2 s: 127.0.0.1:1: connection refused; "
         "is the address right, and does it run? `millstream kafka up` starts one on this machine"
     )
     cluster.close()
