@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 __all__ = ["create_topic", "produce_documents", "seen"]
+
+_LONGEST = 120.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
@@ -32,14 +35,14 @@ def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
 
 def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """What a plain read_committed consumer sees of a topic."""
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
-    )
-    while not consumer.assignment():
-        consumer.poll(timeout_ms=100)
-    ends = consumer.end_offsets(list(consumer.assignment()))
-    rows = []
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    ends = consumer.end_offsets(partitions)
+    rows, deadline = [], time.monotonic() + _LONGEST
     while any(consumer.position(partition) < end for partition, end in ends.items()):
+        assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
         for messages in consumer.poll(timeout_ms=200).values():
             rows += [json.loads(message.value) for message in messages]
     consumer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import signal
@@ -9,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from conformance.kafka_documents import create_topic, seen
 from faults.conftest import Commands, wait_until
 from kafka import KafkaProducer
 
+from millstream.errors import ConfigError
 from millstream.log.contracts import Place
 from millstream.log.epochs import EpochReader
 from millstream_connectors.generator import GeneratorSource
@@ -27,37 +28,35 @@ __all__ = ["Flow", "kill_while_it_flows", "processed", "write_config"]
 _PARTITIONS = 2
 
 
-@dataclass
 class Flow:
     """Generated documents on their way into a topic, at a steady pace, from a thread."""
 
-    bootstrap: str
-    topic: str
-    records: int
-    per_second: float
-    _thread: threading.Thread = field(init=False)
+    def __init__(self, bootstrap: str, topic: str, records: int, per_second: float) -> None:
+        create_topic(bootstrap, topic, _PARTITIONS)
+        self._bootstrap, self._topic, self._per_second = bootstrap, topic, per_second
+        log = GeneratorSource(seed=7, records=records).open(Place(Path(), Path()))
+        self._documents = (row for batch in log.read("0", 0, records) for row in batch.to_pylist())
+        self._thread = threading.Thread()
 
-    def __post_init__(self) -> None:
-        create_topic(self.bootstrap, self.topic, _PARTITIONS)
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def goes_on(self, records: int | None = None) -> None:
+        """Let so many more flow, or all the rest; returns at once."""
+        self._thread = threading.Thread(target=self._run, args=(records,), daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5)
-        log = GeneratorSource(seed=7, records=self.records).open(Place(Path(), Path()))
-        began, sent = time.monotonic(), 0
-        for batch in log.read("0", 0, self.records):
-            for record in batch.to_pylist():
-                value = {"text": record["text"], "label": record["label"], "time": record["_time"] / 1e6}
-                producer.send(self.topic, json.dumps(value).encode(), partition=sent % _PARTITIONS)
-                sent += 1
-                if sent % 100 == 0:
-                    time.sleep(max(0.0, began + sent / self.per_second - time.monotonic()))
+    def pauses(self) -> None:
+        """Wait until what was to flow has."""
+        self._thread.join()
+
+    def _run(self, records: int | None) -> None:
+        producer = KafkaProducer(bootstrap_servers=self._bootstrap, linger_ms=5)
+        began = time.monotonic()
+        for sent, record in enumerate(itertools.islice(self._documents, records), 1):
+            value = {"text": record["text"], "label": record["label"], "time": record["_time"] / 1e6}
+            producer.send(self._topic, json.dumps(value).encode(), partition=record["_offset"] % _PARTITIONS)
+            if sent % 100 == 0:
+                time.sleep(max(0.0, began + sent / self._per_second - time.monotonic()))
         producer.flush()
         producer.close()
-
-    def ended(self) -> None:
-        self._thread.join()
 
 
 def write_config(folder: Path, bootstrap: str, topic: str) -> None:
@@ -88,12 +87,15 @@ def kill_while_it_flows(
     for engine in engines:
         before = processed(folder / "run")
         process = commands.start("run", "--follow", "--set", f"engine.type={engine}")
+        flow.goes_on(records // len(engines))
         wait_until(lambda before=before: processed(folder / "run") > before, f"epochs on {engine}", 120)  # type: ignore[misc]
         time.sleep(rng.random() * 0.5)  # anywhere in an epoch
         assert process.poll() is None, process.communicate()[1]
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    flow.ended()
+        flow.pauses()
+    flow.goes_on()
+    flow.pauses()
     summary = commands.finish("run", "--until-idle", "--set", f"engine.type={engines[-1]}")
     golden = commands.finish("golden", "--replay", str(folder / "run"), "--set", "sinks={}")
     rows = seen(bootstrap, f"{topic}-predictions")
@@ -105,8 +107,8 @@ def kill_while_it_flows(
 
 
 def processed(run: Path) -> int:
-    """How many epochs a run has notes of."""
+    """How many epochs a run has processed, replays not counted."""
     try:
         return EpochReader(run / "epochs").totals().epochs
-    except Exception:  # it is only being made
+    except ConfigError:  # it is only being made
         return 0

@@ -63,6 +63,7 @@ def test_windows_at_the_end_of_a_chain_are_those_of_a_run_without_kills(tmp_path
     rng = random.Random(17)
     chain = Chain(tmp_path, broker.bootstrap, broker.topic("documents"))
     flow = Flow(broker.bootstrap, chain.documents, RECORDS, per_second=1_000)
+    flow.goes_on()
     running = {
         name: chain.commands[name].start("killed", *chain.options(name, "killed"), "--follow")
         for name in ("classify", "follow")
@@ -73,7 +74,7 @@ def test_windows_at_the_end_of_a_chain_are_those_of_a_run_without_kills(tmp_path
         time.sleep(rng.random() * 0.5)  # anywhere in an epoch
         running[name].send_signal(signal.SIGKILL)
         running[name].communicate()
-    flow.ended()
+    flow.pauses()
     classified = chain.finish("classify", "killed", "--until-idle")
     chain.finish("follow", "killed", "--until-idle")
     assert classified["records"] == RECORDS

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["shown"]
+from millstream.config.plugins import registered
 
-_LOGGERS = ("millstream", "millstream_connectors", "millstream_models", "millstream_pipelines")
+__all__ = ["shown"]
 
 
 class _Teller(logging.Handler):
@@ -22,12 +22,16 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def shown(warn: Callable[[str], None]) -> Iterator[None]:
-    """Tell `warn` what our own loggers are told, from any thread."""
+    """Tell `warn` what our loggers and those of plug-ins are told, from any thread."""
+    plug_ins = [point for names in registered().values() for points in names.values() for point in points]
+    loggers = [
+        logging.getLogger(name) for name in {"millstream", *(point.module.partition(".")[0] for point in plug_ins)}
+    ]
     teller = _Teller(warn)
-    for name in _LOGGERS:
-        logging.getLogger(name).addHandler(teller)
+    for logger in loggers:
+        logger.addHandler(teller)
     try:
         yield
     finally:
-        for name in _LOGGERS:
-            logging.getLogger(name).removeHandler(teller)
+        for logger in loggers:
+            logger.removeHandler(teller)
