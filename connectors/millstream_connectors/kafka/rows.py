@@ -41,6 +41,9 @@ class KafkaRows:
     it comes before the next rows, and before the brokers end the transaction, after `timeout` seconds.
     """
 
+    keeps = False
+    """Retention removes rows, and group offsets that were not written for a week."""
+
     def __init__(
         self,
         access: Access,
@@ -143,6 +146,10 @@ class KafkaRows:
                 self._access.settle()
         finally:
             self._access.close()
+
+    def abandon(self) -> None:
+        """Let go of the connection; a transaction that is open is the brokers' to abort, or the next run's."""
+        self._access.close()
 
     def _holds(self, mark: Mark) -> bool:
         seen = self._access.marks.look()

@@ -10,20 +10,19 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.config.durations import Duration
-from millstream.errors import MillstreamError
+from millstream.errors import Contradiction
 from millstream.log.contracts import Mark, Place
 from millstream_connectors.kafka.access import Access
-from millstream_connectors.kafka.clearing import clear
+from millstream_connectors.kafka.clearing import check, clear
 from millstream_connectors.kafka.cluster import Cluster, Topic
 from millstream_connectors.kafka.connection import addresses
 from millstream_connectors.kafka.marks import Signature
 from millstream_connectors.kafka.messages import RowMessages
 from millstream_connectors.kafka.rows import KafkaRows
 from millstream_connectors.kafka.security import Security
+from millstream_connectors.kafka.waiting import HURRY_SECONDS
 
 __all__ = ["KafkaSink"]
-
-_HURRIED_SECONDS = 3.0
 
 
 class KafkaSink(BaseModel):
@@ -81,6 +80,11 @@ class KafkaSink(BaseModel):
     def location(self, place: Place, output: str) -> str:
         return f"kafka://{self.bootstrap}/{self.topic}"
 
+    def may_clear(self, place: Place, output: str) -> None:
+        """Refuse if the topic has messages of others, or the brokers would delete none."""
+        with closing(self._access(place, output)) as access:
+            check(access)
+
     def clear(self, place: Place, output: str) -> None:
         """Delete the rows, and the group's offsets; refused if the topic has messages of others."""
         with closing(self._access(place, output)) as access:
@@ -88,12 +92,12 @@ class KafkaSink(BaseModel):
 
     def _access(self, place: Place, output: str) -> Access:
         seconds = self.patience / 1e6
-        seconds = min(seconds, _HURRIED_SECONDS) if place.hurry else seconds
+        seconds = min(seconds, HURRY_SECONDS) if place.hurry else seconds
         cluster = Cluster(self.bootstrap, self.security, seconds, place.base)
         return Access(cluster, Signature(place.pipeline, output, self.topic), self.location(place, output), seconds)
 
     def _create(self, access: Access) -> Topic:
         if not self.create:
             message = f"there is no {access.where}; make the topic, or say `create: true`"
-            raise MillstreamError(message)
+            raise Contradiction(message)
         return access.cluster.create(self.topic, self.partitions)

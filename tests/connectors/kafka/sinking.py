@@ -108,6 +108,9 @@ class Sinking:
     def read(self) -> pa.Table:
         return read(self.config.read(self.place, OUTPUT, SCHEMA))
 
+    def may_clear(self) -> None:
+        self.config.may_clear(self.place, OUTPUT)
+
     def clear(self) -> None:
         self.config.clear(self.place, OUTPUT)
 

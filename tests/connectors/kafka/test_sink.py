@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from connectors.kafka.sinking import LOG, SCHEMA, Sinking, epoch, mark, offsets_
 from kafka_broker import SharedBroker
 from pydantic import ValidationError
 
-from millstream.errors import ConfigError, ForeignSink, InUse, MillstreamError
+from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
 from millstream.log.rows import json_lines
 from millstream_connectors.kafka.cluster import Cluster
 from millstream_connectors.kafka.coordinators import Coordinators
@@ -213,7 +215,7 @@ def test_outputs_and_pipelines_share_a_topic_and_read_their_own(sinking: Sinking
 
 @pytest.mark.kafka
 def test_a_topic_that_is_not_there_is_made_or_refused(made: Callable[..., Sinking]) -> None:
-    with pytest.raises(MillstreamError, match=r"there is no kafka://.*; make the topic, or say `create: true`"):
+    with pytest.raises(Contradiction, match=r"there is no kafka://.*; make the topic, or say `create: true`"):
         made(create=False).open()
     several = dataclasses.replace(made(), options={"partitions": 3})
     with several.opened() as sink:
@@ -275,26 +277,56 @@ def test_starting_over_leaves_nothing(sinking: Sinking) -> None:
 
 
 @pytest.mark.kafka
-def test_starting_over_deletes_no_messages_of_others(sinking: Sinking) -> None:
+def test_starting_over_deletes_no_messages_of_others_and_can_tell_before(sinking: Sinking) -> None:
+    sinking.may_clear()  # not even a topic is there
     with sinking.opened() as sink:
         sink.append(epoch(0), mark(0))
+        sinking.may_clear()
         with Producing(sinking.bootstrap).producer() as producer:
             producer.send(sinking.topic, b"{}")
+        with pytest.raises(ForeignSink, match="such as offset 4 of partition 0"):
+            sinking.may_clear()
+        sink.append(epoch(1), mark(1))  # which that has not disturbed
     with pytest.raises(ForeignSink, match="such as offset 4 of partition 0"):
         sinking.clear()
-    assert len(sinking.messages()) == 4
+    assert (len(sinking.messages()), sinking.mark()) == (7, mark(1))
     neighbour = dataclasses.replace(sinking, pipeline="neighbour")
+    neighbour.may_clear()
     neighbour.clear()  # it has nothing there that could be deleted
-    assert len(sinking.messages()) == 4
+    assert len(sinking.messages()) == 7
 
 
 @pytest.mark.kafka
-def test_starting_over_in_a_compacted_topic_says_what_to_do(made: Callable[..., Sinking]) -> None:
-    sinking = made(settings={"cleanup_policy": "compact"})
+def test_messages_of_others_are_found_behind_a_transaction_that_a_dead_run_has_left_open(sinking: Sinking) -> None:
     with sinking.opened() as sink:
         sink.append(epoch(0), mark(0))
-    with pytest.raises(MillstreamError, match=r"compacted topic.*delete the topic itself, or give the output another"):
-        sinking.clear()
+        sink.prepare(epoch(1), mark(1))
+        sinking.may_clear()
+        with Producing(sinking.bootstrap).producer() as producer:
+            producer.send(sinking.topic, b"{}")
+        with pytest.raises(ForeignSink, match="such as offset 7 of partition 0"):
+            sinking.may_clear()
+        sink.commit()
+    assert sinking.mark() == mark(1)
+
+
+@pytest.mark.kafka
+def test_starting_over_in_a_compacted_topic_says_what_to_do_and_can_tell_before(made: Callable[..., Sinking]) -> None:
+    sinking = made(settings={"cleanup_policy": "compact"})
+    sinking.may_clear()  # there is nothing to delete
+    with sinking.opened() as sink:
+        sink.append(epoch(0), mark(0))
+    for refused in (sinking.may_clear, sinking.clear):
+        with pytest.raises(
+            MillstreamError, match=r"compacted topic.*delete the topic itself, or give the output another"
+        ):
+            refused()
+    both = made(settings={"cleanup_policy": "compact,delete"})
+    with both.opened() as sink:
+        sink.append(epoch(0), mark(0))
+    both.may_clear()
+    both.clear()
+    assert both.messages() == []
 
 
 @pytest.mark.kafka
@@ -364,6 +396,31 @@ def test_what_is_wrong_with_the_options_is_found_without_a_broker(monkeypatch: p
 
 
 @pytest.mark.kafka
+def test_nothing_is_left_of_a_sink_that_was_abandoned_or_could_not_be_opened(made: Callable[..., Sinking]) -> None:
+    sinking = made()
+    with sinking.opened() as sink:
+        sink.append(epoch(0), mark(0))
+    threads, files = threading.enumerate(), sorted(os.listdir("/dev/fd"))
+    for guarded in (True, False):
+        sink = sinking.open(guarded=guarded)
+        sink.append(epoch(1), mark(1))
+        if guarded:
+            sink.prepare(epoch(2), mark(2))
+        sink.abandon()
+        sink.abandon()
+        assert threading.enumerate() == threads
+    closed = sinking.open()
+    closed.close()
+    closed.abandon()
+    away = Sinking("127.0.0.1:1", "topic", options={"patience": "200ms"})
+    for wrong in (dataclasses.replace(sinking, options={"key": "colour"}), made(create=False), away):
+        with pytest.raises(MillstreamError):
+            wrong.open()
+    assert threading.enumerate() == threads
+    assert sorted(os.listdir("/dev/fd")) == files
+
+
+@pytest.mark.kafka
 def test_a_key_that_rows_do_not_have_is_refused(made: Callable[..., Sinking]) -> None:
     with pytest.raises(ConfigError, match="no column 'colour'"):
         made(key="colour").open()
@@ -372,5 +429,5 @@ def test_a_key_that_rows_do_not_have_is_refused(made: Callable[..., Sinking]) ->
 def test_a_broker_that_is_away_is_not_waited_for_in_a_hurry() -> None:
     sinking = Sinking("127.0.0.1:1", "topic", options={"patience": "1h"})
     hurried = dataclasses.replace(sinking.place, hurry=True, base=Path("."))
-    with pytest.raises(MillstreamError, match=r"waited for in vain for [23] s: .*connection refused"):
+    with pytest.raises(MillstreamError, match=r"waited for in vain for 2 s: .*connection refused"):
         sinking.config.mark(hurried, "predictions")

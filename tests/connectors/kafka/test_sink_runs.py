@@ -92,7 +92,7 @@ def test_with_group_and_rows_gone_a_run_is_refused_rather_than_repeated(made: Ca
     run.crash(Point.DELIVER, 3)
     run.sinking.forget_group()
     run.sinking.remove_rows()
-    with pytest.raises(ForeignSink, match="sink 'predictions' tells of no epoch that it holds, but got rows") as raised:
+    with pytest.raises(ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run") as raised:
         run.pipeline.run("run")
     assert raised.value.exit_code == 3
     assert run.rows() == {}
