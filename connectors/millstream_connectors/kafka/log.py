@@ -63,8 +63,9 @@ class KafkaLog:
 
     def partitions(self) -> Sequence[Partition]:
         """All partitions, by topic and number; their number is `_partition` if there is one topic."""
+        self._looked_for()
         alone = self._config.topic is not None
-        return [Partition(f"{name}/{number}", number if alone else None) for name, number in self._pairs()]
+        return [Partition(f"{name}/{number}", number if alone else None) for name, number in self._known()]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
         """Where `from` says; the first message of a partition that was added while the source was read."""
@@ -98,7 +99,7 @@ class KafkaLog:
         """Where what can be read ended a few milliseconds ago; all partitions are asked at once."""
         pair = _pair(partition)
         if pair not in self._ends:
-            self._ends |= self._cluster.ends({*self._ends, pair}, self._config.isolation)
+            self._ends |= self._cluster.ends({*self._known(), pair}, self._config.isolation)
         elif time.monotonic() >= self._ends_due:
             asked = time.monotonic()
             found = self._cluster.ends_briefly(list(self._ends), self._config.isolation)
@@ -128,8 +129,8 @@ class KafkaLog:
 
     # Topics
 
-    def _pairs(self) -> list[Pair]:
-        topics = self._looked_for()
+    def _known(self) -> list[Pair]:
+        topics = self._topics or {}
         return [(name, number) for name in sorted(topics) for number in topics[name].partitions]
 
     def _looked_for(self) -> Mapping[str, Topic]:
