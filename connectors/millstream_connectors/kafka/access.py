@@ -39,13 +39,12 @@ class Access:
         self.coordinators.settle(self.signature.id)
 
     def rows(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Our rows that are committed, by partition, in order of their offsets."""
+        """Our rows that are committed, by partition, in order of their offsets: all of them, or an error."""
         topic = self.topic()
         if topic is None:
             return
-        self.settle()
         pairs = [(topic.name, number) for number in topic.partitions]
-        begins, ends = self.cluster.beginnings(pairs), self.cluster.ends(pairs, "read_committed")
+        begins, ends = self.cluster.beginnings(pairs), self.marks.ends_of_ours(pairs)
         fetcher = Fetcher(self.cluster, "read_committed", skip_removed=True)
         for pair in pairs:
             for records in fetcher.read(pair, begins[pair], ends[pair]):

@@ -38,7 +38,7 @@ def check(access: Access) -> None:
     standing = access.coordinators.settle(signature.id)
     pairs = [(topic.name, number) for number in topic.partitions]
     begins, written = cluster.beginnings(pairs), cluster.ends(pairs, "read_uncommitted")
-    ours_is_open = standing is not None and standing.state == "Ongoing"
+    ours_is_open = standing is not None and standing.open
     ends = cluster.ends(pairs, "read_committed") if ours_is_open else access.marks.closed_ends(pairs)
 
     def everything() -> Iterator[tuple[Pair, Records]]:

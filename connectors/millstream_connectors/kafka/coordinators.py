@@ -31,6 +31,11 @@ class Standing:
     producer: Producer
     state: str
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is open."""
+        return self.state == "Ongoing"
+
 
 class Coordinators:
     """The coordinators of groups and transactions; used on the event loop, but for `settle`."""

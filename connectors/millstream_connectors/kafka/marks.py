@@ -4,10 +4,10 @@ Every message has a header that names the pipeline and the output, the epoch log
 writes an epoch's rows also writes the group's offset of each partition that got some: where they end, and the mark as
 its metadata. Nobody reads with that group.
 
-Offsets can vanish (the brokers drop a group that wrote none for a week) or be set to something else by hand. So the end
-of the topic is looked at too, from where the group says that our rows end, or from a few hundred messages before the
-end; from the beginning, if the group tells of no epoch, or somebody else has set it. What rows there are counts for
-more than what the group tells of them. With both gone there is no mark.
+Offsets can vanish (the brokers drop one that was not written for a week) or be set to something else by hand. So the
+rows are looked at too: in each partition from where the group says that our rows end; from the beginning, where it
+says nothing, or what somebody else has set. What rows there are counts for more than what the group tells of them. With
+both gone there is no mark. A run's first transaction writes the offsets that are missing: the next look is short.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kafka import errors as kafka_errors
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from millstream.log.contracts import Mark
-from millstream_connectors.kafka.cluster import Cluster, Pair
+from millstream_connectors.kafka.cluster import Cluster, Pair, Topic
 from millstream_connectors.kafka.connection import checked
 from millstream_connectors.kafka.coordinators import Coordinators
 from millstream_connectors.kafka.fetching import Fetcher
 from millstream_connectors.kafka.network import Broker
 from millstream_connectors.kafka.waiting import Patience
 
-__all__ = ["HEADER", "Marks", "Signature", "metadata_of"]
+__all__ = ["HEADER", "Look", "Marks", "Signature", "metadata_of"]
 
 HEADER = "millstream"
 
@@ -37,6 +37,8 @@ _LOGGER = logging.getLogger(__name__)
 
 _FIRST_LOOK = 300
 _LARGEST_LOOK = 100_000
+_GLANCE = 100_000
+"""Messages at the end of a topic."""
 _WORTH_A_WORD = 1_000_000
 """Messages that it takes seconds to look through."""
 _PAUSE = 0.02
@@ -98,10 +100,18 @@ def metadata_of(mark: Mark) -> str:
 
 @dataclass(frozen=True)
 class _Told:
-    """What the group tells of a partition: where our rows end, and the last epoch that has some there."""
+    """What the group tells of a partition: where our rows end, none of them of an epoch after this mark's."""
 
     end: int
+    mark: Mark
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look has found: the mark, and up to where it went in partitions of which the group says nothing."""
+
     mark: Mark | None
+    untold: Mapping[int, int]
 
 
 class Marks:
@@ -113,62 +123,91 @@ class Marks:
         self._cluster, self._coordinators = cluster, coordinators
         self._signature = signature
         self._fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
+        self._without: dict[tuple[str, int], int] = {}  # by topic's id and partition: up to where nothing is ours
         self._patience = Patience(f"the end of topic {signature.topic}", patience)
 
-    def look(self) -> Mark | None:
+    def look(self) -> Look:
         """The last epoch that the topic holds rows of, all of them committed; None if there is none.
 
-        A transaction that is being ended is waited for. One that is open does not count, whoever's it is: a dead
-        run's will be aborted, and a live one's means that we are not to write.
+        A transaction that is being ended is waited for. One of ours that is open does not count: a dead run's will be
+        aborted, and a live one's means that we are not to write. One of others may hide rows that the group does not
+        tell of, and is waited for.
         """
-        topic = self._cluster.topics([self._signature.topic]).get(self._signature.topic)
+        topic = self._topic()
         if topic is None:
-            return None
-        standing = self._coordinators.settle(self._signature.id)
+            return Look(None, {})
         pairs = [(topic.name, number) for number in topic.partitions]
+        standing = self._coordinators.settle(self._signature.id)
         told = self._told(pairs)
-        written = self._cluster.ends(pairs, "read_uncommitted")
-        told = {pair: one for pair, one in told.items() if one.end <= written[pair]}  # else its rows are lost
-        marked = any(one.mark for one in told.values())
-        if not marked and not (standing is not None and standing.state == "Ongoing"):
-            ends = self.closed_ends(pairs)
-        else:
-            ends = self._cluster.ends(pairs, "read_committed")
+        ends = dict(self._cluster.ends(pairs, "read_committed"))
+        untold = [pair for pair in pairs if pair not in told]
+        if untold and not (standing is not None and standing.open):
+            ends |= self.closed_ends(untold)
         begins = self._cluster.beginnings(pairs)
-        if not marked and sum(ends[pair] - begins[pair] for pair in pairs) > _WORTH_A_WORD:
+        floors = {pair: max(begins[pair], self._without.get((topic.id, pair[1]), 0)) for pair in pairs}
+        floors |= {pair: max(begins[pair], one.end) for pair, one in told.items()}
+        if sum(max(0, ends[pair] - floors[pair]) for pair in pairs) > _WORTH_A_WORD:
             _LOGGER.warning("looking through topic %s for rows of %s", topic.name, self._signature.name)
         found = []
-        for pair, begin in begins.items():
-            one = told.get(pair)
-            if one is not None and one.mark is not None:
-                floor = one.end
-            elif one is None and marked:
-                floor = ends[pair] - _FIRST_LOOK
-            else:
-                floor = begin
-            last = self._last(pair, max(begin, floor), ends[pair])
-            found += [last] if last is not None else []
-        return _newest(found, [one.mark for one in told.values() if one.mark is not None])
+        for pair in pairs:
+            last = self._last(pair, floors[pair], ends[pair])
+            if last is not None:
+                found.append(last)
+            elif pair not in told:
+                self._without[topic.id, pair[1]] = ends[pair]
+        mark = _newest(found, [one.mark for one in told.values()])
+        return Look(mark, {pair[1]: ends[pair] for pair in untold})
+
+    def glance(self) -> Mark | None:
+        """What the rows at the end of the topic tell, others not being waited for: good enough without a guard."""
+        topic = self._topic()
+        if topic is None:
+            return None
+        pairs = [(topic.name, number) for number in topic.partitions]
+        begins, ends = self._cluster.beginnings(pairs), self._cluster.ends(pairs, "read_committed")
+        each = _GLANCE // len(pairs)
+        found = [self._last(pair, max(begins[pair], ends[pair] - each), ends[pair]) for pair in pairs]
+        return _newest([last for last in found if last is not None], [])
 
     def closed_ends(self, pairs: Collection[Pair]) -> Mapping[Pair, int]:
         """Where partitions end; transactions that are open now are waited for, as they hide what is behind them."""
-        written = self._cluster.ends(pairs, "read_uncommitted")
+        return self._ends_from(self._cluster.ends(pairs, "read_uncommitted"))
+
+    def ends_of_ours(self, pairs: Collection[Pair]) -> Mapping[Pair, int]:
+        """Where what can be read ends; transactions of others are waited for that hide rows of ours."""
+        standing = self._coordinators.settle(self._signature.id)
+        told = self._told(pairs)
+        written, ends = self._cluster.ends(pairs, "read_uncommitted"), self._cluster.ends(pairs, "read_committed")
+        wanted = {pair: told[pair].end if pair in told else ends[pair] for pair in pairs}
+        if not (standing is not None and standing.open):  # what is ours is in no open transaction
+            everything = Fetcher(self._cluster, "read_uncommitted", skip_removed=True)
+            for pair in pairs:
+                if pair not in told and self._last(pair, ends[pair], written[pair], everything) is not None:
+                    wanted[pair] = written[pair]
+        return self._ends_from(wanted)
+
+    def _topic(self) -> Topic | None:
+        return self._cluster.topics([self._signature.topic]).get(self._signature.topic)
+
+    def _ends_from(self, wanted: Mapping[Pair, int]) -> Mapping[Pair, int]:
+        """Where what can be read ends, once it goes as far as is wanted."""
         since = self._patience.now()
         while True:
-            ends = self._cluster.ends(pairs, "read_committed")
-            if all(ends[pair] >= written[pair] for pair in pairs):
+            ends = self._cluster.ends(wanted, "read_committed")
+            if all(ends[pair] >= wanted[pair] for pair in wanted):
                 self._patience.over("end")
                 return ends
-            self._patience.failed("end", "a transaction of another producer is open there", since=since)
+            reason = "a transaction of another producer is open there, and hides what comes behind it"
+            self._patience.failed("end", reason, since=since, advice="see that it is committed or aborted")
             time.sleep(_PAUSE)
 
-    def _last(self, pair: Pair, floor: int, end: int) -> tuple[int, Mark] | None:
+    def _last(self, pair: Pair, floor: int, end: int, fetcher: Fetcher | None = None) -> tuple[int, Mark] | None:
         """The last message of ours in [floor, end): when it was written, and its mark."""
         step = _FIRST_LOOK
         while end > floor:
             begin = max(floor, end - step)
             last = None
-            for records in self._fetcher.read(pair, begin, end):
+            for records in (fetcher or self._fetcher).read(pair, begin, end):
                 headers = records.headers(HEADER.encode())
                 for place in range(len(headers) - 1, -1, -1):
                     mark = self._signature.mark(headers[place])
@@ -181,6 +220,7 @@ class Marks:
         return None
 
     def _told(self, pairs: Collection[Pair]) -> Mapping[Pair, _Told]:
+        """What the group tells, but for offsets that are not ours, or behind the end: then the rows are lost."""
         group = self._signature.id
         asked = OffsetFetchRequest.OffsetFetchRequestGroup
         topic = asked.OffsetFetchRequestTopics(name=self._signature.topic, partition_indexes=[one for _, one in pairs])
@@ -197,12 +237,14 @@ class Marks:
             for one in answer.topics:
                 for partition in one.partitions:
                     checked(partition.error_code, f"group {group}")
-                    if partition.committed_offset >= 0:
-                        mark = _mark_in(partition.metadata)
+                    mark = _mark_in(partition.metadata)
+                    if partition.committed_offset >= 0 and mark is not None:
                         found[one.name, partition.partition_index] = _Told(partition.committed_offset, mark)
             return found
 
-        return self._cluster.ask("group", told)
+        found = self._cluster.ask("group", told)
+        written = self._cluster.ends(found, "read_uncommitted") if found else {}
+        return {pair: one for pair, one in found.items() if one.end <= written[pair]}
 
 
 def _newest(found: Collection[tuple[int, Mark]], told: Collection[Mark]) -> Mark | None:

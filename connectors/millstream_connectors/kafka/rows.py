@@ -32,9 +32,11 @@ class KafkaRows:
     epoch log) must not stop the one that rightly writes. That is safe, as a transaction that is open then does not
     count, whether its run is dead or not, and one that is being ended is waited for. The first rows fence: whoever
     wrote before is shut out, and what it left open is aborted. The mark is looked at right before that and right after:
-    if it is not the one that was told, another run has written meanwhile, and this one stops.
+    if it is not the one that was told, somebody has written meanwhile, and this run stops: what it is about to write
+    has been decided by the older one.
 
-    Without a guard rows are written as they are, each once as far as this process is concerned.
+    Without a guard rows are written as they are, each once as far as this process is concerned, and nobody is waited
+    for: the mark is what a glance at the end of the topic tells.
 
     `prepare` and `commit` are the two halves of `append`. Between them all is durable and nothing is there to be read.
     If this process dies there, `finish` in another one does either in its place, given what `prepare` has returned: if
@@ -56,7 +58,8 @@ class KafkaRows:
         self._access, self._messages, self._read = access, messages, read
         self._where, self._signature = access.where, access.signature
         self._prepared: tuple[Mapping[int, Messages], Mark] | None = None
-        self._seen = self._mark = access.marks.look()
+        self._untold: Mapping[int, int] = {}  # group offsets that are missing, and where they belong
+        self._seen = self._mark = access.marks.look().mark if guarded else access.marks.glance()
         self._unguarded = None if guarded else Idempotent(access.cluster, self._signature.topic)
         self._transactions = Transactions(
             access.cluster,
@@ -112,10 +115,12 @@ class KafkaRows:
         messages, mark = self._prepared
         with self._alone():
             while messages and not self._transactions.commit():
-                if self._access.marks.look() == mark:
+                if self._access.marks.look().mark == mark:
                     break
                 self._write(messages, mark)
         self._prepared, self._mark = None, mark
+        if messages:
+            self._untold = {}
 
     def finish(self, token: Mapping[str, Any], *, commit: bool = True) -> None:
         """End what a process that died has prepared, as that would have done it; once more is as good."""
@@ -132,10 +137,10 @@ class KafkaRows:
                     "have ended it after its timeout, or another run was started; its rows are not in the topic"
                 )
                 raise MillstreamError(message)
-            if not ended and not commit and self._access.marks.look() == prepared:
+            if not ended and not commit and self._access.marks.look().mark == prepared:
                 message = f"epoch {prepared.epoch} in {self._where} cannot be taken back: it was committed"
                 raise MillstreamError(message)
-        self._seen = self._mark = self._access.marks.look()
+        self._seen = self._mark = self._access.marks.look().mark
 
     def read(self) -> Iterator[pa.Table]:
         return self._read()
@@ -152,7 +157,7 @@ class KafkaRows:
         self._access.close()
 
     def _holds(self, mark: Mark) -> bool:
-        seen = self._access.marks.look()
+        seen = self._access.marks.look().mark
         return seen is not None and seen.log == mark.log and seen.epoch >= mark.epoch
 
     def _take_over(self, mark: Mark) -> None:
@@ -160,18 +165,21 @@ class KafkaRows:
         for fence in (False, True):
             if fence:
                 self._transactions.fence()
-            seen = self._access.marks.look()
-            self._check_log(seen, mark)
-            if seen != self._seen:
+            look = self._access.marks.look()
+            self._check_log(look.mark, mark)
+            if look.mark != self._seen:
                 message = (
-                    f"another run of pipeline {self._signature.pipeline} has written to {self._where} since this one "
-                    "was started; see that only one is running, and start it again"
+                    f"{self._where} had {_named(self._seen)} when this run was started, and has {_named(look.mark)} "
+                    f"now: another run of pipeline {self._signature.pipeline} has written since, or the last "
+                    "transaction of the one before was completed only then; see that no other is running, and start "
+                    "this one again"
                 )
                 raise InUse(message)
+            self._untold = look.untold
 
     def _write(self, messages: Mapping[int, Messages], mark: Mark) -> None:
         try:
-            self._transactions.prepare(messages, metadata_of(mark))
+            self._transactions.prepare(messages, metadata_of(mark), self._untold)
         except TooLarge as large:
             self._transactions.abort()
             self._refuse_size(messages, large)
@@ -206,6 +214,10 @@ class KafkaRows:
             "raise its max.message.bytes"
         )
         raise MillstreamError(message) from None
+
+
+def _named(mark: Mark | None) -> str:
+    return "no rows" if mark is None else f"rows up to epoch {mark.epoch}"
 
 
 def _now() -> int:

@@ -75,7 +75,7 @@ class KafkaSink(BaseModel):
 
     def mark(self, place: Place, output: str) -> Mark | None:
         with closing(self._access(place, output)) as access:
-            return access.marks.look()
+            return access.marks.look().mark
 
     def location(self, place: Place, output: str) -> str:
         return f"kafka://{self.bootstrap}/{self.topic}"

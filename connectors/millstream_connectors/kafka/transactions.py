@@ -20,6 +20,7 @@ A request that is not answered may have been done. So nothing is guessed:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from kafka import errors as kafka_errors
 from kafka.protocol.producer import (
@@ -108,10 +109,13 @@ class Transactions:
         self._cluster.ask("transactions", taken)
         self._unsettled = False
 
-    def prepare(self, partitions: Mapping[int, Messages], metadata: str) -> None:
+    def prepare(
+        self, partitions: Mapping[int, Messages], metadata: str, others: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         """Begin a transaction and write messages by partition into it, and for each the group's offset with `metadata`.
 
-        On return all is durable, and nothing counts yet. `Fenced`; `TooLarge`, with the transaction open.
+        `others` are group offsets of partitions that get no messages. On return all is durable, and nothing counts yet.
+        `Fenced`; `TooLarge`, with the transaction open.
         """
 
         async def prepared(broker: Broker) -> None:
@@ -123,7 +127,8 @@ class Transactions:
                 await self._begin(broker, list(partitions))
                 await self._mine.write(broker, unwritten)
                 await self._add_offsets(broker)
-                await self._write_offsets(broker, {number: part.end for number, part in unwritten.items()}, metadata)
+                ends = {number: part.end for number, part in unwritten.items()}
+                await self._write_offsets(broker, {**others, **ends}, metadata)
             except _BEGIN_ANEW as error:
                 raise kafka_errors.KafkaTimeoutError(f"the transaction is begun anew ({error})") from error
 

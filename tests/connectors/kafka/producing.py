@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from connectors.kafka.running import eventually
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -30,14 +31,12 @@ class Producing:
 
     def delete(self, name: str) -> None:
         self._admin.delete_topics([name])
-        while name in self._admin.list_topics():
-            pass
+        eventually(lambda: name not in self._admin.list_topics(), f"the end of {name}")
 
     def partitions(self, name: str, total: int) -> None:
         """Add partitions."""
         self._admin.create_partitions({name: total})
-        while len(self._admin.describe_topics([name])[0]["partitions"]) < total:
-            pass
+        eventually(lambda: len(self._admin.describe_topics([name])[0]["partitions"]) >= total, "the partitions")
 
     def remove(self, name: str, before: int, partition: int = 0) -> None:
         """Do what retention does: remove what is before an offset."""
@@ -58,6 +57,17 @@ class Producing:
             producer.flush()
         finally:
             producer.close()
+
+    @contextmanager
+    def open_transaction(self, name: str, partition: int = 0) -> Iterator[KafkaProducer]:
+        """A message in a transaction that stays open, and is aborted at the end if it still is."""
+        with self.producer(transactional_id=f"{name}-open") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(name, b"{}", partition=partition)
+            producer.flush()
+            yield producer
+            producer.abort_transaction()
 
     def transaction(self, name: str, values: Sequence[bytes], *, commit: bool, partition: int = 0) -> None:
         """Values in one transaction of a producer of their own."""

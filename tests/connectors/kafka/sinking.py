@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from connectors.kafka.running import eventually
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
@@ -124,10 +125,14 @@ class Sinking:
             consumer.assign(pairs)
             consumer.seek_to_beginning()
             ends = consumer.end_offsets(pairs)
-            found = []
-            while any(consumer.position(pair) < ends[pair] for pair in pairs):
+            found: list[Any] = []
+
+            def whole() -> bool:
                 for some in consumer.poll(timeout_ms=100).values():
-                    found += some
+                    found.extend(some)
+                return all(consumer.position(pair) >= ends[pair] for pair in pairs)
+
+            eventually(whole, f"the end of {self.topic}")
             return found
         finally:
             consumer.close()
@@ -157,6 +162,11 @@ class Sinking:
         """The group's offsets, by partition."""
         with self.admin() as admin:
             return {pair.partition: one for pair, one in admin.list_group_offsets(self.id)[self.id].items()}
+
+    def forget_partition(self, partition: int) -> None:
+        """What somebody may do to one of the group's offsets."""
+        with self.admin() as admin:
+            admin.delete_group_offsets(self.id, [TopicPartition(self.topic, partition)])
 
     def set_group(self, offset: int, metadata: str, partition: int = 0) -> None:
         """What somebody may do to a group's offsets by hand."""

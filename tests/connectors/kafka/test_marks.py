@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import Any
 
 import pytest
 from connectors.kafka.producing import Producing
 from connectors.kafka.sinking import Sinking, epoch, mark
 from kafka_broker import SharedBroker
 
+from millstream.errors import MillstreamError
+from millstream_connectors.kafka import marks
 from millstream_connectors.kafka.marks import metadata_of
+from millstream_connectors.kafka.network import Broker
 
 pytestmark = pytest.mark.kafka
 
@@ -25,12 +30,12 @@ def filled(sinking: Sinking, *numbers: int, log: str = "an epoch log") -> None:
             sink.append(epoch(number), mark(number, log))
 
 
-def others(sinking: Sinking, count: int) -> None:
+def others(sinking: Sinking, count: int, partition: int = 0) -> None:
     """Messages of somebody else; some have a header of that name."""
     with Producing(sinking.bootstrap).producer() as producer:
         headers = [None, [("millstream", b'["other/predictions","an epoch log",99]')], [("millstream", b"99")]]
         for number in range(count):
-            producer.send(sinking.topic, b"{}", headers=headers[number % 3], partition=0)
+            producer.send(sinking.topic, b"{}", headers=headers[number % 3], partition=partition)
 
 
 def test_there_is_none_without_a_topic_and_looking_makes_none(sinking: Sinking) -> None:
@@ -134,12 +139,80 @@ def test_a_first_transaction_that_is_open_is_no_mark(sinking: Sinking) -> None:
 
 def test_an_open_transaction_of_somebody_else_hides_nothing_from_the_group(sinking: Sinking) -> None:
     filled(sinking, 0)
-    with Producing(sinking.bootstrap).producer(transactional_id=sinking.topic, retry_backoff_ms=5) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(sinking.topic, b"{}", partition=0)
-        producer.flush()
+    with Producing(sinking.bootstrap).open_transaction(sinking.topic):
         filled(sinking, 1)
         assert sinking.mark() == mark(1)
-        producer.commit_transaction()
     assert sinking.mark() == mark(1)
+
+
+def test_where_the_group_says_nothing_the_end_of_an_open_transaction_is_waited_for(sinking: Sinking) -> None:
+    filled(sinking, 0)
+    hasty = dataclasses.replace(sinking, options={"patience": "2s"})
+    with Producing(sinking.bootstrap).open_transaction(sinking.topic):
+        filled(sinking, 1)
+        sinking.forget_group()
+        with pytest.raises(MillstreamError, match="a transaction of another producer is open there, and hides"):
+            hasty.open()
+    assert sinking.mark() == mark(1)
+
+
+def test_without_a_guard_nobody_is_waited_for_and_only_the_end_of_the_topic_is_looked_at(
+    sinking: Sinking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sinking = dataclasses.replace(sinking, options={"patience": "20s"})
+    with sinking.opened(guarded=False) as sink:
+        sink.append(epoch(0), mark(0))
+    with Producing(sinking.bootstrap).open_transaction(sinking.topic):
+        for _ in range(2):
+            with sinking.opened(guarded=False) as sink:
+                assert sink.mark() == mark(0)
+                sink.append(epoch(1), mark(1))
+    others(sinking, 100)
+    with sinking.opened(guarded=False) as sink:
+        assert sink.mark() == mark(1)
+    monkeypatch.setattr(marks, "_GLANCE", 50)
+    with sinking.opened(guarded=False) as sink:
+        assert sink.mark() is None
+    assert sinking.mark() == mark(1)
+
+
+@pytest.mark.parametrize("how", ["deleted", "set to another offset"])
+def test_an_offset_of_one_partition_that_somebody_takes_away_is_made_up_for_by_its_rows(
+    broker: SharedBroker, how: str
+) -> None:
+    sinking = Sinking(broker.bootstrap, broker.topic("marks"), options={"partitions": 2})
+    with sinking.opened() as sink:
+        for number in range(6):
+            sink.append(epoch(number, 1), mark(number))
+    [last] = [message.partition for message in sinking.messages() if json.loads(message.value)["_offset"] == 5000]
+    others(sinking, 400, partition=last)  # more than a first look takes in
+    if how == "deleted":
+        sinking.forget_partition(last)
+    else:
+        sinking.set_group(sinking.group()[last].offset + 400, "", partition=last)
+    assert sinking.mark() == mark(5)
+
+
+def test_partitions_without_rows_of_ours_are_looked_through_by_one_start_alone(
+    broker: SharedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sinking = Sinking(broker.bootstrap, broker.topic("marks"), options={"partitions": 3, "key": "label"})
+    sinking.open().close()
+    for partition in range(3):
+        others(sinking, 1000, partition=partition)
+    filled(sinking, 0)
+    assert {partition for partition, offset in sinking.group().items() if offset.offset >= 1000} == {0, 1, 2}
+    send = Broker.send
+    fetched: list[int] = []
+
+    async def watched(broker: Broker, request: Any, node: int | None = None) -> Any:
+        if type(request).__name__.startswith("FetchRequest"):
+            fetched.append(request.topics[0].partitions[0].fetch_offset)
+        return await send(broker, request, node)
+
+    monkeypatch.setattr(Broker, "send", watched)
+    with sinking.opened() as sink:
+        assert sink.mark() == mark(0)
+        sink.append(epoch(1), mark(1))
+    assert sinking.mark() == mark(1)
+    assert all(offset >= 1000 for offset in fetched)

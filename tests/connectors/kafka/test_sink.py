@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from connectors.kafka.producing import Producing
+from connectors.kafka.running import eventually
 from connectors.kafka.sinking import LOG, SCHEMA, Sinking, epoch, mark, offsets_of, read
 from kafka_broker import SharedBroker
 from pydantic import ValidationError
@@ -135,7 +136,9 @@ def test_of_two_copies_of_a_run_the_older_stops_and_every_row_is_there_once(sink
         with sinking.opened() as newer:
             assert newer.mark() == mark(1)
             older.append(epoch(2), mark(2))  # nobody is shut out before rows come
-            with pytest.raises(InUse, match="another run of pipeline conformance has written"):
+            with pytest.raises(
+                InUse, match="had rows up to epoch 1 when this run was started, and has rows up to epoch 2 now"
+            ):
                 newer.append(epoch(2), mark(2))
             older.append(epoch(3), mark(3))  # which that has not disturbed
         with sinking.opened() as newer:
@@ -158,6 +161,22 @@ def test_a_commit_that_was_done_unheard_counts_though_another_has_fenced_since(s
         with pytest.raises(InUse):
             sink.append(epoch(2), mark(2))
     assert sinking.offsets() == offsets_of(0, 1)
+
+
+@pytest.mark.kafka
+def test_a_commit_of_the_run_before_that_is_done_only_after_this_start_has_looked_stops_it_with_the_reason(
+    sinking: Sinking,
+) -> None:
+    with sinking.opened() as dead:
+        dead.prepare(epoch(0), mark(0))
+        with sinking.opened() as sink:
+            assert sink.mark() is None
+            dead.commit()  # the request of a process that has died may be on its way for so long
+            with pytest.raises(InUse, match=r"last transaction of the one before was completed only then.*start"):
+                sink.append(epoch(0), mark(0))
+    with sinking.opened() as again:
+        assert again.mark() == mark(0)
+    assert sinking.offsets() == offsets_of(0)
 
 
 @pytest.mark.kafka
@@ -184,7 +203,7 @@ def test_who_writes_between_the_look_and_the_fence_is_noticed(
             fence(transactions)
 
         monkeypatch.setattr(Transactions, "fence", late)
-        with pytest.raises(InUse, match="has written to"):
+        with pytest.raises(InUse, match="had no rows when this run was started, and has rows up to epoch 0 now"):
             sink.append(epoch(0), mark(0))
     assert sinking.offsets() == offsets_of(0)
 
@@ -211,6 +230,27 @@ def test_outputs_and_pipelines_share_a_topic_and_read_their_own(sinking: Sinking
     assert (sinking.mark(), neighbour.mark()) == (mark(1), mark(5, "their log"))
     assert sinking.config.mark(sinking.place, "topics") is None
     assert read(sinking.config.read(sinking.place, "topics", SCHEMA)).num_rows == 0
+
+
+@pytest.mark.kafka
+@guarded_or_not
+def test_rows_that_a_transaction_of_somebody_else_hides_are_waited_for_and_never_left_out(
+    sinking: Sinking, guarded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    hasty = dataclasses.replace(sinking, options={"patience": "2s"})
+    found: list[int] = []
+    reader = threading.Thread(target=lambda: found.append(sinking.read().num_rows))
+    with sinking.opened(guarded=guarded) as sink:
+        sink.append(epoch(0), mark(0))
+        with Producing(sinking.bootstrap).open_transaction(sinking.topic):
+            assert sinking.read().num_rows == 3  # it hides none yet
+            sink.append(epoch(1), mark(1))
+            with pytest.raises(MillstreamError, match="a transaction of another producer is open there, and hides"):
+                hasty.read()
+            reader.start()
+            eventually(lambda: "waiting for the end of topic" in caplog.text, "the word that somebody is waited for")
+    reader.join(60)
+    assert found == [6]
 
 
 @pytest.mark.kafka

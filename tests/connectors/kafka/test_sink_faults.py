@@ -65,7 +65,7 @@ def test_a_broker_killed_in_a_transaction_is_waited_for_and_every_row_is_there_o
                 caplog.clear()
                 sink.append(epoch(number), mark(number))
             assert sink.mark() == mark(number)
-            restarts[-1].join()
+            restarts[-1].join(60)
             said = [record.getMessage().partition(" Kafka at ")[0] for record in caplog.records]
             assert said[0] == "waiting for" and said[1:-1] == ["still waiting for"] * len(said[1:-1])
             assert "answers again" in caplog.records[-1].getMessage()
@@ -132,7 +132,7 @@ def test_ten_kills_leave_every_row_once(sinking: Sinking) -> None:
     held = sinking.mark()
     assert held is not None and held.epoch in (last, last + 1)
     with process(sinking, "append", held.epoch + 5) as end:
-        assert end.wait() == 0
+        assert end.wait(60) == 0
     assert sinking.offsets() == offsets_of(*range(held.epoch + 5), count=ROWS)
 
 
