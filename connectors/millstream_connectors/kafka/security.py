@@ -1,20 +1,43 @@
-"""TLS and passwords of a Kafka connection; a config names the environment variables that hold secrets, never those."""
+"""TLS and passwords of a Kafka connection; a config names the environment variables that hold secrets, never those.
+
+Somebody may type a secret where its variable's name belongs. So no message has what is given there, whether it could be
+a name or not; nor has pydantic's own, which would show it as input.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from millstream.errors import MillstreamError
 
 __all__ = ["Security"]
 
-_Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+def _variable(value: object) -> object:
+    if isinstance(value, str) and re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value, re.ASCII):
+        return value
+    kind = "variable_name"
+    message = "it has to be the name of an environment variable: letters, digits and `_`; never the secret itself"
+    raise PydanticCustomError(kind, message)
+
+
+_Variable = Annotated[str, BeforeValidator(_variable)]
 _File = Annotated[str, Field(min_length=1)]
 
 
@@ -25,7 +48,7 @@ class Security(BaseModel):
     ...     protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username="me", password_env="MY_KAFKA_PASSWORD"
     ... )
     >>> list(security.problems(Path()))
-    ['password_env: the environment has no MY_KAFKA_PASSWORD; set it to the password']
+    ['password_env: the environment has no variable of the name given there; set it to the password']
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -73,6 +96,24 @@ class Security(BaseModel):
             raise ValueError(message)
         return self
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _discreet(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """The same complaints without what they are about; the last validator, so that it has those of all others."""
+        try:
+            return handler(value)
+        except ValidationError as error:
+            complaints = [
+                InitErrorDetails(
+                    # The message is itself a value, because pydantic would take braces in it for placeholders.
+                    type=PydanticCustomError(one["type"], "{message}", {**one.get("ctx", {}), "message": one["msg"]}),
+                    loc=one["loc"],
+                    input="(not shown)",
+                )
+                for one in error.errors(include_url=False)
+            ]
+        raise ValidationError.from_exception_data(cls.__name__, complaints)
+
     @property
     def _by_password(self) -> bool:
         return self.protocol != "SSL"
@@ -88,7 +129,7 @@ class Security(BaseModel):
             ("key_password_env", self.key_password_env, "the key's password"),
         ):
             if variable is not None and not os.environ.get(variable):
-                yield f"{key}: the environment has no {variable}; set it to {what}"
+                yield f"{key}: the environment has no variable of the name given there; set it to {what}"
         for key, file in (("ca_file", self.ca_file), ("cert_file", self.cert_file), ("key_file", self.key_file)):
             if file is not None and not _at(base, file).is_file():
                 yield f"{key}: there is no {_at(base, file)}"
