@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from millstream.errors import AlteredLog, Contradiction, Truncated
 from millstream.log.contracts import Partition, Place
 from millstream_connectors.kafka.begins import AtTime
 from millstream_connectors.kafka.cluster import Cluster, Pair, Topic
+from millstream_connectors.kafka.edges import Edges, Ends
 from millstream_connectors.kafka.fetching import Fetcher, made_again, removed
 
 if TYPE_CHECKING:
@@ -25,12 +26,6 @@ __all__ = ["KafkaLog"]
 _LOGGER = logging.getLogger(__name__)
 
 _HURRY_SECONDS = 2.0
-_ENDS_SECONDS = 0.01
-"""How old an answer about ends may be: the engine asks for each partition, every few milliseconds."""
-_AWAY_SECONDS = 0.05
-"""The same, while the brokers are away."""
-_ENDS_SHARE = 4
-"""How much longer than the asking takes, where there are thousands of partitions."""
 _LOOK_SECONDS = 1.0
 """How often all topics of a cluster are looked through for those that match a pattern."""
 _GONE_SECONDS = 5.0
@@ -54,8 +49,12 @@ class KafkaLog:
         self._topics: dict[str, Topic] | None = None
         self._looked = 0.0
         self._missing: dict[str, float] = {}
-        self._ends: dict[Pair, int] = {}
-        self._ends_due = 0.0
+        self._firsts = Edges(self._cluster.beginnings)
+        self._begins = Edges(self._offsets_of_begin)
+        self._ends = Ends(
+            lambda pairs: self._cluster.ends(pairs, config.isolation),
+            lambda pairs: self._cluster.ends_briefly(pairs, config.isolation),
+        )
 
     @property
     def fields(self) -> Sequence[str]:
@@ -68,18 +67,18 @@ class KafkaLog:
         return [Partition(f"{name}/{number}", number if alone else None) for name, number in self._known()]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
-        """Where `from` says; the first message of a partition that was added while the source was read."""
+        """Where `from` says; for a partition that was added while the source was read, its first message."""
         pair, begin = _pair(partition), self._config.begin
-        if joined or begin == "earliest":
+        if joined:
+            return self.resume(partition, 0)  # what was removed of it before it was found belonged to the run
+        if begin == "earliest":
             return self._first(pair)
-        if begin == "latest":
-            return self._cluster.ends([pair], self._config.isolation)[pair]
-        if isinstance(begin, AtTime):
-            return self._cluster.offsets_at([pair], begin.micros, self._config.isolation)[pair]
+        if begin == "latest" or isinstance(begin, AtTime):
+            return self._begins.of(pair, self._known())
         wanted = begin.offsets.get(pair[1])
         if wanted is None:
             return self._first(pair)
-        end = self._cluster.ends([pair], self._config.isolation)[pair]
+        end = self._begins.of(pair, self._known())
         if wanted > end:
             message = f"`from` says offset {wanted:,} of {partition}, which ends at {end:,}"
             raise Contradiction(message)
@@ -96,18 +95,11 @@ class KafkaLog:
         return first
 
     def end(self, partition: str) -> int:
-        """Where what can be read ended a few milliseconds ago; all partitions are asked at once."""
-        pair = _pair(partition)
-        if pair not in self._ends:
-            self._ends |= self._cluster.ends({*self._known(), pair}, self._config.isolation)
-        elif time.monotonic() >= self._ends_due:
-            asked = time.monotonic()
-            found = self._cluster.ends_briefly(list(self._ends), self._config.isolation)
-            self._ends |= found or {}
-            now = time.monotonic()
-            least = _AWAY_SECONDS if found is None else _ENDS_SECONDS
-            self._ends_due = now + max(least, _ENDS_SHARE * (now - asked))
-        return self._ends[pair]
+        """Where what can be read ended a few milliseconds ago, never less than was told before.
+
+        A topic that has really lost messages is found out when they are read.
+        """
+        return self._ends.of(_pair(partition), self._known())
 
     def ended(self, partition: str) -> bool:
         return False
@@ -125,7 +117,13 @@ class KafkaLog:
         self._cluster.close()
 
     def _first(self, pair: Pair) -> int:
-        return self._cluster.beginnings([pair])[pair]
+        return self._firsts.of(pair, self._known())
+
+    def _offsets_of_begin(self, pairs: Collection[Pair]) -> Mapping[Pair, int]:
+        """Those of the time that `from` says, else the ends."""
+        if isinstance(self._config.begin, AtTime):
+            return self._cluster.offsets_at(pairs, self._config.begin.micros, self._config.isolation)
+        return self._cluster.ends(pairs, self._config.isolation)
 
     # Topics
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from connectors.kafka.producing import Producing
+from connectors.kafka.running import eventually
 from kafka_broker import SharedBroker
 from pydantic import ValidationError
 
@@ -21,7 +22,7 @@ from millstream.errors import AlteredLog, ConfigError, Contradiction, Millstream
 from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Partition, Place
 from millstream.records import log_schema
-from millstream_connectors.kafka import log as kafka_log
+from millstream_connectors.kafka import edges
 from millstream_connectors.kafka.log import KafkaLog
 from millstream_connectors.kafka.source import KafkaSource
 
@@ -217,9 +218,8 @@ def test_the_end_follows_what_comes(producing: Producing, broker: SharedBroker, 
     log = opened(topic=topic)
     assert log.end(f"{topic}/0") == 0
     producing.send(topic, numbered(3))
-    while (end := log.end(f"{topic}/0")) == 0:
-        pass
-    assert end == 3
+    eventually(lambda: log.end(f"{topic}/0") > 0, "the end")
+    assert log.end(f"{topic}/0") == 3
 
 
 @pytest.mark.kafka
@@ -304,9 +304,8 @@ def test_a_pattern_that_matches_nothing_waits(
     assert log.partitions() == [] and log.partitions() == []
     assert caplog.messages == [f"no topic matches {prefix}-.* yet; waiting for one"]
     topic = producing.topic(f"{prefix}-1", 2)
-    while not (found := log.partitions()):
-        pass
-    assert found == [Partition(f"{topic}/0"), Partition(f"{topic}/1")]
+    eventually(lambda: log.partitions() != [], "the topic")
+    assert log.partitions() == [Partition(f"{topic}/0"), Partition(f"{topic}/1")]
     assert log.beginning(f"{topic}/0", joined=True) == log.end(f"{topic}/0") == 0
 
 
@@ -324,6 +323,58 @@ def test_what_was_removed_is_refused_or_left_out(
     assert lenient.resume(partition, 2) == 6
     assert caplog.messages == [f"{partition}: offsets 2 to 5 were removed, going on at 6"]
     assert texts(lenient, partition, 2, 8) == {6: "6", 7: "7"}
+
+
+@pytest.mark.kafka
+def test_what_was_removed_of_a_partition_that_joins_is_refused_or_left_out(
+    producing: Producing, broker: SharedBroker, opened: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = producing.topic(broker.topic())
+    producing.send(topic, numbered(5))
+    producing.remove(topic, before=3)
+    partition = f"{topic}/0"
+    for begin in ("earliest", "latest"):
+        with pytest.raises(Truncated, match=rf"{partition}: offset 0 is wanted, and what is left begins at 3"):
+            opened(topic=topic, begin=begin).beginning(partition, joined=True)
+        assert opened(topic=topic, begin=begin, on_truncated="earliest").beginning(partition, joined=True) == 3
+    assert caplog.messages == [f"{partition}: offsets 0 to 2 were removed, going on at 3"] * 2
+    assert opened(topic=topic).beginning(partition) == 3  # it was there before the run
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("begin", ["earliest", "latest", {"timestamp": "2026-01-01"}, {"offsets": {0: 1}}])
+def test_many_partitions_cost_a_question_of_each_kind(
+    producing: Producing, broker: SharedBroker, opened: Any, monkeypatch: pytest.MonkeyPatch, begin: Any
+) -> None:
+    monkeypatch.setattr(edges, "_RECENT_SECONDS", 1e9)
+    topic = producing.topic(broker.topic(), 30)
+    producing.send(topic, numbered(3))
+    log = opened(topic=topic, begin=begin)
+    names = [partition.name for partition in log.partitions()]
+    asked: list[str] = []
+    ask = log._cluster._connection.ask
+
+    def counted(what: str, question: Any) -> Any:
+        asked.append(what)
+        return ask(what, question)
+
+    monkeypatch.setattr(log._cluster._connection, "ask", counted)
+    for name in names:
+        log.beginning(name)
+        log.resume(name, 0)
+        log.end(name)
+    assert {"beginnings", "ends"} <= {*asked}
+    assert len(asked) <= 4  # with those of where it begins, and the ends instead of times that never were
+
+
+def test_an_end_that_was_told_is_never_taken_back() -> None:
+    answers: list[dict[tuple[str, int], int] | None] = [{("a", 0): 3, ("a", 1): 9}, None, {("a", 0): 6, ("a", 1): 9}]
+    ends = edges.Ends(lambda pairs: dict.fromkeys(pairs, 5), lambda pairs: answers.pop(0))
+    told = []
+    for _ in range(4):
+        told.append([ends.of(("a", number), among=[("a", 0), ("a", 1)]) for number in (0, 1)])
+        ends._due = 0.0
+    assert told == [[5, 5], [5, 9], [5, 9], [6, 9]]
 
 
 @pytest.mark.kafka
@@ -382,7 +433,7 @@ def test_the_end_is_before_what_is_not_committed(producing: Producing, broker: S
         producing.send(topic, numbered(2))
         log = opened(topic=topic)
         assert log.end(f"{topic}/0") == 3
-        time.sleep(2 * kafka_log._ENDS_SECONDS)
+        time.sleep(2 * edges._RECENT_SECONDS)
         assert log.end(f"{topic}/0") == 3  # the first answer, and later ones
         assert opened(topic=topic, isolation="read_uncommitted").end(f"{topic}/0") == 6
         theirs.abort_transaction()
