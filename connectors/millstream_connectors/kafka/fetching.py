@@ -20,6 +20,8 @@ _LEAST_BYTES, _MOST_BYTES = 16 << 10, 1 << 20
 """Of an answer, unless one batch is larger: few for few records, and no more than stays in a processor's cache."""
 _USUAL_BYTES = (512.0, 16 << 10)
 """A record and a batch, before any was seen."""
+_WAIT_MILLIS = 500
+"""For an answer that was empty: at first none is waited for, because what is asked for is there."""
 _OUT_OF_RANGE = kafka_errors.OffsetOutOfRangeError.errno
 
 
@@ -42,11 +44,18 @@ class Fetcher:
         self._ids: dict[str, str] = {}
         self._sizes: dict[Pair, tuple[float, int]] = {}
 
-    def read(self, pair: Pair, start: int, stop: int) -> Iterator[Records]:
-        """The records at [start, stop), some at a time; there may be fewer than offsets, or none."""
+    def read(self, pair: Pair, start: int, stop: int, topic_id: str | None = None) -> Iterator[Records]:
+        """The records at [start, stop), some at a time; there may be fewer than offsets, or none.
+
+        The topic is to have this id, if that is known; else the one that it has now, from then on.
+        """
+        if topic_id is not None:
+            self._ids.setdefault(pair[0], topic_id)
         position = start
         while position < stop:
             answer = self._ask(pair, position, stop)
+            if answer is not None and not answer.batches:  # perhaps only not yet
+                answer = self._ask(pair, position, stop, wait=_WAIT_MILLIS)
             if answer is None:
                 position = self._first_left(pair, position, stop)
             elif not answer.batches:  # the rest has been compacted away, and its batches with it
@@ -61,11 +70,11 @@ class Fetcher:
                 if len(found.records):
                     yield found.records
 
-    def _ask(self, pair: Pair, position: int, stop: int) -> _Answer | None:
+    def _ask(self, pair: Pair, position: int, stop: int, wait: int = 0) -> _Answer | None:
         record, batch = self._sizes.get(pair, _USUAL_BYTES)
         wanted = (stop - position) * record + 2 * batch  # the first and the last are read whole
         size = int(min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
-        return self._cluster.ask(_named(pair), lambda broker: self._fetch(broker, pair, position, stop, size))
+        return self._cluster.ask(_named(pair), lambda broker: self._fetch(broker, pair, position, stop, size, wait))
 
     def _scan(self, pair: Pair, answer: _Answer, position: int, stop: int) -> Scan:
         try:
@@ -85,7 +94,9 @@ class Fetcher:
             raise Truncated(removed(pair, position, begin))
         return begin
 
-    async def _fetch(self, broker: Broker, pair: Pair, position: int, stop: int, size: int) -> _Answer | None:
+    async def _fetch(
+        self, broker: Broker, pair: Pair, position: int, stop: int, size: int, wait: int
+    ) -> _Answer | None:
         """What one request gives; None if nothing is at this position."""
         topic, node = await self._cluster.leader(broker, pair)
         if self._ids.setdefault(topic.name, topic.id) != topic.id:
@@ -93,7 +104,7 @@ class Fetcher:
         asked = FetchRequest.FetchTopic
         partition = asked.FetchPartition(partition=pair[1], fetch_offset=position, partition_max_bytes=size)
         request = FetchRequest(
-            max_wait_ms=0,  # what is asked for is there
+            max_wait_ms=wait,
             min_bytes=1,
             max_bytes=size,
             isolation_level=1 if self._isolation == "read_committed" else 0,

@@ -17,6 +17,7 @@ from millstream_connectors.kafka.begins import AtTime
 from millstream_connectors.kafka.cluster import Cluster, Pair, Topic
 from millstream_connectors.kafka.edges import Edges, Ends
 from millstream_connectors.kafka.fetching import Fetcher, made_again, removed
+from millstream_connectors.kafka.ids import TopicIds
 
 if TYPE_CHECKING:
     from millstream_connectors.kafka.source import KafkaSource
@@ -49,6 +50,8 @@ class KafkaLog:
         self._topics: dict[str, Topic] | None = None
         self._looked = 0.0
         self._missing: dict[str, float] = {}
+        self._ids = TopicIds(place.cache)
+        self._told: Mapping[str, str] = {}
         self._firsts = Edges(self._cluster.beginnings)
         self._begins = Edges(self._offsets_of_begin)
         self._ends = Ends(
@@ -110,7 +113,8 @@ class KafkaLog:
         return f"topic id {known[_pair(partition)[0]].id} of cluster {self._cluster.id}"
 
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        for messages in self._fetcher.read(_pair(partition), start, stop):
+        pair = _pair(partition)
+        for messages in self._fetcher.read(pair, start, stop, self._id(pair[0])):
             yield self._reading.records(messages)
 
     def close(self) -> None:
@@ -126,6 +130,14 @@ class KafkaLog:
         return self._cluster.ends(pairs, self._config.isolation)
 
     # Topics
+
+    def _id(self, name: str) -> str | None:
+        """The id of a topic as it was seen here, or else by the process that looks for topics."""
+        if self._topics is not None:
+            return self._topics[name].id if name in self._topics else None
+        if name not in self._told:
+            self._told = self._ids.read()
+        return self._told.get(name)
 
     def _known(self) -> list[Pair]:
         topics = self._topics or {}
@@ -143,6 +155,8 @@ class KafkaLog:
                 self._topics |= self._matching(found)
         else:
             return self._topics
+        if not self._hurry:
+            self._ids.write({name: topic.id for name, topic in self._topics.items()})
         self._looked = now
         return self._topics
 
@@ -153,6 +167,12 @@ class KafkaLog:
     def _begun(self, found: dict[str, Topic]) -> dict[str, Topic]:
         """The topics at the start: made or refused, where they are not there."""
         missing = [name for name in self._config.names or () if name not in found]
+        if gone := sorted(self._ids.read().keys() & missing):
+            message = (
+                f"topic {gone[0]} was read by this run and is not at {self._config.bootstrap} any more: if it was "
+                "deleted, start over with --fresh"
+            )
+            raise Contradiction(message)
         if missing and self._config.create and not self._hurry:
             return found | {name: self._cluster.create(name, self._config.partitions) for name in missing}
         if missing:

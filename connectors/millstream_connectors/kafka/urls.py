@@ -98,7 +98,7 @@ class KafkaUrl:
 
     def log(self, fields: Mapping[str, str] | None = None) -> Log:
         source = KafkaSource(bootstrap=self._bootstrap, topic=self._named(), fields=dict(fields or USUAL_FIELDS))
-        return source.open(Place(Path(), Path()))
+        return source.open(Place(Path(), Path(), hurry=True))  # keeps no files
 
     def _connected(self) -> closing[Cluster]:
         return closing(Cluster(self._bootstrap, None, _PATIENCE))

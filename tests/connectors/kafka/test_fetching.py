@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from connectors.kafka.producing import Producing
+from connectors.kafka.running import eventually
 from kafka_broker import OwnBroker, SharedBroker
 
 from millstream.errors import AlteredLog, MillstreamError, Truncated
@@ -187,12 +188,16 @@ def test_a_compacted_topic_has_gaps(own_broker: OwnBroker) -> None:
         producing.send(topic, [b"%d" % number for number in range(100)], key=b"key %d" % place)
     cluster = Cluster(broker.bootstrap, patience=60)
 
-    def left() -> dict[int, bytes | None]:
-        end = cluster.ends([(topic, 0)])[topic, 0]
-        return read(Fetcher(cluster, "read_committed"), topic, 0, end)
+    found: dict[int, bytes | None] = {}
 
-    while {0, 299} & (found := left()).keys():  # a segment is closed by what comes after it
-        producing.send(topic, [None], key=b"gone")
+    def compacted() -> bool:
+        producing.send(topic, [None], key=b"gone")  # a segment is closed by what comes after it
+        end = cluster.ends([(topic, 0)])[topic, 0]
+        found.clear()
+        found.update(read(Fetcher(cluster, "read_committed"), topic, 0, end))
+        return not {0, 299} & found.keys()
+
+    eventually(compacted, "compaction")
     assert {offset: found[offset] for offset in found if offset <= 300} == {100: b"99", 200: b"99", 300: b"99"}
     fetcher = Fetcher(cluster, "read_committed")
     assert read(fetcher, topic, 110, 190) == {}
@@ -215,3 +220,22 @@ def test_an_end_of_which_no_batch_is_left_is_an_end(
 
     monkeypatch.setattr(cluster, "ask", emptied)
     assert read(Fetcher(cluster, "read_committed"), topic, 2, 5) == {}
+
+
+def test_an_answer_that_is_empty_once_is_no_end(
+    producing: Producing, cluster: Cluster, broker: SharedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = producing.topic(broker.topic("late"))
+    sent = values(5)
+    producing.send(topic, sent)
+    ask = cluster.ask
+    asked = 0
+
+    def late(what: str, question: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        answer = ask(what, question)
+        return dataclasses.replace(answer, batches=b"") if asked == 1 else answer
+
+    monkeypatch.setattr(cluster, "ask", late)
+    assert read(Fetcher(cluster, "read_committed"), topic, 2, 5) == dict(enumerate(sent[2:], 2))

@@ -452,6 +452,48 @@ def test_a_topic_that_is_made_again_is_another_one(producing: Producing, broker:
         log.partitions()
 
 
+@pytest.mark.kafka
+def test_a_topic_that_is_made_again_is_refused_by_other_processes_that_read(
+    producing: Producing, broker: SharedBroker, opened: Any, tmp_path: Path
+) -> None:
+    topic = producing.topic(broker.topic())
+    producing.send(topic, numbered(5))
+    opened(topic=topic).partitions()
+    reader = opened(topic=topic)  # as another process opens it, which asks for no topics
+    assert len(texts(reader, f"{topic}/0", 0, 5)) == 5
+    producing.delete(topic)
+    producing.topic(topic)
+    producing.send(topic, numbered(5))
+    for log in (reader, opened(topic=topic)):
+        with pytest.raises(AlteredLog, match=f"topic {topic} was deleted and made again while it was read"):
+            texts(log, f"{topic}/0", 0, 5)
+    [cached] = (tmp_path / "cache").iterdir()
+    cached.write_bytes(cached.read_bytes()[:-9])
+    assert len(texts(opened(topic=topic), f"{topic}/0", 0, 5)) == 5  # what is not known is not checked
+    cached.unlink()
+    assert len(texts(opened(topic=topic), f"{topic}/0", 0, 5)) == 5
+
+
+@pytest.mark.kafka
+def test_a_topic_that_was_read_and_is_gone_is_not_made_anew(
+    producing: Producing, broker: SharedBroker, opened: Any
+) -> None:
+    topic = broker.topic()
+    opened(topic=topic, create=True).partitions()
+    producing.delete(topic)
+    with pytest.raises(Contradiction, match=f"topic {topic} was read by this run and is not at {broker.bootstrap}"):
+        opened(topic=topic, create=True).partitions()
+
+
+@pytest.mark.kafka
+def test_whoever_only_looks_writes_nothing(
+    producing: Producing, broker: SharedBroker, opened: Any, tmp_path: Path
+) -> None:
+    topic = producing.topic(broker.topic())
+    assert len(opened(topic=topic, hurry=True).partitions()) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_whoever_is_in_a_hurry_does_not_wait_long(tmp_path: Path) -> None:
     log = source(topic="a", patience="10m").open(Place(tmp_path, tmp_path, hurry=True))
     with pytest.raises(MillstreamError, match="was waited for in vain for 2 s"):

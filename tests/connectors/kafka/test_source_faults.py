@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -70,6 +71,20 @@ def test_a_topic_that_is_gone_is_refused_at_the_start(
     producing.send(topic, documents(50))
     run(topic=topic).go()
     producing.delete(topic)
+    for create in (False, True):
+        with pytest.raises(Contradiction, match=f"topic {topic} was read by this run and is not at .*--fresh"):
+            run(topic=topic, create=create).go()
+    run(topic=topic, create=True).go(fresh=True)  # it was not made meanwhile
+
+
+def test_a_topic_that_is_gone_is_refused_without_the_cache_too(
+    producing: Producing, broker: SharedBroker, run: Callable[..., Run], tmp_path: Path
+) -> None:
+    topic = producing.topic(broker.topic())
+    producing.send(topic, documents(50))
+    run(topic=topic).go()
+    producing.delete(topic)
+    shutil.rmtree(tmp_path / "run" / "cache")
     with pytest.raises(Contradiction, match=f"there is no topic {topic}"):
         run(topic=topic).go()
     with pytest.raises(AlteredLog, match=rf"source/{topic}/0 was altered"):
