@@ -225,6 +225,7 @@ def _open_sinks(
     for output, config in sink_configs(loaded.config, graph).items():
         made = graph.outputs[output]
         sinks[output] = config.open(place, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
+        ending.callback(sinks[output].abandon)
         keys[output] = sink_key(config, output)
     return sinks, keys
 
