@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from millstream.config.durations import Duration, parse_duration
 from millstream.log.contracts import Place
@@ -77,7 +77,7 @@ class KafkaSource(BaseModel):
         description="What a value is: JSON; UTF-8, for the column `text`; or bytes, as base64 for the column `value`.",
     )
     message_time: bool = Field(default=False, description="Whether a record's time is the message's own timestamp.")
-    json_fields: Fields | None = Field(default=USUAL_FIELDS, alias="fields")
+    json_fields: Fields | None = Field(default=None, alias="fields", validate_default=True)
     key: _Name | None = Field(default=None, description="The column that takes the message's key, as text.")
     headers: dict[_Name, str] = Field(
         default={}, description="Which of the message's headers to take, as text: `ours: theirs`."
@@ -106,13 +106,15 @@ class KafkaSource(BaseModel):
         default=None, description="TLS and passwords; by default neither.", json_schema_extra=_FREE
     )
 
-    @model_validator(mode="after")
-    def _usual_fields(self) -> Self:
-        """The default, as far as it is of use: then the fields that are told to other processes are those."""
-        if "json_fields" not in self.model_fields_set and (self.format != "json" or self.message_time):
-            less = {ours: theirs for ours, theirs in USUAL_FIELDS.items() if ours != "time"}
-            self.__dict__["json_fields"] = less if self.format == "json" else None  # frozen for everybody else
-        return self
+    @field_validator("json_fields")
+    @classmethod
+    def _usual_fields(cls, fields: dict[str, str] | None, options: ValidationInfo) -> dict[str, str] | None:
+        """Those of JSON values unless others are given: then the fields that are told to other processes are those."""
+        if fields is not None or options.data.get("format") != "json":
+            return fields
+        return {
+            name: USUAL_FIELDS[name] for name in USUAL_FIELDS if name != "time" or not options.data.get("message_time")
+        }
 
     @model_validator(mode="after")
     def _one_of_a_kind(self) -> Self:

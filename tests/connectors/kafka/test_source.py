@@ -129,6 +129,7 @@ def test_a_config_is_handed_to_other_processes_whole(options: dict[str, Any], tm
     [
         ({}, ["text", "label", "time"]),
         ({"message_time": True}, ["text", "label", "time"]),
+        ({"message_time": "no", "fields": None}, ["text", "label", "time"]),
         ({"fields": {"text": "body"}}, ["text"]),
         ({"fields": {"text": "body"}, "message_time": True}, ["text", "time"]),
         ({"format": "text"}, ["text"]),
@@ -139,6 +140,7 @@ def test_a_config_is_handed_to_other_processes_whole(options: dict[str, Any], tm
 def test_the_columns_are_known_without_connecting(options: dict[str, Any], columns: list[str]) -> None:
     config = source(topic="a", **options)
     assert list(config.fields) == columns
+    assert type(config).model_validate(config.model_dump(mode="json")) == config
     assert list(config.open(PLACE).fields) == [name for name in columns if name != "time"]
 
 
