@@ -62,7 +62,7 @@ class Chain:
 def test_windows_at_the_end_of_a_chain_are_those_of_a_run_without_kills(tmp_path: Path, broker: SharedBroker) -> None:
     rng = random.Random(17)
     chain = Chain(tmp_path, broker.bootstrap, broker.topic("documents"))
-    flow = Flow(broker.bootstrap, chain.documents, RECORDS, per_second=1_000)
+    flow = Flow(broker.bootstrap, chain.documents, RECORDS, per_second=2_000)
     flow.goes_on()
     running = {
         name: chain.commands[name].start("killed", *chain.options(name, "killed"), "--follow")
