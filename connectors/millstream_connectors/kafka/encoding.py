@@ -1,7 +1,7 @@
 """Messages as record batches, the form in which a partition's leader takes and keeps them.
 
 kafka-python's own producer spends 11 us on a message, most of it on options that are the same for all of ours: one
-header, one time, no compression.
+header or none, one time, no compression.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Messages:
-    """What one partition gets: keys and values, all with one header, as of one time.
+    """What one partition gets: keys and values, all with one header or all without, as of one time.
 
     >>> messages = Messages([(b"key", b"value")] * 5, header=("by", b"us"), millis=0)
     >>> [messages.batch(first, largest=120).count for first in (0, 2, 4)]
@@ -66,7 +66,7 @@ class Messages:
     """
 
     content: Sequence[Message]
-    header: tuple[str, bytes]
+    header: tuple[str, bytes] | None
     millis: int
 
     def __len__(self) -> int:
@@ -74,8 +74,7 @@ class Messages:
 
     def batch(self, first: int, largest: int) -> Batch:
         """Messages from `first` on that take up to `largest` bytes together, or one that takes more alone."""
-        name, text = self.header[0].encode(), self.header[1]
-        end = b"".join((_varint(1), _varint(len(name)), name, _varint(len(text)), text))
+        end = _varint(0) if self.header is None else _headers(self.header[0].encode(), self.header[1])
         parts: list[bytes] = []
         size, count = _HEADER, 0
         for key, value in self.content[first:] if first else self.content:
@@ -88,6 +87,10 @@ class Messages:
             parts += (_varint(len(message)), message)
             count += 1
         return Batch(b"".join(parts), count, self.millis)
+
+
+def _headers(name: bytes, text: bytes) -> bytes:
+    return b"".join((_varint(1), _varint(len(name)), name, _varint(len(text)), text))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log.contracts import Log, Place
 from millstream_connectors.fields import USUAL_FIELDS
 from millstream_connectors.kafka.cluster import Cluster, Topic
 from millstream_connectors.kafka.connection import addresses
+from millstream_connectors.kafka.encoding import Message, Messages
 from millstream_connectors.kafka.fetching import Fetcher
+from millstream_connectors.kafka.producing import Idempotent, TooLarge
 from millstream_connectors.kafka.source import KafkaSource
 
 __all__ = ["KafkaUrl"]
@@ -23,7 +22,6 @@ __all__ = ["KafkaUrl"]
 _PATIENCE = 10.0
 _POLL = 0.05
 _AT_ONCE = 10_000
-_LARGEST = 1 << 30
 _NO_VALUE = b"null"
 
 
@@ -57,13 +55,13 @@ class KafkaUrl:
                     yield f"{name}  offsets {begin}-{end} ({end - begin}), id {topic.id}"
 
     def entries(self, start: int | None = None, *, follow: bool = False) -> Iterator[bytes]:
-        """The values of committed messages, partition by partition."""
+        """The values of committed messages, partition by partition in their order."""
         with self._connected() as cluster:
             pairs = [(self._topic, number) for number in self._found(cluster).partitions]
             fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
             positions = {pair: max(begin, start or 0) for pair, begin in cluster.beginnings(pairs).items()}
             while True:
-                for pair, end in cluster.ends(pairs).items():
+                for pair, end in sorted(cluster.ends(pairs).items()):
                     while positions[pair] < end:
                         upto = min(end, positions[pair] + _AT_ONCE)
                         for records in fetcher.read(pair, positions[pair], upto):
@@ -78,23 +76,33 @@ class KafkaUrl:
         with self._connected() as cluster:
             there = cluster.topics([self._named()]).get(self._topic)
             topic = there or cluster.create(self._topic, partitions or 1)
-        if partitions is not None and len(topic.partitions) != partitions:
-            message = f"topic {self._topic} is there, with {len(topic.partitions)} partitions and not {partitions}"
-            raise ConfigError(message)
-        producer = KafkaProducer(
-            bootstrap_servers=self._bootstrap.split(","), linger_ms=5, batch_size=1 << 18, max_request_size=_LARGEST
-        )
-        try:
+            numbers = topic.partitions
+            if partitions is not None and len(numbers) != partitions:
+                message = f"topic {self._topic} is there, with {len(numbers)} partitions and not {partitions}"
+                raise ConfigError(message)
+            producer = Idempotent(cluster, self._topic)
+            turn = 0
 
             def append(entries: list[bytes]) -> None:
-                sent = [producer.send(self._topic, entry) for entry in entries]
-                producer.flush()
-                for each in sent:
-                    _check(each)
+                """One entry for each partition in turn, whatever lists they come in."""
+                nonlocal turn
+                content: list[Message] = [(None, entry) for entry in entries]
+                parts = {numbers[(turn + i) % len(numbers)]: content[i :: len(numbers)] for i in range(len(numbers))}
+                turn += len(entries)
+                self._write(producer, {number: part for number, part in parts.items() if part})
 
             yield append
-        finally:
-            producer.close()
+
+    def _write(self, producer: Idempotent, parts: Mapping[int, Sequence[Message]]) -> None:
+        now = time.time_ns() // 1_000_000
+        try:
+            producer.write({number: Messages(part, None, now) for number, part in parts.items()})
+        except TooLarge as large:
+            message = (
+                f"an entry of {large.size:,} bytes is larger than topic {self._topic} takes (its max.message.bytes): "
+                f"{parts[large.partition][large.place][1][:40]!r}..."
+            )
+            raise MillstreamError(message) from None
 
     def log(self, fields: Mapping[str, str] | None = None) -> Log:
         source = KafkaSource(bootstrap=self._bootstrap, topic=self._named(), fields=dict(fields or USUAL_FIELDS))
@@ -119,11 +127,3 @@ class KafkaUrl:
             )
             raise MillstreamError(message)
         return topic
-
-
-def _check(sent: object) -> None:
-    """Raise what became of a message that was not taken."""
-    error = getattr(sent, "exception", None)
-    if isinstance(error, KafkaError):
-        message = f"the broker did not take a message: {error}"
-        raise MillstreamError(message) from error

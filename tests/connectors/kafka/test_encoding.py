@@ -42,6 +42,12 @@ def test_a_batch_without_a_transaction_says_so() -> None:
     assert not MemoryRecords(batch.encode(7, 3, 0, transactional=False)).next_batch().is_transactional
 
 
+def test_messages_may_have_no_header() -> None:
+    batch = Messages([(b"key", b"value")] * 2, None, MILLIS).batch(0, 10**6)
+    records = list(MemoryRecords(batch.encode(7, 3, 0, transactional=False)).next_batch())
+    assert [(one.key, one.value, one.headers) for one in records] == [(b"key", b"value", [])] * 2
+
+
 def test_batches_are_no_larger_than_wanted_unless_one_message_is() -> None:
     wanted = messages(*[40] * 100, 2000, *[40] * 100)
     found = whole(wanted, 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from kafka import KafkaProducer
 from kafka_broker import SharedBroker
 
 import millstream.log
+from millstream.errors import MillstreamError
+from millstream_connectors.kafka import urls
 
 pytestmark = pytest.mark.kafka
 
@@ -41,11 +44,39 @@ def test_an_import_makes_as_many_partitions_as_it_is_told(broker: SharedBroker, 
     done = run("import", str(tmp_path / "a.jsonl"), url(broker, topic), "--partitions", "3")
     assert (done.returncode, done.stderr) == (0, b"2500 entries imported from %s\n" % bytes(tmp_path / "a.jsonl"))
     listed = run("ls", url(broker, topic)).stdout.decode().splitlines()
-    assert [f"partition {number}  offsets 0-" in line for number, line in enumerate(listed)] == [True] * 3
+    ends = enumerate((834, 833, 833))
+    assert [f"partition {number}  offsets 0-{end} " in listed[number] for number, end in ends] == [True] * 3
     assert sorted(run("cat", url(broker, topic)).stdout.splitlines()) == sorted(LINES.splitlines())
     assert topic in run("ls", f"kafka://{broker.bootstrap}").stdout.decode()
     again = run("append", url(broker, topic), "--partitions", "2", lines=b"a\n")
     assert (again.returncode, b"with 3 partitions and not 2" in again.stderr) == (2, True)
+
+
+def test_entries_go_to_partitions_in_turn_and_are_printed_in_the_order_of_those(broker: SharedBroker) -> None:
+    topic = broker.topic("turns")
+    opened = millstream.log.open(url(broker, topic))
+    with opened.appender(2) as append:
+        for entries in ([b"0"], [], [b"1", b"2"], [b"3", b"4", b"5"]):
+            append(entries)
+    assert list(opened.entries()) == [b"0", b"2", b"4", b"1", b"3", b"5"]
+
+
+def test_an_entry_that_is_too_large_is_shown(broker: SharedBroker) -> None:
+    topic = broker.topic("large")
+    create_topic(broker.bootstrap, topic)
+    done = run("append", url(broker, topic), lines=b"small\n" + b"large" * 4_000_000 + b"\n")
+    assert done.returncode == 1
+    assert re.search(rb"an entry of 20,000,\d+ bytes is larger than topic large-\w+ takes", done.stderr)
+    assert b"'largelarge" in done.stderr and len(done.stderr) < 300
+
+
+def test_a_broker_that_is_away_is_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "_PATIENCE", 0.2)
+    with (
+        pytest.raises(MillstreamError, match=r"Kafka at 127.0.0.1:1 was waited for in vain"),
+        millstream.log.open("kafka://127.0.0.1:1/documents").appender(),
+    ):
+        pass
 
 
 def test_what_is_not_committed_is_not_printed_and_a_tombstone_is_null(broker: SharedBroker) -> None:
