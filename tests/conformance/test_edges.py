@@ -81,6 +81,16 @@ def test_a_sink_that_is_added_begins_with_the_next_epoch_that_is_cut(pipeline: P
     assert added == [(3, "predictions files elsewhere")]
 
 
+def test_a_sink_that_was_away_goes_on_with_the_next_epoch_that_is_cut(pipeline: Pipeline) -> None:
+    here, elsewhere = ({"predictions": {"type": "files", "path": path}} for path in ("here", "elsewhere"))
+    for sinks in (here, elsewhere, here):
+        pipeline.sinks = sinks
+        pipeline.run("run", records=2 * EPOCH_RECORDS)
+    pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
+    delivered, noted = pipeline.run("run").delivered["predictions"], pipeline.counts("run")
+    assert delivered == sum(noted[epoch]["predictions"] for epoch in range(EPOCHS) if epoch not in (2, 3))
+
+
 def test_count_windows_and_other_epoch_sizes(pipeline: Pipeline) -> None:
     pipeline.window = {"type": "count", "size": 37}
     golden = pipeline.run("golden")

@@ -39,6 +39,13 @@ def test_a_file_that_was_altered_since(pipeline: Pipeline) -> None:
         pipeline.run("run")
 
 
+def test_a_replay_of_a_run_whose_file_was_altered_since(pipeline: Pipeline) -> None:
+    pipeline.run("run")
+    rewrite(pipeline.folder / "documents/part1.jsonl", 3, text="something else")
+    with pytest.raises(AlteredLog, match=r"source/part1\.jsonl was altered since this run read it"):
+        pipeline.run("again", replay=pipeline.folder / "runs/run")
+
+
 def test_a_file_that_was_cut_short(pipeline: Pipeline) -> None:
     pipeline.run("run")
     file = pipeline.folder / "documents/part0.jsonl"

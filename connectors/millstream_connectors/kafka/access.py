@@ -34,6 +34,12 @@ class Access:
     def topic(self) -> Topic | None:
         return self.cluster.topics([self.signature.topic]).get(self.signature.topic)
 
+    def never_written(self) -> bool:
+        """Whether no message ever was in the topic: it has just been made."""
+        topic = self.topic()
+        pairs = [(topic.name, number) for number in topic.partitions] if topic is not None else []
+        return not any(self.cluster.ends(pairs, "read_uncommitted").values())
+
     def settle(self) -> None:
         """Wait until what we have committed is there to be read."""
         self.coordinators.settle(self.signature.id)

@@ -51,9 +51,14 @@ class Cluster:
     """
 
     def __init__(
-        self, bootstrap: str, security: Security | None = None, patience: float = 120.0, base: Path = Path()
+        self,
+        bootstrap: str,
+        security: Security | None = None,
+        patience: float = 120.0,
+        base: Path = Path(),
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._connection = Connection(bootstrap, security, patience, base)
+        self._connection = Connection(bootstrap, security, patience, base, stopped)
         self._leaders: dict[Pair, int] = {}
         self._topics: dict[str, Topic] = {}
         self._id = ""

@@ -59,11 +59,18 @@ class Connection:
     seconds are over; what will not (a wrong password, a forbidden topic) is told at once.
     """
 
-    def __init__(self, bootstrap: str, security: Security | None, patience: float, base: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        security: Security | None,
+        patience: float,
+        base: Path,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._bootstrap = bootstrap
         self._addresses = addresses(bootstrap)
         self._security, self._base = security, base
-        self._patience = Patience(f"Kafka at {bootstrap}", patience)
+        self._patience = Patience(f"Kafka at {bootstrap}", patience, stopped=stopped)
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._pending: dict[str, Pending[Any]] = {}

@@ -18,6 +18,7 @@ from millstream_connectors.kafka.cluster import Cluster, Pair, Topic
 from millstream_connectors.kafka.edges import Edges, Ends
 from millstream_connectors.kafka.fetching import Fetcher, made_again, removed
 from millstream_connectors.kafka.ids import TopicIds
+from millstream_connectors.kafka.waiting import HURRY_SECONDS
 
 if TYPE_CHECKING:
     from millstream_connectors.kafka.source import KafkaSource
@@ -26,7 +27,6 @@ __all__ = ["KafkaLog"]
 
 _LOGGER = logging.getLogger(__name__)
 
-_HURRY_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 """How often all topics of a cluster are looked through for those that match a pattern."""
 _GONE_SECONDS = 5.0
@@ -43,8 +43,8 @@ class KafkaLog:
     def __init__(self, config: KafkaSource, place: Place) -> None:
         self._config = config
         self._hurry = place.hurry
-        patience = _HURRY_SECONDS if place.hurry else config.patience / 1e6
-        self._cluster = Cluster(config.bootstrap, config.security, patience, place.base)
+        patience = HURRY_SECONDS if place.hurry else config.patience / 1e6
+        self._cluster = Cluster(config.bootstrap, config.security, patience, place.base, place.stopped)
         self._fetcher = Fetcher(self._cluster, config.isolation, skip_removed=config.on_truncated == "earliest")
         self._reading = config.reading
         self._topics: dict[str, Topic] | None = None

@@ -43,9 +43,6 @@ class KafkaRows:
     it comes before the next rows, and before the brokers end the transaction, after `timeout` seconds.
     """
 
-    keeps = False
-    """Retention removes rows, and group offsets that were not written for a week."""
-
     def __init__(
         self,
         access: Access,
@@ -60,6 +57,7 @@ class KafkaRows:
         self._prepared: tuple[Mapping[int, Messages], Mark] | None = None
         self._untold: Mapping[int, int] = {}  # group offsets that are missing, and where they belong
         self._seen = self._mark = access.marks.look().mark if guarded else access.marks.glance()
+        self._new = access.never_written()
         self._unguarded = None if guarded else Idempotent(access.cluster, self._signature.topic)
         self._transactions = Transactions(
             access.cluster,
@@ -69,6 +67,11 @@ class KafkaRows:
             topic=self._signature.topic,
             timeout=timeout,
         )
+
+    @property
+    def keeps(self) -> bool:
+        """Retention removes rows, and group offsets of a week ago; but not from a topic that never had a message."""
+        return self._new
 
     def mark(self) -> Mark | None:
         return self._mark

@@ -93,7 +93,7 @@ class KafkaSink(BaseModel):
     def _access(self, place: Place, output: str) -> Access:
         seconds = self.patience / 1e6
         seconds = min(seconds, HURRY_SECONDS) if place.hurry else seconds
-        cluster = Cluster(self.bootstrap, self.security, seconds, place.base)
+        cluster = Cluster(self.bootstrap, self.security, seconds, place.base, place.stopped)
         return Access(cluster, Signature(place.pipeline, output, self.topic), self.location(place, output), seconds)
 
     def _create(self, access: Access) -> Topic:

@@ -23,6 +23,8 @@ _AGAIN_SECONDS = 10.0
 class Patience:
     """Waits up to `seconds` for `whom`: a line when trouble begins, one now and then, one when it is over.
 
+    Who is `stopped` meanwhile waits no longer.
+
     Several things may be asked of a server at once, each under a name; each has the whole patience.
 
     >>> patience = Patience("Kafka at HOST:1", 30)
@@ -33,10 +35,17 @@ class Patience:
     millstream.errors.MillstreamError: Kafka at HOST:1 was waited for in vain for 30 s: connection refused; does it run?
     """
 
-    def __init__(self, whom: str, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        whom: str,
+        seconds: float,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.seconds = seconds
         self.now = clock
-        self._whom = whom
+        self._whom, self._stopped = whom, stopped
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
         self._began: float | None = None  # when the trouble began that the user has been told of
@@ -47,6 +56,9 @@ class Patience:
         with self._lock:
             now = self.now()
             since = self._since.setdefault(what, since)
+            if now - since >= HURRY_SECONDS and self._stopped():
+                del self._since[what]
+                raise MillstreamError(f"stopped while waiting for {self._whom}: {reason}")
             if now - since >= self.seconds:
                 del self._since[what]
                 message = f"{self._whom} was waited for in vain for {self.seconds:g} s: {reason}"

@@ -90,7 +90,8 @@ def import_file(file: Path, url: str, partitions: int | None) -> None:
     with open_url(url).appender(partitions) as put, bar, file.open("rb") as source:
         for lines in _lines(_contents(file, source)):
             count += _put(lines, put)
-            bar.update(min(source.tell(), size) - bar.pos)
+            if size:  # not what is no file, such as a pipe
+                bar.update(min(source.tell(), size) - bar.pos)
     click.echo(f"{count} entries imported from {file}", err=True)
 
 

@@ -11,7 +11,19 @@ from typing import NoReturn, Protocol
 
 from millstream.errors import Contradiction, Truncated
 from millstream.log.contracts import Log
-from millstream.log.epochs import Added, Ended, Epoch, EpochLog, EpochReader, PartitionName, SinkAdded, Skipped
+from millstream.log.epochs import (
+    Added,
+    Ended,
+    Epoch,
+    EpochLog,
+    EpochReader,
+    Event,
+    PartitionName,
+    SinkAdded,
+    SinkRemoved,
+    Skipped,
+    Totals,
+)
 from millstream.log.planner import Planner, room
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
@@ -82,7 +94,7 @@ class LogCutter:
     until_idle: bool
     sinks: Sequence[str] = ()
     budget: int | None = None
-    _events: list[Added | SinkAdded | Skipped] = field(default_factory=list, init=False)
+    _events: list[Event] = field(default_factory=list, init=False)
     _partitions: list[PartitionName] = field(init=False)
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
@@ -103,7 +115,7 @@ class LogCutter:
             if at > totals.positions[rank]:
                 self._planner.add(rank, at)
                 self._events.append(Skipped(rank, at))
-        self._events += [SinkAdded(sink) for sink in self.sinks if sink not in totals.sinks]
+        self._events += _changed_sinks(totals, self.sinks)
 
     @property
     def exhausted(self) -> bool:
@@ -222,8 +234,8 @@ class ReplayCutter:
         positions = mine.positions | {event.rank: event.to for event in copied.events if isinstance(event, Skipped)}
         if any(positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
             self._refuse()
-        added = [SinkAdded(sink) for sink in self.sinks if sink not in mine.sinks]
-        events = tuple(itertools.chain(added, (e for e in copied.events if not isinstance(e, SinkAdded))))
+        of_the_log = (e for e in copied.events if not isinstance(e, SinkAdded | SinkRemoved))
+        events = tuple(itertools.chain(_changed_sinks(mine, self.sinks), of_the_log))
         for event in events:
             if isinstance(event, Added):
                 self._check(event.partition)
@@ -261,3 +273,9 @@ class ReplayCutter:
                 "a replay needs the same sources"
             )
             raise Contradiction(message)
+
+
+def _changed_sinks(totals: Totals, sinks: Sequence[str]) -> list[Event]:
+    """The sinks that a run begins or ceases to deliver to."""
+    removed = [SinkRemoved(sink) for sink in totals.sinks if sink not in sinks]
+    return [*removed, *(SinkAdded(sink) for sink in sinks if sink not in totals.sinks)]

@@ -102,17 +102,18 @@ class Passage:
         return first
 
     def _holds(self, name: str, sink: Sink) -> int:
-        mark = sink.mark()
+        mark, key, totals = sink.mark(), self.sink_names[name], self.log.totals
         if mark is None:
             self._unmarked.add(name)
-            return self.log.totals.sinks.get(self.sink_names[name], self.log.totals.next_epoch) - 1
+            return totals.sinks.get(key, totals.next_epoch) - 1
         if mark.log != self.log.id:
             message = (
                 f"sink '{name}' holds rows of another run's epoch log ({mark.log}, this one is {self.log.id}); "
                 "give it a place of its own, or move those rows away"
             )
             raise ForeignSink(message)
-        return mark.epoch
+        back = totals.next_epoch if key in totals.removed else totals.returned.get(key, 0)
+        return max(mark.epoch, back - 1)  # one that was away counts as having what was made meanwhile
 
     def _catch_up(self, saved: int) -> None:
         """What a sink holds whose mark is older than the newest save, which was written after it had all until then.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,13 +17,15 @@ class Place:
     """Where relative paths of a config start (`base`), and where a part may keep files of its own (`cache`).
 
     `pipeline` is the pipeline's name, for what has to be told apart outside the run directory. In a `hurry` somebody
-    only looks and waits for the answer: a server that is away is not waited for.
+    only looks and waits for the answer: a server that is away is not waited for. Once a run is `stopped` it waits no
+    longer either.
     """
 
     base: Path
     cache: Path
     pipeline: str = ""
     hurry: bool = False
+    stopped: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ __all__ = [
     "Note",
     "PartitionName",
     "SinkAdded",
+    "SinkRemoved",
     "Skipped",
     "Totals",
 ]
@@ -64,6 +65,13 @@ class SinkAdded:
 
 
 @dataclass(frozen=True)
+class SinkRemoved:
+    """A sink ends before this epoch; if it comes back, it begins anew."""
+
+    sink: str
+
+
+@dataclass(frozen=True)
 class Skipped:
     """What a partition held before the offset `to` was removed unread, and the config says to go on without it."""
 
@@ -71,7 +79,7 @@ class Skipped:
     to: int
 
 
-Event = Added | Ended | SinkAdded | Skipped
+Event = Added | Ended | SinkAdded | SinkRemoved | Skipped
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,8 @@ class Epoch:
                 events.append({"ended": event.rank})
             elif isinstance(event, Skipped):
                 events.append({"skipped": event.rank, "to": event.to})
+            elif isinstance(event, SinkRemoved):
+                events.append({"sink_removed": event.sink})
             else:
                 events.append({"sink": event.sink})
         return {
@@ -118,6 +128,8 @@ class Epoch:
                 events.append(Ended(event["ended"]))
             elif "skipped" in event:
                 events.append(Skipped(event["skipped"], event["to"]))
+            elif "sink_removed" in event:
+                events.append(SinkRemoved(event["sink_removed"]))
             else:
                 events.append(SinkAdded(event["sink"]))
         cut = {int(rank): (span[0], span[1]) for rank, span in line["cut"].items()}
@@ -165,6 +177,10 @@ class Totals:
     positions: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     sinks: dict[str, int] = field(default_factory=dict)
+    """Those that are delivered to, and the epochs that they begin with."""
+    removed: set[str] = field(default_factory=set)
+    returned: dict[str, int] = field(default_factory=dict)
+    """Those that were removed and are back, and the epochs that they begin with again."""
     committed: int = -1
     epochs: int = 0
     records: int = 0
@@ -186,7 +202,14 @@ class Totals:
                 self.ended.add(event.rank)
             elif isinstance(event, Skipped):
                 self.positions[event.rank] = event.to
+            elif isinstance(event, SinkRemoved):
+                self.sinks.pop(event.sink, None)
+                self.returned.pop(event.sink, None)
+                self.removed.add(event.sink)
             else:
+                if event.sink in self.removed:
+                    self.removed.discard(event.sink)
+                    self.returned[event.sink] = epoch.number
                 self.sinks[event.sink] = epoch.number
         for rank, (_, stop) in epoch.cut.items():
             self.positions[rank] = stop
@@ -209,7 +232,7 @@ class Totals:
             self.committed = line["commit"]
 
     def header(self) -> bytes:
-        return json.dumps({**asdict(self), "ended": sorted(self.ended)}).encode()
+        return json.dumps({**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed)}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -219,6 +242,7 @@ class Totals:
         fields["partitions"] = [PartitionName(**partition) for partition in fields["partitions"]]
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
         fields["ended"] = set(fields["ended"])
+        fields["removed"] = set(fields["removed"])
         return Totals(**fields)
 
 

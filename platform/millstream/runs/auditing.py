@@ -11,7 +11,7 @@ import numpy as np
 from millstream.config.load import Loaded, read_config
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
-from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded
+from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
@@ -116,7 +116,7 @@ def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: in
 
 def _of_the_log(epoch: Epoch) -> list[Event]:
     """The events that tell of the log, and not of a run's sinks."""
-    return [event for event in epoch.events if not isinstance(event, SinkAdded)]
+    return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
 def _digest(states: States) -> str:

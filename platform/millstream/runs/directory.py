@@ -114,9 +114,10 @@ class RunDirectory:
             message = f"{self.path} holds {strangers[0].name}, which is not a run's; give another --run"
             raise Contradiction(message)
         self.archive()
-        self._write(fixed, base)
+        self.write(fixed, base)
 
-    def _write(self, fixed: Mapping[str, Any], base: Path) -> None:
+    def write(self, fixed: Mapping[str, Any], base: Path) -> None:
+        """Fix what may not change."""
         relative = os.path.relpath(base, self.path)
         write_whole(self.path / "run.json", json.dumps({"format": _FORMAT, "base": relative, "fixed": fixed}, indent=1))
 
@@ -148,7 +149,7 @@ class RunDirectory:
                     "use --fresh to start over, or another --run"
                 )
                 raise Contradiction(message)
-        self._write(fixed, base)
+        self.write(fixed, base)
 
     def archive(self) -> Path | None:
         """Move what is there aside; where it went. If that is interrupted, the next call moves the rest after it."""

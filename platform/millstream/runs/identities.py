@@ -11,13 +11,23 @@ from millstream.log.durable import write_whole
 from millstream.log.epochs import Totals
 from millstream.runs.directory import RunDirectory
 
-__all__ = ["check_sources", "remember_sources"]
+__all__ = ["check_sources", "refuse_altered", "remember_sources"]
 
 _SHOWN = 80
 
 
 def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
     """Refuse partitions that are gone or not what they were; then write down what they are now."""
+    refuse_altered(directory, logs)
+    for rank, read in enumerate(totals.partitions):
+        if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
+            message = f"{read.source}/{read.name} is shorter than what this run has read of it"
+            raise AlteredLog(message)
+    remember_sources(directory, logs)
+
+
+def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
+    """Refuse partitions that are gone or not what they were when a run has read them."""
     known: dict[str, dict[str, list[int | str]]] = {}
     if directory.sources.exists():
         known = json.loads(directory.sources.read_text())
@@ -35,11 +45,6 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
                     f"(then {str(identity)[:_SHOWN]}, now {now[:_SHOWN]}); put it back, or start over with --fresh"
                 )
                 raise AlteredLog(message)
-    for rank, read in enumerate(totals.partitions):
-        if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
-            message = f"{read.source}/{read.name} is shorter than what this run has read of it"
-            raise AlteredLog(message)
-    remember_sources(directory, logs)
 
 
 def remember_sources(directory: RunDirectory, logs: Mapping[str, Log]) -> None:

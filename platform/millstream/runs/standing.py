@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.config.load import Loaded
+from millstream.errors import MillstreamError
 from millstream.log.contracts import Place
 from millstream.log.epochs import EpochReader, Totals
 from millstream.records import format_time
 from millstream.runs.directory import RunDirectory
-from millstream.runs.outputs import load_run, outputs_of
+from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.state.saves import SaveReader
 
 __all__ = ["Epochs", "OutputStanding", "PartitionStanding", "Standing", "ended_cleanly", "standing"]
 
+_OUTPUTS = "outputs"
 _SMALL = 4 << 20
 
 
@@ -80,7 +82,7 @@ class Standing:
     def behind(self) -> int | None:
         """The offsets that are there and not cut, of all partitions."""
         known = [partition.behind for partition in self.partitions if partition.behind is not None]
-        return sum(known) if len(known) == len(self.partitions) and not self.unknown else None
+        return sum(known) if len(known) == len(self.partitions) and self.unknown.keys() <= {_OUTPUTS} else None
 
 
 def standing(directory: RunDirectory) -> Standing:
@@ -109,13 +111,22 @@ def standing(directory: RunDirectory) -> Standing:
         unknown=unknown,
         saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
         outputs={
-            name: OutputStanding(
-                sum(rows.num_rows for rows in output.read()) if output.found else None, output.location
-            )
+            name: OutputStanding(_rows(output, unknown), output.location)
             for name, output in outputs_of(directory, loaded).items()
         },
         error=None if error is None else loaded.redact(error),
     )
+
+
+def _rows(output: RunOutput, unknown: dict[str, str]) -> int | None:
+    """How many rows there are; None if that cannot be told, and why then is among the unknown."""
+    if not output.found or _OUTPUTS in unknown:  # one that is away is away for all
+        return None
+    try:
+        return sum(int(rows.num_rows) for rows in output.read())
+    except MillstreamError as error:
+        unknown[_OUTPUTS] = output.loaded.redact(f"{error}")
+        return None
 
 
 def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:

@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel
 
 from millstream.config.load import Loaded
+from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
 from millstream.errors import ConfigError, ForeignSink, MillstreamError
@@ -29,7 +30,7 @@ from millstream.log.contracts import Log, Place, Sink
 from millstream.log.durable import write_whole
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.runs.directory import RunDirectory
-from millstream.runs.identities import check_sources, remember_sources
+from millstream.runs.identities import check_sources, refuse_altered, remember_sources
 from millstream.runs.killing import kill_family
 from millstream.runs.observer import Observers, Watched, Watching
 from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
@@ -121,16 +122,22 @@ def start(
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
-        places = {source.name: Place(loaded.base, directory.cache(source.name), config.name) for source in config.logs}
+        stop = stop or threading.Event()
+        places = {
+            source.name: Place(loaded.base, directory.cache(source.name), config.name, stopped=stop.is_set)
+            for source in config.logs
+        }
         logs: dict[str, Log] = {}
         for source in config.logs:
             logs[source.name] = source.config.open(places[source.name])
             ending.callback(logs[source.name].close)
         epoch_log = EpochLog(directory.epochs)
         ending.callback(epoch_log.close)
+        if options.replay is not None:
+            refuse_altered(RunDirectory.find(options.replay), logs)
         check_sources(directory, logs, epoch_log.totals)
-        sinks, keys = _open_sinks(loaded, graph, directory, ending)
-        stop = stop or threading.Event()
+        place = Place(loaded.base, directory.path, config.name, stopped=stop.is_set)
+        sinks, keys = _open_sinks(config, graph, place, ending)
         throttle = Throttle(config.engine.epoch.max_records)
         cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
         watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, archived)))
@@ -187,10 +194,12 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
             sink.clear(Place(loaded.base, directory.path, loaded.config.name), output)
-    if directory.begun:
-        directory.check(fixed, loaded.base)
-    else:
+    if not directory.begun:
         directory.make(fixed, loaded.base)
+    elif any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
+        directory.check(fixed, loaded.base)
+    else:  # nothing was read yet, so nothing is fixed
+        directory.write(fixed, loaded.base)
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
@@ -215,14 +224,11 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
         sink.may_clear(place, output)
 
 
-def _open_sinks(
-    loaded: Loaded, graph: Graph, directory: RunDirectory, ending: ExitStack
-) -> tuple[dict[str, Sink], dict[str, str]]:
-    place = Place(loaded.base, directory.path, loaded.config.name)
-    guarded = Delivery(loaded.config.guarantee.delivery) is Delivery.EXACTLY_ONCE
+def _open_sinks(whole: Config, graph: Graph, place: Place, ending: ExitStack) -> tuple[dict[str, Sink], dict[str, str]]:
+    guarded = Delivery(whole.guarantee.delivery) is Delivery.EXACTLY_ONCE
     sinks: dict[str, Sink] = {}
     keys: dict[str, str] = {}
-    for output, config in sink_configs(loaded.config, graph).items():
+    for output, config in sink_configs(whole, graph).items():
         made = graph.outputs[output]
         sinks[output] = config.open(place, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
         ending.callback(sinks[output].abandon)

@@ -1,0 +1,50 @@
+"""What people do to topics behind a run's back, and what a run tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+from conformance.kafka_documents import produce_documents
+from kafka.admin import KafkaAdminClient
+from kafka_broker import SharedBroker
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.errors import Contradiction, ForeignSink
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, broker: SharedBroker) -> Pipeline:
+    write_documents(tmp_path / "documents")
+    topic = broker.topic("documents")
+    produce_documents(broker.bootstrap, topic, tmp_path / "documents")
+    kafka = {"type": "kafka", "bootstrap": broker.bootstrap}
+    return Pipeline(
+        tmp_path,
+        LocalEngine(),
+        source={**kafka, "topic": topic},
+        sinks={"predictions": {**kafka, "topic": f"{topic}-{{run}}"}},
+    )
+
+
+def test_an_output_topic_that_was_deleted_is_not_taken_for_one_that_retention_has_emptied(
+    pipeline: Pipeline, broker: SharedBroker
+) -> None:
+    pipeline.run("run", records=4 * EPOCH_RECORDS)
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.delete_topics([pipeline.sinks["predictions"]["topic"].replace("{run}", "run")])
+    admin.close()
+    with pytest.raises(ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run"):
+        pipeline.run("run")
+
+
+def test_a_topic_that_was_mistyped_is_mended_in_the_same_run_directory(pipeline: Pipeline) -> None:
+    right = pipeline.source
+    pipeline.source = {**right, "topic": right["topic"] + "s"}
+    with pytest.raises(Contradiction, match=f"did you mean {right['topic']}"):
+        pipeline.run("run")
+    pipeline.source = right
+    assert pipeline.run("run").epochs == EPOCHS
