@@ -89,6 +89,9 @@ class GeneratorSource(BaseModel):
     def problems(self, place: Place) -> Iterable[tuple[str, str]]:
         return ()
 
+    def reads(self, place: Place, location: str) -> bool:
+        return False
+
 
 class GeneratorLog:
     """The documents of a `GeneratorSource`, as a log.

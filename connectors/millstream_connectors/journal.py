@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -57,6 +58,9 @@ class JournalSource(BaseModel):
         except ConfigError as error:
             return [("path", f"{error}, and so does a pipeline with a sink of `type: journal`")]
         return []
+
+    def reads(self, place: Place, location: str) -> bool:
+        return os.path.normpath(_folder(place, self.path)) == os.path.normpath(location)
 
 
 class JournalLog:

@@ -67,6 +67,9 @@ class FilesSource(BaseModel):
             return [("path", str(error))]
         return []
 
+    def reads(self, place: Place, location: str) -> bool:
+        return os.path.normpath(place.base / self.path) == os.path.normpath(location)
+
 
 class FilesLog:
     """The files that a path means, as a log."""

@@ -164,5 +164,10 @@ class KafkaSource(BaseModel):
         if self.security is not None:
             yield from (("security", problem) for problem in self.security.problems(place.base))
 
+    def reads(self, place: Place, location: str) -> bool:
+        bootstrap, _, topic = location.removeprefix("kafka://").partition("/")
+        named = topic in (self.names or ()) or (self.pattern is not None and re.fullmatch(self.pattern, topic))
+        return location.startswith("kafka://") and bootstrap == self.bootstrap and bool(named)
+
     def open(self, place: Place) -> KafkaLog:
         return KafkaLog(self, place)

@@ -20,7 +20,7 @@ __all__ = ["checked_graph", "driver_only", "impossible"]
 def checked_graph(loaded: Loaded) -> Graph:
     """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
     config = loaded.config
-    problems = [*_source_problems(loaded), *_sink_problems(loaded), *_shared_sinks(loaded)]
+    problems = [*_source_problems(loaded), *_sink_problems(loaded), *_shared_sinks(loaded), *_circles(loaded)]
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields)
     problems += found
@@ -100,6 +100,21 @@ def _sink_problems(loaded: Loaded) -> list[Problem]:
         Problem(("sinks", output, option) if option else ("sinks", output), message)
         for output, sink in loaded.config.sinks.items()
         for option, message in sink.problems(place)
+    ]
+
+
+def _circles(loaded: Loaded) -> list[Problem]:
+    """The sinks that write where a source reads."""
+    place = Place(loaded.base, loaded.base, loaded.config.name)
+    return [
+        Problem(
+            ("sinks", output),
+            f"it writes where {source.name} reads, so that its rows would come back as records, and those again; "
+            "give it a place of its own",
+        )
+        for output, sink in loaded.config.sinks.items()
+        for source in loaded.config.logs
+        if source.config.reads(place, sink.location(place, output))
     ]
 
 

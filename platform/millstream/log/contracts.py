@@ -115,6 +115,10 @@ class SourceConfig(Protocol):
         """What can be found wrong without reading, such as a missing file: the option's name, and what to do."""
         ...
 
+    def reads(self, place: Place, location: str) -> bool:
+        """Whether rows that a sink writes to this location would come back as records."""
+        ...
+
 
 class Sink(Protocol):
     """Where an output goes. It appends what it is given: dropping what it has is the guard's work, never the sink's."""
