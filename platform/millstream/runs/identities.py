@@ -26,8 +26,11 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
     remember_sources(directory, logs)
 
 
-def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
-    """Refuse partitions that are gone or not what they were when a run has read them."""
+def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log], *, replay: bool = False) -> None:
+    """Refuse partitions that are gone or not what they were when a run has read them.
+
+    A `replay` reads what the other run has read, also where a log of its own would not have come so far yet.
+    """
     known: dict[str, dict[str, list[int | str]]] = {}
     if directory.sources.exists():
         known = json.loads(directory.sources.read_text())
@@ -38,7 +41,8 @@ def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
                 message = f"{source}/{name} was read by this run and is gone; put it back, or start over with --fresh"
                 raise Contradiction(message)
             end = logs[source].end(name)
-            now = logs[source].identity(name, int(upto)) if end >= int(upto) else f"its end is {end:,}"
+            reaches = replay or end >= int(upto)
+            now = logs[source].identity(name, int(upto)) if reaches else f"its end is {end:,}"
             if now != identity:
                 message = (
                     f"{source}/{name} was altered since this run read it up to offset {int(upto):,} "

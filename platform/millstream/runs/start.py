@@ -134,7 +134,7 @@ def start(
         epoch_log = EpochLog(directory.epochs)
         ending.callback(epoch_log.close)
         if options.replay is not None:
-            refuse_altered(RunDirectory.find(options.replay), logs)
+            refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
         place = Place(loaded.base, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, place, ending)
