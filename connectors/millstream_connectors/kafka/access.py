@@ -32,12 +32,12 @@ class Access:
         object.__setattr__(self, "marks", Marks(self.cluster, self.coordinators, self.signature, self.patience))
 
     def topic(self) -> Topic | None:
-        return self.cluster.topics([self.signature.topic]).get(self.signature.topic)
+        return self.cluster.topic(self.signature.topic)
 
     def never_written(self) -> bool:
         """Whether no message ever was in the topic: it has just been made."""
         topic = self.topic()
-        pairs = [(topic.name, number) for number in topic.partitions] if topic is not None else []
+        pairs = topic.pairs if topic is not None else []
         return not any(self.cluster.ends(pairs, "read_uncommitted").values())
 
     def settle(self) -> None:
@@ -49,7 +49,7 @@ class Access:
         topic = self.topic()
         if topic is None:
             return
-        pairs = [(topic.name, number) for number in topic.partitions]
+        pairs = topic.pairs
         begins, ends = self.cluster.beginnings(pairs), self.marks.ends_of_ours(pairs)
         fetcher = Fetcher(self.cluster, "read_committed", skip_removed=True)
         for pair in pairs:

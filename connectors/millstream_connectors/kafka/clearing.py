@@ -36,7 +36,7 @@ def check(access: Access) -> None:
         return
     cluster, signature = access.cluster, access.signature
     standing = access.coordinators.settle(signature.id)
-    pairs = [(topic.name, number) for number in topic.partitions]
+    pairs = topic.pairs
     begins, written = cluster.beginnings(pairs), cluster.ends(pairs, "read_uncommitted")
     ours_is_open = standing is not None and standing.open
     ends = cluster.ends(pairs, "read_committed") if ours_is_open else access.marks.closed_ends(pairs)
@@ -60,7 +60,7 @@ def clear(access: Access) -> None:
     cluster, signature = access.cluster, access.signature
     if access.coordinators.settle(signature.id) is not None:
         Transactions(cluster, access.coordinators, name=signature.id, group=signature.id, topic=topic.name).fence()
-    pairs = [(topic.name, number) for number in topic.partitions]
+    pairs = topic.pairs
     begins, ends = cluster.beginnings(pairs), access.marks.closed_ends(pairs)
     if _has_ours(_read(cluster, "read_committed", begins, ends), signature, access.where):
         _delete_records(cluster, ends, access.where)

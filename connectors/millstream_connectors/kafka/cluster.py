@@ -18,7 +18,7 @@ from millstream_connectors.kafka.connection import Connection, checked
 from millstream_connectors.kafka.network import Broker
 from millstream_connectors.kafka.security import Security
 
-__all__ = ["Cluster", "Isolation", "Pair", "Topic"]
+__all__ = ["Cluster", "Isolation", "Pair", "Topic", "named"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,10 @@ class Topic:
     name: str
     id: str
     partitions: Sequence[int]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return [(self.name, number) for number in self.partitions]
 
     @property
     def uuid(self) -> uuid.UUID:
@@ -77,6 +81,10 @@ class Cluster:
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, Topic]:
         """Those of these topics that there are; all but Kafka's own, if no names are given."""
         return self.ask("topics", lambda broker: self._look(broker, names))
+
+    def topic(self, name: str) -> Topic | None:
+        """This one, if it is there."""
+        return self.topics([name]).get(name)
 
     def topics_briefly(self, names: Collection[str] | None = None) -> Mapping[str, Topic] | None:
         """The same, but None if there is no answer right now."""
@@ -145,7 +153,7 @@ class Cluster:
 
     def _leader(self, pair: Pair) -> int:
         if pair not in self._leaders:
-            raise kafka_errors.LeaderNotAvailableError(_named(pair))
+            raise kafka_errors.LeaderNotAvailableError(named(pair))
         return self._leaders[pair]
 
     async def _look(self, broker: Broker, names: Collection[str] | None) -> Mapping[str, Topic]:
@@ -188,12 +196,13 @@ class Cluster:
                     pair = (topic.name, partition.partition_index)
                     if partition.error_code:
                         self.moved(pair)
-                    checked(partition.error_code, _named(pair))
+                    checked(partition.error_code, named(pair))
                     found[pair] = partition.offset
         return found
 
 
-def _named(pair: Pair) -> str:
+def named(pair: Pair) -> str:
+    """A partition as people and epoch logs know it."""
     return f"{pair[0]}/{pair[1]}"
 
 

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from millstream.errors import AlteredLog, MillstreamError, Truncated
 from millstream_connectors.kafka.batches import Broken, Records, Scan, scan
-from millstream_connectors.kafka.cluster import Cluster, Isolation, Pair
+from millstream_connectors.kafka.cluster import Cluster, Isolation, Pair, named
 from millstream_connectors.kafka.connection import checked
 from millstream_connectors.kafka.network import Broker
 
@@ -63,7 +63,7 @@ class Fetcher:
             else:
                 found = self._scan(pair, answer, position, stop)
                 if found.position <= position:
-                    message = f"{_named(pair)} offset {position:,}: the broker sends batches that are not whole"
+                    message = f"{named(pair)} offset {position:,}: the broker sends batches that are not whole"
                     raise MillstreamError(message)
                 self._sizes[pair] = (found.record_bytes, found.batch_bytes)
                 position = found.position
@@ -74,13 +74,13 @@ class Fetcher:
         record, batch = self._sizes.get(pair, _USUAL_BYTES)
         wanted = (stop - position) * record + 2 * batch  # the first and the last are read whole
         size = int(min(max(wanted, _LEAST_BYTES), _MOST_BYTES))
-        return self._cluster.ask(_named(pair), lambda broker: self._fetch(broker, pair, position, stop, size, wait))
+        return self._cluster.ask(named(pair), lambda broker: self._fetch(broker, pair, position, stop, size, wait))
 
     def _scan(self, pair: Pair, answer: _Answer, position: int, stop: int) -> Scan:
         try:
             return scan(answer.batches, answer.aborted, position, stop)
         except Broken as error:
-            message = f"{_named(pair)} offset {error.offset:,} cannot be read: {error}"
+            message = f"{named(pair)} offset {error.offset:,} cannot be read: {error}"
             raise MillstreamError(message) from None
 
     def _first_left(self, pair: Pair, position: int, stop: int) -> int:
@@ -88,7 +88,7 @@ class Fetcher:
         begin = self._cluster.beginnings([pair])[pair]
         if position >= begin:
             end = self._cluster.ends([pair], "read_uncommitted")[pair]
-            message = f"{_named(pair)} ends at offset {end:,}, and {stop - 1:,} was there before: it has lost messages"
+            message = f"{named(pair)} ends at offset {end:,}, and {stop - 1:,} was there before: it has lost messages"
             raise AlteredLog(message)
         if not self._skip_removed:
             raise Truncated(removed(pair, position, begin))
@@ -111,18 +111,18 @@ class Fetcher:
             topics=[asked(topic=topic.name, topic_id=topic.uuid, partitions=[partition])],
         )
         answer = await broker.send(request, node)
-        checked(answer.error_code, _named(pair))
+        checked(answer.error_code, named(pair))
         if not answer.responses:
-            raise kafka_errors.ThrottlingQuotaExceededError(_named(pair))
+            raise kafka_errors.ThrottlingQuotaExceededError(named(pair))
         [[found]] = [one.partitions for one in answer.responses]
         if found.error_code == _OUT_OF_RANGE:
             return None
         if found.error_code:
             self._cluster.moved(pair)
-        checked(found.error_code, _named(pair))
+        checked(found.error_code, named(pair))
         end = found.last_stable_offset if self._isolation == "read_committed" else found.high_watermark
         if not found.records and end < stop:  # after a restart a broker may need a moment to know how far it is
-            message = f"{_named(pair)} ends at {end:,} now, and is to be read up to {stop:,}"
+            message = f"{named(pair)} ends at {end:,} now, and is to be read up to {stop:,}"
             raise kafka_errors.OffsetNotAvailableError(message)
         aborted = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or ()]
         return _Answer(found.records or b"", aborted, end)
@@ -136,10 +136,6 @@ def made_again(topic: str) -> str:
 def removed(pair: Pair, wanted: int, first: int) -> str:
     """What to say of messages that are wanted and gone."""
     return (
-        f"{_named(pair)}: offset {wanted:,} is wanted, and what is left begins at {first:,}: retention has removed the "
+        f"{named(pair)}: offset {wanted:,} is wanted, and what is left begins at {first:,}: retention has removed the "
         "rest; start over with --fresh, or go on without it with `on_truncated: earliest`"
     )
-
-
-def _named(pair: Pair) -> str:
-    return f"{pair[0]}/{pair[1]}"

@@ -14,7 +14,7 @@ from millstream.config.plugins import nearest
 from millstream.errors import AlteredLog, Contradiction, Truncated
 from millstream.log.contracts import Partition, Place
 from millstream_connectors.kafka.begins import AtTime
-from millstream_connectors.kafka.cluster import Cluster, Pair, Topic
+from millstream_connectors.kafka.cluster import Cluster, Pair, Topic, named
 from millstream_connectors.kafka.edges import Edges, Ends
 from millstream_connectors.kafka.fetching import Fetcher, made_again, removed
 from millstream_connectors.kafka.ids import TopicIds
@@ -67,7 +67,7 @@ class KafkaLog:
         """All partitions, by topic and number; their number is `_partition` if there is one topic."""
         self._looked_for()
         alone = self._config.topic is not None
-        return [Partition(f"{name}/{number}", number if alone else None) for name, number in self._known()]
+        return [Partition(named(pair), pair[1] if alone else None) for pair in self._known()]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
         """Where `from` says; for a partition that was added while the source was read, its first message."""
@@ -141,7 +141,7 @@ class KafkaLog:
 
     def _known(self) -> list[Pair]:
         topics = self._topics or {}
-        return [(name, number) for name in sorted(topics) for number in topics[name].partitions]
+        return [pair for name in sorted(topics) for pair in topics[name].pairs]
 
     def _looked_for(self) -> Mapping[str, Topic]:
         """The topics as they are now; as they were, if nobody answers."""

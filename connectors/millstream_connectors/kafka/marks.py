@@ -136,7 +136,7 @@ class Marks:
         topic = self._topic()
         if topic is None:
             return Look(None, {})
-        pairs = [(topic.name, number) for number in topic.partitions]
+        pairs = topic.pairs
         standing = self._coordinators.settle(self._signature.id)
         told = self._told(pairs)
         ends = dict(self._cluster.ends(pairs, "read_committed"))
@@ -163,7 +163,7 @@ class Marks:
         topic = self._topic()
         if topic is None:
             return None
-        pairs = [(topic.name, number) for number in topic.partitions]
+        pairs = topic.pairs
         begins, ends = self._cluster.beginnings(pairs), self._cluster.ends(pairs, "read_committed")
         each = _GLANCE // len(pairs)
         found = [self._last(pair, max(begins[pair], ends[pair] - each), ends[pair]) for pair in pairs]
@@ -187,7 +187,7 @@ class Marks:
         return self._ends_from(wanted)
 
     def _topic(self) -> Topic | None:
-        return self._cluster.topics([self._signature.topic]).get(self._signature.topic)
+        return self._cluster.topic(self._signature.topic)
 
     def _ends_from(self, wanted: Mapping[Pair, int]) -> Mapping[Pair, int]:
         """Where what can be read ends, once it goes as far as is wanted."""

@@ -57,7 +57,6 @@ class KafkaRows:
         self._prepared: tuple[Mapping[int, Messages], Mark] | None = None
         self._untold: Mapping[int, int] = {}  # group offsets that are missing, and where they belong
         self._seen = self._mark = access.marks.look().mark if guarded else access.marks.glance()
-        self._new = access.never_written()
         self._unguarded = None if guarded else Idempotent(access.cluster, self._signature.topic)
         self._transactions = Transactions(
             access.cluster,
@@ -71,7 +70,7 @@ class KafkaRows:
     @property
     def keeps(self) -> bool:
         """Retention removes rows, and group offsets of a week ago; but not from a topic that never had a message."""
-        return self._new
+        return self._access.never_written()
 
     def mark(self) -> Mark | None:
         return self._mark

@@ -7,15 +7,15 @@ from contextlib import closing
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.durations import Duration
 from millstream.errors import Contradiction
 from millstream.log.contracts import Mark, Place
 from millstream_connectors.kafka.access import Access
+from millstream_connectors.kafka.addresses import Bootstrap, TopicName
 from millstream_connectors.kafka.clearing import check, clear
 from millstream_connectors.kafka.cluster import Cluster, Topic
-from millstream_connectors.kafka.connection import addresses
 from millstream_connectors.kafka.marks import Signature
 from millstream_connectors.kafka.messages import RowMessages
 from millstream_connectors.kafka.rows import KafkaRows
@@ -37,8 +37,8 @@ class KafkaSink(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["kafka"] = "kafka"
-    bootstrap: str = Field(description="Brokers to begin with: `host:port`, several with commas between them.")
-    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$", description="The topic.")
+    bootstrap: Bootstrap = Field(description="Brokers to begin with: `host:port`, several with commas between them.")
+    topic: TopicName = Field(description="The topic.")
     key: str | None = Field(
         default=None,
         description="A column whose text is the message's key; by default what tells one row from another.",
@@ -47,12 +47,6 @@ class KafkaSink(BaseModel):
     partitions: int = Field(default=1, ge=1, description="How many partitions it is made with.")
     patience: Duration = Field(default=120_000_000, description="How long a broker that is away is waited for.")
     security: Security | None = Field(default=None, description="TLS and passwords, if the brokers want them.")
-
-    @field_validator("bootstrap")
-    @classmethod
-    def _addresses(cls, value: str) -> str:
-        addresses(value)
-        return value
 
     def open(
         self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True

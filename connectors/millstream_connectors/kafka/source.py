@@ -11,19 +11,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from millstream.config.durations import Duration, parse_duration
 from millstream.log.contracts import Place
 from millstream_connectors.fields import USUAL_FIELDS, Fields
+from millstream_connectors.kafka.addresses import Bootstrap, TopicName
 from millstream_connectors.kafka.begins import AtOffsets, Begin
 from millstream_connectors.kafka.cluster import Isolation
-from millstream_connectors.kafka.connection import addresses
 from millstream_connectors.kafka.log import KafkaLog
 from millstream_connectors.kafka.records import Format, Reading
 from millstream_connectors.kafka.security import Security
 
 __all__ = ["KafkaSource"]
-
-
-def _address(bootstrap: str) -> str:
-    addresses(bootstrap)
-    return bootstrap
 
 
 def _expression(pattern: str) -> str:
@@ -35,7 +30,6 @@ def _expression(pattern: str) -> str:
     return pattern
 
 
-_Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 _FREE: dict[str, Any] = {"may_change": True}
 
@@ -57,12 +51,12 @@ class KafkaSource(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
     type: Literal["kafka"] = "kafka"
-    bootstrap: Annotated[str, AfterValidator(_address)] = Field(
+    bootstrap: Bootstrap = Field(
         description="Where to find the brokers: `host:port`, several with commas between them.",
         json_schema_extra=_FREE,
     )
-    topic: _Topic | None = Field(default=None, description="The topic to read.")
-    topics: list[_Topic] | None = Field(default=None, min_length=1, description="Or several.")
+    topic: TopicName | None = Field(default=None, description="The topic to read.")
+    topics: list[TopicName] | None = Field(default=None, min_length=1, description="Or several.")
     pattern: Annotated[str, AfterValidator(_expression)] | None = Field(
         default=None, min_length=1, description="Or all whose whole name matches, those too that are made later."
     )

@@ -47,7 +47,7 @@ class KafkaUrl:
         with self._connected() as cluster:
             topics = {self._topic: self._found(cluster)} if self._topic else cluster.topics()
             for _, topic in sorted(topics.items()):
-                pairs = [(topic.name, number) for number in topic.partitions]
+                pairs = topic.pairs
                 begins, ends = cluster.beginnings(pairs), cluster.ends(pairs)
                 for pair in pairs:
                     begin, end = begins[pair], ends[pair]
@@ -57,7 +57,7 @@ class KafkaUrl:
     def entries(self, start: int | None = None, *, follow: bool = False) -> Iterator[bytes]:
         """The values of committed messages, partition by partition in their order."""
         with self._connected() as cluster:
-            pairs = [(self._topic, number) for number in self._found(cluster).partitions]
+            pairs = self._found(cluster).pairs
             fetcher = Fetcher(cluster, "read_committed", skip_removed=True)
             positions = {pair: max(begin, start or 0) for pair, begin in cluster.beginnings(pairs).items()}
             while True:
@@ -74,7 +74,7 @@ class KafkaUrl:
     @contextmanager
     def appender(self, partitions: int | None = None) -> Iterator[Callable[[list[bytes]], None]]:
         with self._connected() as cluster:
-            there = cluster.topics([self._named()]).get(self._topic)
+            there = cluster.topic(self._named())
             topic = there or cluster.create(self._topic, partitions or 1)
             numbers = topic.partitions
             if partitions is not None and len(numbers) != partitions:
@@ -118,7 +118,7 @@ class KafkaUrl:
         return self._topic
 
     def _found(self, cluster: Cluster) -> Topic:
-        topic = cluster.topics([self._named()]).get(self._topic)
+        topic = cluster.topic(self._named())
         if topic is None:
             others = ", ".join(sorted(cluster.topics())) or "none"
             message = (

@@ -20,7 +20,9 @@ __all__ = ["checked_graph", "driver_only", "impossible"]
 def checked_graph(loaded: Loaded) -> Graph:
     """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
     config = loaded.config
-    problems = [*_source_problems(loaded), *_sink_problems(loaded), *_shared_sinks(loaded), *_circles(loaded)]
+    place = Place(loaded.base, loaded.base, config.name)
+    looks = (_source_problems, _sink_problems, _shared_sinks, _circles)
+    problems = [problem for look in looks for problem in look(config, place)]
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields)
     problems += found
@@ -85,45 +87,41 @@ def driver_only(node: Node) -> str | None:
     return None if node.traits.only_adds else "may change records or leave some out"
 
 
-def _source_problems(loaded: Loaded) -> list[Problem]:
-    place = Place(loaded.base, loaded.base, loaded.config.name)
+def _source_problems(config: Config, place: Place) -> list[Problem]:
     return [
         Problem((*source.path, option) if option else source.path, message)
-        for source in loaded.config.logs
+        for source in config.logs
         for option, message in source.config.problems(place)
     ]
 
 
-def _sink_problems(loaded: Loaded) -> list[Problem]:
-    place = Place(loaded.base, loaded.base, loaded.config.name)
+def _sink_problems(config: Config, place: Place) -> list[Problem]:
     return [
         Problem(("sinks", output, option) if option else ("sinks", output), message)
-        for output, sink in loaded.config.sinks.items()
+        for output, sink in config.sinks.items()
         for option, message in sink.problems(place)
     ]
 
 
-def _circles(loaded: Loaded) -> list[Problem]:
+def _circles(config: Config, place: Place) -> list[Problem]:
     """The sinks that write where a source reads."""
-    place = Place(loaded.base, loaded.base, loaded.config.name)
     return [
         Problem(
             ("sinks", output),
             f"it writes where {source.name} reads, so that its rows would come back as records, and those again; "
             "give it a place of its own",
         )
-        for output, sink in loaded.config.sinks.items()
-        for source in loaded.config.logs
+        for output, sink in config.sinks.items()
+        for source in config.logs
         if source.config.reads(place, sink.location(place, output))
     ]
 
 
-def _shared_sinks(loaded: Loaded) -> list[Problem]:
+def _shared_sinks(config: Config, place: Place) -> list[Problem]:
     """The sinks whose rows would lie where those of another one do."""
-    place = Place(loaded.base, loaded.base, loaded.config.name)
     problems: list[Problem] = []
     taken: dict[str, str] = {}
-    for output, sink in loaded.config.sinks.items():
+    for output, sink in config.sinks.items():
         location = sink.location(place, output)
         first = taken.setdefault(os.path.normpath(location), output)
         if first != output:

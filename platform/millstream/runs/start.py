@@ -21,7 +21,7 @@ from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
-from millstream.errors import ConfigError, ForeignSink, MillstreamError
+from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError
 from millstream.guarantees.crash import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
@@ -196,10 +196,13 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
             sink.clear(Place(loaded.base, directory.path, loaded.config.name), output)
     if not directory.begun:
         directory.make(fixed, loaded.base)
-    elif any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
-        directory.check(fixed, loaded.base)
-    else:  # nothing was read yet, so nothing is fixed
-        directory.write(fixed, loaded.base)
+    else:
+        try:
+            directory.check(fixed, loaded.base)
+        except Contradiction:
+            if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
+                raise
+            directory.write(fixed, loaded.base)  # nothing was read yet, so nothing is fixed
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
