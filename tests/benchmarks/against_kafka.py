@@ -16,9 +16,10 @@ from benchmarks.contender import Task, run_contender
 from benchmarks.documents import document_lines
 from benchmarks.figures import AtLeast, AtMost, Figure, Measurement, Setting, interleaved, ratio, spread
 from benchmarks.kafka_sources import connector_jars
-from benchmarks.kafka_topic import create_topic, fill_topic, own_broker
+from benchmarks.kafka_topic import fill_topic, own_broker
 from benchmarks.millstream_process import MillstreamProcess
 from benchmarks.pipeline import CLASSIFY, kept_spark, run_pipeline
+from conformance.kafka_documents import create_topic
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from millstream.log.contracts import Mark, Place, Sink
@@ -113,7 +114,7 @@ def _latency(setting: Setting) -> Iterator[Figure]:
     work = setting.folder / "latency"
     work.mkdir()
     with own_broker(setting.folder / "broker") as bootstrap:
-        create_topic(bootstrap, "documents", 1)
+        create_topic(bootstrap, "documents")
         config = {
             "name": "latency",
             "source": {"type": "kafka", "bootstrap": bootstrap, "topic": "documents"},
@@ -135,7 +136,7 @@ def _samples(setting: Setting, work: Path, bootstrap: str, count: int) -> list[f
     for line in itertools.islice(lines, first):
         producer.send("documents", line)
     producer.flush()
-    create_topic(bootstrap, "predictions", 1)
+    create_topic(bootstrap, "predictions")
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", fetch_max_wait_ms=5)
     consumer.assign([TopicPartition("predictions", 0)])
     consumer.seek_to_beginning()

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.documents import document_lines
+from conformance.kafka_documents import create_topic
 from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient, NewTopic
 
 from millstream_connectors.kafka.broker import Broker, free_port
 
-__all__ = ["create_topic", "fill_topic", "own_broker"]
+__all__ = ["fill_topic", "own_broker"]
 
 
 @contextmanager
@@ -24,12 +24,6 @@ def own_broker(folder: Path) -> Iterator[str]:
         yield broker.bootstrap
     finally:
         broker.reset()
-
-
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1)])
-    admin.close()
 
 
 def fill_topic(bootstrap: str, topic: str, records: int, partitions: int) -> None:

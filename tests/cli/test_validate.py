@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from millstream.log.journal import Journal
-
 Millstream = Callable[..., Any]
 
 
@@ -384,32 +382,3 @@ def test_help_is_quick_because_commands_are_imported_when_used() -> None:
     told = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", imports + told], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
-
-
-CIRCLES = {
-    "a topic": (
-        "{type: kafka, bootstrap: '127.0.0.1:9092', topic: documents}",
-        "{type: kafka, bootstrap: '127.0.0.1:9092', topic: documents}",
-    ),
-    "a topic that a pattern matches": (
-        "{type: kafka, bootstrap: '127.0.0.1:9092', pattern: 'doc.*'}",
-        "{type: kafka, bootstrap: '127.0.0.1:9092', topic: documents}",
-    ),
-    "a journal": ("{type: journal, path: entries}", "{type: journal, path: ./entries}"),
-    "a folder": ("{type: files, path: news}", "{type: files, path: news/}"),
-}
-
-
-@pytest.mark.parametrize("circle", CIRCLES)
-def test_rows_that_would_come_back_as_records(millstream: Millstream, folder: Path, circle: str) -> None:
-    source, sink = CIRCLES[circle]
-    (folder / "news").mkdir()
-    (folder / "news/a.jsonl").write_text('{"text": "a"}\n')
-    with Journal(folder / "entries") as journal:
-        journal.append(b'{"text": "a"}')
-    (folder / "circle.yaml").write_text(
-        f"name: circle\nsource: {source}\npipeline: {{use: text_topics}}\nsinks:\n  predictions: {sink}\n"
-    )
-    ran = millstream("validate", "circle.yaml")
-    assert ran.code == 2
-    assert "circle.yaml:5 sinks.predictions: it writes where source reads, so that its rows would come back" in ran.err

@@ -23,13 +23,6 @@ NOWHERE = "127.0.0.1:1"
 
 
 @pytest.fixture
-def cluster(broker: SharedBroker) -> Iterator[Cluster]:
-    cluster = Cluster(broker.bootstrap, patience=30)
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
 def topic(broker: SharedBroker, cluster: Cluster) -> Topic:
     return cluster.create(broker.topic("cluster"), 3)
 

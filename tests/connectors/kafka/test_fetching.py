@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,20 +16,6 @@ from millstream_connectors.kafka.cluster import Cluster
 from millstream_connectors.kafka.fetching import Fetcher
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def producing(broker: SharedBroker) -> Iterator[Producing]:
-    producing = Producing(broker.bootstrap)
-    yield producing
-    producing.close()
-
-
-@pytest.fixture
-def cluster(broker: SharedBroker) -> Iterator[Cluster]:
-    cluster = Cluster(broker.bootstrap, patience=30)
-    yield cluster
-    cluster.close()
 
 
 def values(count: int, size: int = 20, seed: int = 1) -> list[bytes]:

@@ -13,7 +13,6 @@ import pytest
 from connectors.kafka.producing import Producing
 from connectors.kafka.running import eventually
 from connectors.kafka.sinking import LOG, SCHEMA, Sinking, epoch, mark, offsets_of, read
-from kafka_broker import SharedBroker
 from pydantic import ValidationError
 
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
@@ -25,26 +24,6 @@ from millstream_connectors.kafka.sink import KafkaSink
 from millstream_connectors.kafka.transactions import Transactions
 
 guarded_or_not = pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
-
-
-@pytest.fixture
-def sinking(broker: SharedBroker) -> Sinking:
-    return Sinking(broker.bootstrap, broker.topic("sink"))
-
-
-@pytest.fixture
-def made(broker: SharedBroker) -> Callable[..., Sinking]:
-    """A sink with other options, in a topic that may have settings of its own."""
-
-    def make(*, partitions: int = 1, settings: dict[str, str] | None = None, **options: object) -> Sinking:
-        topic = broker.topic("sink")
-        if settings is not None:
-            producing = Producing(broker.bootstrap)
-            producing.topic(topic, partitions, **settings)
-            producing.close()
-        return Sinking(broker.bootstrap, topic, options={"patience": "60s", **options})
-
-    return make
 
 
 @pytest.mark.kafka
@@ -296,127 +275,6 @@ def test_a_row_of_five_megabytes_is_the_brokers_to_allow(made: Callable[..., Sin
     with sinking.opened() as sink:
         sink.append(epoch(0, label="x" * (5 << 20)), mark(0))
     assert sinking.read().equals(epoch(0, label="x" * (5 << 20)))
-
-
-@pytest.mark.kafka
-def test_starting_over_leaves_nothing(sinking: Sinking) -> None:
-    sinking.clear()  # not even a topic is there
-    with sinking.opened() as sink:
-        sink.append(epoch(0), mark(0))
-        sink.prepare(epoch(1), mark(1))
-        sinking.clear()
-        assert (sinking.mark(), sinking.offsets(), sinking.group()) == (None, [], {})
-        with pytest.raises(InUse):
-            sink.append(epoch(1), mark(1))
-    with sinking.opened() as sink:
-        sink.append(epoch(0), mark(0, "another log"))
-    assert (sinking.mark(), sinking.offsets()) == (mark(0, "another log"), offsets_of(0))
-    sinking.clear()
-    sinking.clear()
-    assert sinking.mark() is None
-
-
-@pytest.mark.kafka
-def test_starting_over_deletes_no_messages_of_others_and_can_tell_before(sinking: Sinking) -> None:
-    sinking.may_clear()  # not even a topic is there
-    with sinking.opened() as sink:
-        sink.append(epoch(0), mark(0))
-        sinking.may_clear()
-        with Producing(sinking.bootstrap).producer() as producer:
-            producer.send(sinking.topic, b"{}")
-        with pytest.raises(ForeignSink, match="such as offset 4 of partition 0"):
-            sinking.may_clear()
-        sink.append(epoch(1), mark(1))  # which that has not disturbed
-    with pytest.raises(ForeignSink, match="such as offset 4 of partition 0"):
-        sinking.clear()
-    assert (len(sinking.messages()), sinking.mark()) == (7, mark(1))
-    neighbour = dataclasses.replace(sinking, pipeline="neighbour")
-    neighbour.may_clear()
-    neighbour.clear()  # it has nothing there that could be deleted
-    assert len(sinking.messages()) == 7
-
-
-@pytest.mark.kafka
-def test_messages_of_others_are_found_behind_a_transaction_that_a_dead_run_has_left_open(sinking: Sinking) -> None:
-    with sinking.opened() as sink:
-        sink.append(epoch(0), mark(0))
-        sink.prepare(epoch(1), mark(1))
-        sinking.may_clear()
-        with Producing(sinking.bootstrap).producer() as producer:
-            producer.send(sinking.topic, b"{}")
-        with pytest.raises(ForeignSink, match="such as offset 7 of partition 0"):
-            sinking.may_clear()
-        sink.commit()
-    assert sinking.mark() == mark(1)
-
-
-@pytest.mark.kafka
-def test_starting_over_in_a_compacted_topic_says_what_to_do_and_can_tell_before(made: Callable[..., Sinking]) -> None:
-    sinking = made(settings={"cleanup_policy": "compact"})
-    sinking.may_clear()  # there is nothing to delete
-    with sinking.opened() as sink:
-        sink.append(epoch(0), mark(0))
-    for refused in (sinking.may_clear, sinking.clear):
-        with pytest.raises(
-            MillstreamError, match=r"compacted topic.*delete the topic itself, or give the output another"
-        ):
-            refused()
-    both = made(settings={"cleanup_policy": "compact,delete"})
-    with both.opened() as sink:
-        sink.append(epoch(0), mark(0))
-    both.may_clear()
-    both.clear()
-    assert both.messages() == []
-
-
-@pytest.mark.kafka
-def test_starting_over_is_done_again_after_it_was_interrupted(sinking: Sinking) -> None:
-    with sinking.opened() as sink:
-        sink.append(epoch(0), mark(0))
-    sinking.remove_rows()
-    assert sinking.mark() == mark(0)  # by which it is known to be ours
-    sinking.clear()
-    assert sinking.mark() is None
-
-
-@pytest.mark.kafka
-@pytest.mark.parametrize("commit", [True, False])
-def test_what_is_prepared_may_be_finished_by_somebody_else(sinking: Sinking, commit: bool) -> None:
-    with sinking.opened() as dead:
-        dead.append(epoch(0), mark(0))
-        token = json.loads(json.dumps(dead.prepare(epoch(1), mark(1))))
-        assert sinking.offsets() == offsets_of(0)
-        with sinking.opened() as other:
-            for _ in range(2):
-                other.finish(token, commit=commit)
-                assert other.mark() == mark(1 if commit else 0)
-            with pytest.raises(MillstreamError, match="no longer there" if not commit else "cannot be taken back"):
-                other.finish(token, commit=not commit)
-            other.append(epoch(2), mark(2))
-            for _ in range(2):
-                other.finish(token, commit=commit)
-    assert sinking.offsets() == offsets_of(*(0, 1, 2) if commit else (0, 2))
-
-
-@pytest.mark.kafka
-def test_finishing_an_older_epoch_does_not_end_the_one_that_is_prepared(sinking: Sinking) -> None:
-    with sinking.opened() as sink, sinking.opened() as other:
-        token = sink.prepare(epoch(0), mark(0))
-        sink.commit()
-        sink.prepare(epoch(1), mark(1))
-        other.finish(token)
-        assert sinking.offsets() == offsets_of(0)
-        sink.commit()
-    assert sinking.offsets() == offsets_of(0, 1)
-
-
-@pytest.mark.kafka
-def test_an_epoch_without_rows_is_prepared_and_finished_for_nothing(sinking: Sinking) -> None:
-    with sinking.opened() as sink:
-        token = sink.prepare(SCHEMA.empty_table(), mark(0))
-        sink.finish(token)
-        sink.commit()
-        assert sink.mark() == mark(0)
 
 
 def test_where_it_lies_is_told_without_asking() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,6 @@ from millstream_connectors.kafka.cluster import Cluster
 from millstream_connectors.kafka.fetching import Fetcher
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def producing(broker: SharedBroker) -> Iterator[Producing]:
-    producing = Producing(broker.bootstrap)
-    yield producing
-    producing.close()
 
 
 @pytest.fixture
