@@ -1,0 +1,38 @@
+"""A run with one worker: one process, one loop, no channel."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from millstream.engines.job import Job
+from millstream.log.epochs import Epoch
+from millstream.log.reading import read_epoch, records_schema
+
+__all__ = ["run_alone"]
+
+_IDLE_SECONDS = 0.002
+
+
+def run_alone(job: Job) -> None:
+    """Read, process and deliver epoch after epoch in this process."""
+    first = job.passage.start()
+    schema = records_schema(job.graph.fields)
+
+    def take(epoch: Epoch) -> None:
+        batches = read_epoch(epoch, job.logs, job.epoch_log.totals.partitions, schema)
+        job.passage.take([(epoch, pa.Table.from_batches(batches, schema))])
+        job.throttle.through(epoch.number)
+
+    for epoch in job.waiting(first):
+        if job.stop.is_set():
+            break
+        take(epoch)
+    while not job.stop.is_set() and not job.cutter.done:
+        cut = job.cutter.cut(time.monotonic())
+        if cut is not None:
+            take(cut)
+        elif not job.cutter.done:
+            job.stop.wait(_IDLE_SECONDS)
+    job.passage.end()
