@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from millstream.log.epochs import Totals
-from millstream.runs.summary import Summary
+from millstream.runs.observer import Observer
 from millstream.steps.processing import Processed
 
 __all__ = ["Mark", "Rate", "Steady", "steady_rate"]
@@ -43,7 +43,7 @@ def steady_rate(marks: Sequence[Mark]) -> Rate:
 
 
 @dataclass
-class Steady:
+class Steady(Observer):
     """Watches a run of Millstream. The epochs of one micro-batch are delivered together, so they make one mark.
 
     All of them have been noted by the time that the first of them is through: that is how they are told.
@@ -53,17 +53,8 @@ class Steady:
     marks: list[Mark] = field(default_factory=list)
     correct: int = 0
 
-    def began(self, first: int) -> None:
-        pass
-
     def through(self, processed: Processed) -> None:
         if self.marks and self.marks[-1].records == self.totals.processed:
             self.marks.pop()
         self.marks.append(Mark(time.monotonic(), self.totals.processed))
         self.correct += processed.note.correct
-
-    def finished(self, summary: Summary) -> None:
-        pass
-
-    def close(self) -> None:
-        pass

@@ -111,20 +111,14 @@ def test_a_live_display_leaves_what_was_said_and_a_cursor() -> None:
     assert "\x1b[?25l" not in text or text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-class Look:
+class Look(Observer):
     """Takes the figures of a tally after every epoch."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally, self.figures = tally, list[Figures]()
 
-    def began(self, first: int) -> None: ...
-
     def through(self, processed: Processed) -> None:
         self.figures.append(self.tally.figures())
-
-    def finished(self, summary: Summary) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]:

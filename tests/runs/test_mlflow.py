@@ -20,28 +20,21 @@ from millstream.runs.metrics import Metrics, read_windows
 from millstream.runs.mlflow import MlflowObserver, tracking_uri
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
-from millstream.runs.summary import Summary
 from millstream.steps.processing import Processed
 
 Configured = Callable[..., Loaded]
 
 
-class Stopper:
+class Stopper(Observer):
     """Asks for an end after so many epochs, or fails."""
 
     def __init__(self, epochs: int, act: Callable[[], None]) -> None:
         self._left, self._act = epochs, act
 
-    def began(self, first: int) -> None: ...
-
     def through(self, processed: Processed) -> None:
         self._left -= 1
         if self._left == 0:
             self._act()
-
-    def finished(self, summary: Summary) -> None: ...
-
-    def close(self) -> None: ...
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
-from millstream.runs.observer import Watched
-from millstream.runs.summary import Summary
+from millstream.runs.observer import Observer, Watched
 from millstream.steps.processing import Processed
 
 __all__ = ["Figures", "Tally"]
@@ -38,7 +37,7 @@ class Figures:
     behind: int | None
 
 
-class Tally:
+class Tally(Observer):
     """Counts while a run goes; `say` is told where a run goes on from. `figures` may be asked from any thread."""
 
     def __init__(
@@ -83,12 +82,6 @@ class Tally:
             for name in self._topics:
                 if processed.rows[name].num_rows:
                     self._windows[name] = processed.rows[name]
-
-    def finished(self, summary: Summary) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
     def figures(self) -> Figures:
         totals = self._watched.epoch_log.totals

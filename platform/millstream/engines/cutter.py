@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
@@ -33,27 +33,38 @@ _LOOK_SECONDS = 0.25
 
 
 class Throttle:
-    """Counts what is cut and not yet through; may be asked from one thread and told from another."""
+    """Counts what is cut and not yet through, and since when; may be asked from one thread and told from another."""
 
-    def __init__(self, max_records: int) -> None:
-        self._max_records = max_records
-        self._open: deque[Epoch] = deque()
+    def __init__(self, max_records: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_records, self._clock = max_records, clock
+        self._open: dict[int, tuple[int, float]] = {}
+        """By epoch, in their order: its size, and when it was cut."""
         self._records = 0
         self._lock = threading.Lock()
 
     def cut(self, epoch: Epoch) -> None:
         with self._lock:
-            self._open.append(epoch)
+            self._open[epoch.number] = epoch.size, self._clock()
             self._records += epoch.size
 
     def through(self, epoch: int) -> None:
         with self._lock:
-            while self._open and self._open[0].number <= epoch:
-                self._records -= self._open.popleft().size
+            while self._open and (first := next(iter(self._open))) <= epoch:
+                self._records -= self._open.pop(first)[0]
 
     def room(self) -> bool:
         with self._lock:
             return room(len(self._open), self._records, self._max_records)
+
+    @property
+    def in_flight(self) -> int:
+        """How many epochs are cut and not yet through."""
+        return len(self._open)
+
+    def since(self, epoch: int) -> float | None:
+        """When an epoch that is not yet through was cut, or taken up by this start; by the clock."""
+        with self._lock:
+            return self._open[epoch][1] if epoch in self._open else None
 
 
 class Cutter(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +34,8 @@ class Job:
     passage: Passage
     folder: Path
     stop: threading.Event = field(default_factory=threading.Event)
+    restarted: Callable[[str], None] = lambda reason: None
+    """Told, in one line, why workers were started anew."""
 
     def waiting(self, first: int) -> list[Epoch]:
         """The epochs from `first` on that are cut and to be taken; `Truncated` if their records are gone."""

@@ -188,6 +188,8 @@ class Totals:
     rejects: int = 0
     correct: int = 0
     labelled: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    """How many rows were made for each output."""
 
     def take_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
@@ -222,6 +224,8 @@ class Totals:
             self.rejects += note.rejects
             self.correct += note.correct
             self.labelled += note.labelled
+            for output, (count, _) in note.outputs.items():
+                self.rows[output] = self.rows.get(output, 0) + count
 
     def take(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:

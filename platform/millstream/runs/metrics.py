@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from millstream.log.epochs import Note
-from millstream.runs.observer import Watched
-from millstream.runs.summary import Summary
+from millstream.runs.observer import Observer, Watched
 from millstream.steps.processing import Processed
 
 __all__ = ["Metrics", "Window", "read_windows"]
@@ -66,7 +65,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Window]]:
             yield end, window
 
 
-class Metrics:
+class Metrics(Observer):
     """Writes metrics.jsonl. `then` is given every window that it writes; `warn` is told, once, if it cannot write."""
 
     def __init__(
@@ -118,9 +117,6 @@ class Metrics:
 
     def through(self, processed: Processed) -> None:
         self._count(processed.note)
-
-    def finished(self, summary: Summary) -> None:
-        pass
 
     def close(self) -> None:
         if self._file >= 0:

@@ -23,9 +23,8 @@ from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
 from millstream.log.durable import write_whole
 from millstream.runs.metrics import Window, read_windows
-from millstream.runs.observer import Watched
+from millstream.runs.observer import Observer, Watched
 from millstream.runs.summary import Summary
-from millstream.steps.processing import Processed
 
 __all__ = ["MlflowObserver", "tracking_uri"]
 
@@ -52,7 +51,7 @@ def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
     return config.tracking_uri or environment.get("MLFLOW_TRACKING_URI") or here
 
 
-class MlflowObserver:
+class MlflowObserver(Observer):
     """Mirrors a run in MLflow. `window` takes every window of its metrics; `warn` is told if MLflow fails."""
 
     def __init__(self, watched: Watched, config: MlflowConfig, *, warn: Callable[[str], None]) -> None:
@@ -66,12 +65,6 @@ class MlflowObserver:
             self._queue.put(window)
         self._thread = threading.Thread(target=self._work, name="millstream-mlflow", daemon=True)
         self._thread.start()
-
-    def began(self, first: int) -> None:
-        pass
-
-    def through(self, processed: Processed) -> None:
-        pass
 
     def window(self, window: Window) -> None:
         """A window of the metrics, in order; those that MLflow has already are left out."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from millstream.config.load import Loaded
-from millstream.engines.cutter import Cutter
+from millstream.engines.cutter import Cutter, Throttle
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.summary import Summary
+from millstream.state.saves import Save
 from millstream.steps.graph import Graph
 from millstream.steps.processing import Processed
 
@@ -27,18 +27,28 @@ class Watched:
     directory: RunDirectory
     epoch_log: EpochLog
     cutter: Cutter
+    throttle: Throttle
     archived: Path | None = None
     """Where the run went that `--fresh` moved away."""
 
 
-class Observer(Protocol):
-    """Told, from the run's own thread, of its beginning, of every epoch that is through, and of its end."""
+class Observer:
+    """Told of a run's beginning, of every epoch that is through, and of its end; each may be passed over.
+
+    All comes from the run's own thread, but `saved`, which comes from the one that wrote.
+    """
 
     def began(self, first: int) -> None:
         """State has been loaded; `first` is the epoch that the run goes on from."""
 
     def through(self, processed: Processed) -> None:
         """An epoch has passed all its points."""
+
+    def saved(self, save: Save, seconds: float) -> None:
+        """A save is on disk, so many seconds after the state was taken for it."""
+
+    def restarted(self, reason: str) -> None:
+        """Workers were started anew."""
 
     def finished(self, summary: Summary) -> None:
         """The run has ended cleanly, and its summary is written."""
@@ -48,7 +58,7 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class Watching:
+class Watching(Observer):
     """Several observers as one, told in their order."""
 
     observers: Sequence[Observer]
@@ -60,6 +70,14 @@ class Watching:
     def through(self, processed: Processed) -> None:
         for observer in self.observers:
             observer.through(processed)
+
+    def saved(self, save: Save, seconds: float) -> None:
+        for observer in self.observers:
+            observer.saved(save, seconds)
+
+    def restarted(self, reason: str) -> None:
+        for observer in self.observers:
+            observer.restarted(reason)
 
     def finished(self, summary: Summary) -> None:
         for observer in self.observers:

@@ -140,7 +140,7 @@ def start(
         sinks, keys = _open_sinks(config, graph, place, ending)
         throttle = Throttle(config.engine.epoch.max_records)
         cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
-        watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, archived)))
+        watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, throttle, archived)))
         ending.callback(watching.close)
         passage = Passage(
             plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
@@ -166,6 +166,7 @@ def start(
             passage=passage,
             folder=directory.path,
             stop=stop,
+            restarted=watching.restarted,
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
