@@ -63,6 +63,7 @@ class WithoutGuarantee:
         )
         with (
             mock.patch("millstream.steps.processing.digest_of", _no_digest),
+            mock.patch("millstream.steps.chain.digest_of", _no_digest),
             mock.patch("os.fsync", _no_sync),
             mock.patch("os.fdatasync", _no_sync),
         ):

@@ -14,13 +14,17 @@ from millstream.guarantees.passage import Passage
 from millstream.log.contracts import Log, Place
 from millstream.log.epochs import Epoch, EpochLog
 from millstream.steps.graph import Graph
+from millstream.steps.processing import Processing
 
 __all__ = ["Engine", "Job"]
 
 
 @dataclass
 class Job:
-    """One start of a run. `stop` asks for an end after the epoch in hand."""
+    """One start of a run. `stop` asks for an end after the epoch in hand.
+
+    `processing` has the state that the summary tells of when the run has ended.
+    """
 
     config: Config
     graph: Graph
@@ -31,6 +35,7 @@ class Job:
     epoch_folder: Path
     cutter: Cutter
     throttle: Throttle
+    processing: Processing
     passage: Passage
     folder: Path
     stop: threading.Event = field(default_factory=threading.Event)

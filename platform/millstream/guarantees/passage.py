@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
@@ -19,12 +19,12 @@ from millstream.errors import AlteredLog, DifferentReplay, ForeignSink
 from millstream.guarantees.crash import Armed
 from millstream.guarantees.delivery import Delivery, Point, due
 from millstream.log.contracts import Mark, Sink
-from millstream.log.epochs import Epoch, EpochLog, Note
+from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
 from millstream.state.applied import Applied
-from millstream.state.saves import Save, Saver, SaveStore
-from millstream.steps.processing import Processed, Processing
+from millstream.state.saves import Save, Saver, SaveStore, States
+from millstream.steps.processing import Processed
 
-__all__ = ["Passage", "Plan"]
+__all__ = ["Passage", "Plan", "Steps"]
 
 
 _KEPT_SAVES = 3
@@ -40,15 +40,32 @@ class Plan:
     commit_every: int = 1
 
 
+class Steps(Protocol):
+    """All steps of a pipeline with their state, wherever they are: `steps.processing` has them in this process."""
+
+    partitions: list[PartitionName]
+
+    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> Processed: ...
+
+    def skip(self, epoch: Epoch) -> None: ...
+
+    def ask_save(self) -> Callable[[], States]: ...
+
+    def go_on(self) -> None: ...
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None: ...
+
+
 @dataclass
 class Passage:
-    """Takes epochs through their points. Call `start` once, `take` in order of epochs, `end` for a clean end.
+    """Takes epochs through their points. Call `start`, `take` in order of epochs, `end` for a clean end.
 
+    `start` may be called again, after what held the steps was lost: everything goes back to what is durable.
     `began` is told of the first epoch to take, `through` of every epoch that has passed all points.
     """
 
     plan: Plan
-    processing: Processing
+    processing: Steps
     log: EpochLog
     saves: SaveStore
     sinks: Mapping[str, Sink]
@@ -71,6 +88,8 @@ class Passage:
 
     def start(self) -> int:
         """Load the state to go on from; the first epoch to take."""
+        self._saver.wait()
+        self._unmarked, self._notes, self._covered, self._dirty = set(), {}, None, False
         totals = self.log.totals
         self._held = {name: self._holds(name, sink) for name, sink in self.sinks.items()}
         exactly = self.plan.delivery is Delivery.EXACTLY_ONCE
@@ -179,13 +198,13 @@ class Passage:
             self.log.sync()
             self._passed(Point.COMMIT, number)
             processed = self._process(epoch, records)
-            self._save_if_due(number, wait=True)
+            self._save_if_due(number)
             self._passed(Point.SAVE, number)
             self._deliver([processed])
         else:
             processed = self._process(epoch, records)
             self._deliver([processed])
-            self._save_if_due(number, wait=True)
+            self._save_if_due(number)
             self._passed(Point.SAVE, number)
             if due(number, self.plan.commit_every) and self._commit(number):
                 self.log.sync()
@@ -197,11 +216,15 @@ class Passage:
         if not group:
             return
         done = [self._processed(epoch, records) for epoch, records in group]
+        last = group[-1][0].number
+        saves = last - self._saved_epoch >= self.plan.save_every and not self._saver.busy
+        asked, applied = self.processing.ask_save() if saves else None, self._applied.copy()
+        self.processing.go_on()
         self.log.sync()
         self._deliver(done)
-        last = group[-1][0].number
-        if last - self._saved_epoch >= self.plan.save_every:
-            self._save_if_due(last, wait=False, forced=True)
+        if asked is not None:
+            self._saver.start(last, applied, asked())
+            self._saved_epoch = last
         if any(due(epoch.number, self.plan.commit_every) for epoch, _ in group):
             self._commit(last)
         for processed in done:
@@ -259,15 +282,15 @@ class Passage:
             self._passed(Point.DELIVER, last, name)
         self._passed(Point.DELIVER, last)
 
-    def _save_if_due(self, epoch: int, *, wait: bool, forced: bool = False) -> None:
-        if not forced and not due(epoch, self.plan.save_every):
-            return
-        if not wait and self._saver.busy:
-            return
-        self._saver.start(epoch, self._applied.copy(), self.processing.save())
+    def _save_if_due(self, epoch: int) -> None:
+        if due(epoch, self.plan.save_every):
+            self._save(epoch)
+
+    def _save(self, epoch: int) -> None:
+        """A save that is durable on return."""
+        self._saver.start(epoch, self._applied.copy(), self.processing.ask_save()())
         self._saved_epoch = epoch
-        if wait:
-            self._saver.wait()
+        self._saver.wait()
 
     def _save_done(self, save: Save) -> None:
         self._covered = save.epoch
@@ -287,7 +310,7 @@ class Passage:
         """A clean end: save and commit what is not yet, close the sinks."""
         self._saver.wait()
         if self._dirty and self._covered != self._last:  # a save of this start, so that it may be committed
-            self._save_if_due(self._last, wait=True, forced=True)
+            self._save(self._last)
         if self._dirty:
             self._commit(self._last)
         self.log.sync()

@@ -142,9 +142,10 @@ def start(
         cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
         watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, throttle, archived)))
         ending.callback(watching.close)
+        processing = Processing(graph)
         passage = Passage(
             plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
-            processing=Processing(graph),
+            processing=processing,
             log=epoch_log,
             saves=SaveStore(directory.saves, versions()),
             sinks=sinks,
@@ -152,6 +153,7 @@ def start(
             crash=_armed(directory, options.crash, list(sinks), fire),
             began=watching.began,
             through=watching.through,
+            saved=watching.saved,
         )
         job = Job(
             config=config,
@@ -163,6 +165,7 @@ def start(
             epoch_folder=directory.epochs,
             cutter=cutter,
             throttle=throttle,
+            processing=processing,
             passage=passage,
             folder=directory.path,
             stop=stop,
@@ -179,7 +182,7 @@ def start(
             passage.abandon()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or cutter.exhausted else "idle"
-        summary = summarise(loaded, directory, epoch_log, passage.processing, sinks, ended, before, seconds, versions())
+        summary = summarise(loaded, directory, epoch_log, processing, sinks, ended, before, seconds, versions())
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         watching.finished(summary)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from millstream.records import RANK, TIME
 from millstream.substreams import Before
 
-__all__ = ["EventTime"]
+__all__ = ["EventTime", "latest_times"]
 
 
 @dataclass
@@ -22,7 +22,7 @@ class EventTime:
 
     >>> clock = EventTime()
     >>> clock.join(0)
-    >>> clock.observe(pa.table({"_rank": [0, 0], "_time": [50, 20]}))
+    >>> clock.observe({0: 50})
     >>> clock.edge(()), clock.edge(()), clock.edge([0])
     (Before(time=50), None, Before(time=None))
     """
@@ -41,11 +41,9 @@ class EventTime:
         for rank in ranks:
             self.greatest.pop(rank, None)
 
-    def observe(self, records: pa.Table) -> None:
-        ranks = records[RANK].to_numpy()
-        for rank in np.unique(ranks).tolist():
-            times = records[TIME] if len(self.greatest) == 1 else records[TIME].filter(pa.array(ranks == rank))
-            seen = pc.max(times).as_py()
+    def observe(self, latest: Mapping[int, int | None]) -> None:
+        """What an epoch brought: for each of its partitions the greatest time."""
+        for rank, seen in latest.items():
             before = self.greatest.get(rank)
             if seen is not None and rank in self.greatest and (before is None or seen > before):
                 self.greatest[rank] = seen
@@ -76,3 +74,16 @@ class EventTime:
         line = json.loads(saved)
         told = None if line["told"] is None else Before(line["told"][0])
         return EventTime({int(rank): time for rank, time in line["greatest"].items()}, told, line["joined"])
+
+
+def latest_times(records: pa.Table) -> dict[int, int | None]:
+    """For each partition of some records the greatest time; None where no record has one.
+
+    >>> latest_times(pa.table({"_rank": [0, 1, 0], "_time": [50, 20, None]}))
+    {0: 50, 1: 20}
+    """
+    ranks = records[RANK].to_numpy()
+    present = np.unique(ranks).tolist()
+    if len(present) == 1:
+        return {present[0]: pc.max(records[TIME]).as_py()}
+    return {rank: pc.max(records[TIME].filter(pa.array(ranks == rank))).as_py() for rank in present}

@@ -69,7 +69,7 @@ class SparkEngine:
 
     def _take_all(self, job: Job, first: int, cutting: _Cutting, session: SparkSession, folder: Path) -> None:
         ahead = worker_steps(job.graph, job.config.engine)
-        job.passage.processing.ahead = frozenset(node.name for node in ahead)
+        job.processing.run_ahead(node.name for node in ahead)
         schema = records_schema(job.graph.fields)
         for node in ahead:
             schema = node.step.process(schema.empty_table()).records.schema

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.records import RANK, digest_of, in_step_order
 from millstream.state.digests import state_digest
 from millstream.steps.contracts import Result, State, Step, StepConfig
-from millstream.substreams.event_time import EventTime
+from millstream.substreams.event_time import EventTime, latest_times
 
 __all__ = ["Life", "difference", "live", "whole"]
 
@@ -56,7 +56,7 @@ def live(
         ranks = np.unique(epoch[RANK].to_numpy()).tolist()
         for rank in ranks:
             clock.join(rank)
-        clock.observe(epoch)
+        clock.observe(latest_times(epoch))
         results += [step.process(batch) for batch in cut(order(epoch))]
         ended = clock.edge(list(clock.greatest) if number == len(epochs) else ())
         if ended is not None and "time" in step.traits.ends:

@@ -1,0 +1,124 @@
+"""Steps in a row, and an epoch on its way through them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import MillstreamError, StepFailed
+from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
+from millstream.steps.contracts import Result
+from millstream.steps.graph import Graph, Node
+from millstream.substreams.event_time import latest_times
+
+__all__ = ["Chain", "InHand", "begun"]
+
+
+@dataclass
+class InHand:
+    """An epoch between two steps: its records in step order, and what came of it so far.
+
+    `inputs` has for each rank the count and digest of all that the log gave, `latest` the greatest time.
+    """
+
+    epoch: int
+    records: pa.Table
+    inputs: Mapping[int, tuple[int, str]]
+    latest: Mapping[int, int | None]
+    outputs: dict[str, list[pa.Table]]
+    steps: dict[str, str] = field(default_factory=dict)
+    correct: int = 0
+    labelled: int = 0
+
+    def collect(self, result: Result) -> None:
+        for name, table in result.outputs.items():
+            if table.num_rows:
+                self.outputs.setdefault(name, []).append(table)
+
+
+def begun(epoch: int, records: pa.Table, graph: Graph) -> InHand:
+    """An epoch before its first step. `records` has the log's columns and `_rank`, in any order."""
+    records = in_step_order(records)
+    inputs = _inputs(records, graph.log_columns)
+    records, rejects = _split(records, graph.source_name)
+    outputs = {"rejects": [rejects]} if rejects.num_rows else {}
+    return InHand(epoch, records, inputs, latest_times(records), outputs)
+
+
+class Chain:
+    """Some of a pipeline's steps, all in one place. `ahead` are those of them that have run elsewhere before."""
+
+    def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = ()) -> None:
+        self.steps = tuple(steps)
+        self.ahead = frozenset(ahead)
+        made = _made(graph)
+        self._digested = {node.name: made[node.name] for node in steps}
+
+    def run(self, hand: InHand, position: Callable[[int, int], str]) -> None:
+        """Take the epoch through the steps; `position` puts a rank and an offset in words."""
+        for node in self.steps:
+            if node.name not in self.ahead:
+                result = _run(node, hand, position)
+                hand.records = result.records
+                hand.correct += result.correct
+                hand.labelled += result.labelled
+                hand.collect(result)
+            if self._digested[node.name]:
+                hand.steps[node.name] = digest_of([hand.records.select(self._digested[node.name])])
+
+
+def _run(node: Node, hand: InHand, position: Callable[[int, int], str]) -> Result:
+    records = hand.records
+    try:
+        return node.step.process(records)
+    except StepFailed as error:
+        if error.rank is None or error.offset is None:
+            raise
+        message = f"{error} (epoch {hand.epoch}, {position(error.rank, error.offset)})"
+        raise StepFailed(message, error.rank, error.offset) from error
+    except MillstreamError:
+        raise
+    except Exception as error:
+        first = ""
+        if records.num_rows:
+            first = f", in records from {position(records[RANK][0].as_py(), records[OFFSET][0].as_py())} on"
+        message = f"step '{node.name}' failed in epoch {hand.epoch}{first}: {type(error).__name__}: {error}"
+        raise StepFailed(message) from error
+
+
+def _inputs(records: pa.Table, columns: Sequence[str]) -> dict[int, tuple[int, str]]:
+    """For each rank the record count and the digest of its records."""
+    ranks = records[RANK].to_numpy()
+    plain = records.select(columns)
+    present = np.unique(ranks).tolist()
+    if len(present) == 1:
+        return {present[0]: (records.num_rows, digest_of([plain]))}
+    parts = {rank: plain.filter(pa.array(ranks == rank)) for rank in present}
+    return {rank: (part.num_rows, digest_of([part])) for rank, part in parts.items()}
+
+
+def _split(records: pa.Table, source_step: str) -> tuple[pa.Table, pa.Table]:
+    """The records that could be read, and reject rows for the others."""
+    rejected = records[REJECT].is_valid()
+    if records.num_rows and pc.any(rejected).as_py():
+        bad = records.filter(rejected)
+        step = pa.array([source_step] * bad.num_rows, pa.string())
+        rejects = pa.table({RANK: bad[RANK], OFFSET: bad[OFFSET], TIME: bad[TIME], "step": step, "reason": bad[REJECT]})
+        return records.filter(pc.invert(rejected)).drop_columns([REJECT]), rejects
+    return records.drop_columns([REJECT]), pa.table({})
+
+
+def _made(graph: Graph) -> dict[str, list[str]]:
+    """For each step the columns that its note digests: those it adds; all if it changes some or leaves records out."""
+    chosen: dict[str, list[str]] = {}
+    before = graph.records.empty_table()
+    for node in graph.steps:
+        after = node.step.process(before).records
+        added = [name for name in after.column_names if name not in before.column_names]
+        chosen[node.name] = added or ([] if node.step.outputs else after.column_names)
+        before = after
+    return chosen
