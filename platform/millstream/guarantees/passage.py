@@ -9,6 +9,7 @@ The one place where processing, notes, sinks, saves and commits meet; every engi
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
@@ -61,7 +62,8 @@ class Passage:
     """Takes epochs through their points. Call `start`, `take` in order of epochs, `end` for a clean end.
 
     `start` may be called again, after what held the steps was lost: everything goes back to what is durable.
-    `began` is told of the first epoch to take, `through` of every epoch that has passed all points.
+    `began` is told of the first epoch to take, `through` of every epoch that has passed all points, `saved`, from the
+    thread that wrote it, of every save and the seconds that took.
     """
 
     plan: Plan
@@ -73,12 +75,15 @@ class Passage:
     crash: Armed | None = None
     began: Callable[[int], None] = lambda first: None
     through: Callable[[Processed], None] = lambda processed: None
+    saved: Callable[[Save, float], None] = lambda save, seconds: None
+    clock: Callable[[], float] = time.monotonic
     _held: dict[str, int] = field(default_factory=dict)
     _unmarked: set[str] = field(default_factory=set)
     _notes: dict[int, list[Note]] = field(default_factory=dict)
     _applied: Applied = field(default_factory=Applied)
     _last: int = -1
     _saved_epoch: int = -1
+    _saving_since: float = 0.0
     _covered: int | None = None
     _dirty: bool = False
     _saver: Saver = field(init=False)
@@ -223,8 +228,7 @@ class Passage:
         self.log.sync()
         self._deliver(done)
         if asked is not None:
-            self._saver.start(last, applied, asked())
-            self._saved_epoch = last
+            self._start_save(last, applied, asked())
         if any(due(epoch.number, self.plan.commit_every) for epoch, _ in group):
             self._commit(last)
         for processed in done:
@@ -288,13 +292,18 @@ class Passage:
 
     def _save(self, epoch: int) -> None:
         """A save that is durable on return."""
-        self._saver.start(epoch, self._applied.copy(), self.processing.ask_save()())
-        self._saved_epoch = epoch
+        self._start_save(epoch, self._applied.copy(), self.processing.ask_save()())
         self._saver.wait()
+
+    def _start_save(self, epoch: int, applied: Applied, states: States) -> None:
+        self._saving_since = self.clock()
+        self._saver.start(epoch, applied, states)
+        self._saved_epoch = epoch
 
     def _save_done(self, save: Save) -> None:
         self._covered = save.epoch
         self.saves.drop_before(self.saves.numbers()[-_KEPT_SAVES:][0])
+        self.saved(save, self.clock() - self._saving_since)
 
     def _commit(self, epoch: int) -> bool:
         """C := max(C, min(epoch, the newest save written since this start))."""

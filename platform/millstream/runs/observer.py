@@ -45,7 +45,7 @@ class Observer:
         """An epoch has passed all its points."""
 
     def saved(self, save: Save, seconds: float) -> None:
-        """A save is on disk, so many seconds after the state was taken for it."""
+        """A save is on disk; writing it took so many seconds."""
 
     def restarted(self, reason: str) -> None:
         """Workers were started anew."""
