@@ -47,6 +47,9 @@ class Traits:
     `only_adds`: it adds columns, and leaves the records, their order and their other columns alone; such a step may
     see records that cannot be read, whose fields are null. `ends` names the substreams that the step needs to see
     end: "time" for windows over event time.
+
+    A keyed step names the field, text, whose value decides which state a record meets: `key`. The names of its state
+    are the keys, so that an engine can give each key's state to one of several workers (`millstream.steps.keys`).
     """
 
     scope: Scope
@@ -55,6 +58,7 @@ class Traits:
     idempotent: bool = False
     only_adds: bool = False
     ends: frozenset[str] = frozenset()
+    key: str | None = None
 
 
 @dataclass(frozen=True)

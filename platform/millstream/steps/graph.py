@@ -14,6 +14,7 @@ from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
+from millstream.steps.keys import check_key
 
 __all__ = ["Graph", "Node", "build_graph", "check_graph", "sink_problems"]
 
@@ -95,6 +96,7 @@ def _built(named: NamedStep, records: pa.Schema) -> tuple[Step, pa.Schema]:
     """The step for these records, and the schema of what it makes of them."""
     try:
         step: Step = named.config.build(records)
+        check_key(step.traits, records)
         made: pa.Schema = step.process(records.empty_table()).records.schema
     except ConfigError as error:
         named_already = named.name in str(error).partition(":")[0]
