@@ -61,10 +61,10 @@ class Throttle:
         """How many epochs are cut and not yet through."""
         return len(self._open)
 
-    def since(self, epoch: int) -> float | None:
-        """When an epoch that is not yet through was cut, or taken up by this start; by the clock."""
+    def age(self, epoch: int) -> float | None:
+        """How long ago an epoch that is not yet through was cut, or taken up by this start."""
         with self._lock:
-            return self._open[epoch][1] if epoch in self._open else None
+            return self._clock() - self._open[epoch][1] if epoch in self._open else None
 
 
 class Cutter(Protocol):

@@ -117,6 +117,12 @@ class SaveReader:
             return self._path(save.number).stat().st_mtime_ns // 1000
         return None
 
+    def size(self, save: Save) -> int | None:
+        """Its bytes on disk; None if it has been dropped since."""
+        with suppress(FileNotFoundError):
+            return self._path(save.number).stat().st_size
+        return None
+
     def numbers(self) -> list[int]:
         return sorted(self._saves)
 
