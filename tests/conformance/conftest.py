@@ -9,14 +9,14 @@ import pytest
 from millstream.engines.job import Engine
 
 
-@pytest.fixture(scope="session", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(scope="session", params=["local", "local-3", pytest.param("spark", marks=pytest.mark.spark)])
 def engine_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def engine(engine_name: str) -> Iterator[Engine]:
-    if engine_name == "local":
+    if engine_name.startswith("local"):
         from millstream.engines.local.engine import LocalEngine
 
         yield LocalEngine()

@@ -59,7 +59,7 @@ def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_
 class Pipeline:
     """One pipeline over documents in `folder`, run by `engine` in run directories below it.
 
-    `{run}` in what is said of sinks stands for the run's name.
+    `{run}` in what is said of sinks stands for the run's name. `engine_name` may say how many workers: `local-3`.
     """
 
     folder: Path
@@ -87,7 +87,8 @@ class Pipeline:
                 "commit_every": self.commit_every,
             },
             "engine": {
-                "type": self.engine_name,
+                "type": self.engine_name.partition("-")[0],
+                "workers": int(self.engine_name.partition("-")[2] or 1),
                 "epoch": {"max_records": EPOCH_RECORDS},
                 "run": self.placement if self.engine_name == "spark" else {},
             },

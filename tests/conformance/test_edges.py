@@ -31,7 +31,7 @@ def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeli
     other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
     there = other.run("there", replay=pipeline.folder / "runs/here")
     assert (here.model, here.state, here.outputs) == (there.model, there.state, there.outputs)
-    assert here.engine == engine_name
+    assert here.engine == engine_name.partition("-")[0]
 
 
 def test_epochs_without_a_record_pass_all_points(pipeline: Pipeline) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from millstream.config.durations import Duration, parse_duration
@@ -72,18 +72,32 @@ class EpochSize(_Section):
 
     max_records: int = Field(default=5000, ge=1, le=1_000_000, description="The most records an epoch holds.")
     max_wait: Duration = Field(
-        default=parse_duration("20ms"), gt=0, description="The longest a record waits for its epoch to fill up."
+        default=parse_duration("20ms"),
+        ge=0,
+        description="The longest a record waits for its epoch to fill up; 0, the default of the local engine, cuts as "
+        "soon as records are there, so that epochs are small while it is quiet and grow under load.",
     )
 
 
 class Engine(_Section):
     """What runs the pipeline. Results do not depend on it."""
 
-    type: Literal["spark", "local"] = Field(default="spark", description="Spark, or one process without it.")
+    type: Literal["spark", "local"] = Field(default="spark", description="Spark, or this machine without it.")
     epoch: EpochSize = EpochSize()
+    workers: int = Field(
+        default=1, ge=1, le=64, description="How many processes the local engine shares the steps out to; 1 is alone."
+    )
     run: dict[str, Literal["driver", "worker"]] = Field(
         default={}, description="Where Spark runs a step, by its name; by default the engine's choice."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_wait_on_local(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or data.get("type") != "local":
+            return data
+        epoch = data.get("epoch", {})
+        return {**data, "epoch": {"max_wait": "0", **epoch}} if isinstance(epoch, Mapping) else data
 
 
 class Mlflow(_Section):

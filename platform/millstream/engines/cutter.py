@@ -24,7 +24,7 @@ from millstream.log.epochs import (
     Skipped,
     Totals,
 )
-from millstream.log.planner import Planner, room
+from millstream.log.planner import MOST_EPOCHS, Planner, room
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
 
@@ -51,6 +51,12 @@ class Throttle:
         with self._lock:
             while self._open and (first := next(iter(self._open))) <= epoch:
                 self._records -= self._open.pop(first)[0]
+
+    def clear(self) -> None:
+        """Nothing is under way any more: what was is taken up again."""
+        with self._lock:
+            self._open.clear()
+            self._records = 0
 
     def room(self) -> bool:
         with self._lock:
@@ -155,7 +161,8 @@ class LogCutter:
                 self._targets = ends
             ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
         self._seen = ends
-        planned = self._planner.plan(ends, now, no_more=self.until_idle)
+        busy = self.throttle.in_flight >= MOST_EPOCHS
+        planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
         ended = self._ended()
         if planned is None and not ended and not self._to_be_noted():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)

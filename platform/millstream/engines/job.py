@@ -44,6 +44,7 @@ class Job:
 
     def waiting(self, first: int) -> list[Epoch]:
         """The epochs from `first` on that are cut and to be taken; `Truncated` if their records are gone."""
+        self.throttle.clear()
         if first >= self.epoch_log.totals.next_epoch:
             return []
         epochs = list(self.epoch_log.reader().epochs(first))

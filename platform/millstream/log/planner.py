@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Planner", "room", "shares"]
+__all__ = ["MOST_EPOCHS", "Planner", "room", "shares"]
 
 MOST_EPOCHS = 2
 MOST_RECORDS = 100_000
@@ -42,6 +42,9 @@ def shares(available: Mapping[int, int], most: int) -> dict[int, int]:
 class Planner:
     """Cuts the next epoch when `max_records` are there, or when the log has no more and a record waited `max_wait`.
 
+    With a `max_wait` of 0 it cuts as soon as a record is there, unless the engine is busy with the epochs before: so
+    epochs are small while it is quiet, and grow under load.
+
     `budget` limits what it will cut in all (`--records`); None is no limit.
 
     >>> planner = Planner(max_records=100, max_wait=0.1, positions={0: 0})
@@ -49,6 +52,9 @@ class Planner:
     ({0: (0, 100)}, {0: (100, 200)})
     >>> planner.plan({0: 250}, now=0.05), planner.plan({0: 250}, now=0.16)
     (None, {0: (200, 250)})
+    >>> eager = Planner(max_records=100, max_wait=0, positions={0: 0})
+    >>> eager.plan({0: 1}, now=0.0), eager.plan({0: 9}, now=0.0, busy=True), eager.plan({0: 9}, now=0.5)
+    ({0: (0, 1)}, None, {0: (1, 9)})
     """
 
     max_records: int
@@ -69,7 +75,9 @@ class Planner:
         """How many offsets are there and not yet cut."""
         return sum(max(0, end - self.positions[rank]) for rank, end in ends.items())
 
-    def plan(self, ends: Mapping[int, int], now: float, *, no_more: bool = False) -> dict[int, tuple[int, int]] | None:
+    def plan(
+        self, ends: Mapping[int, int], now: float, *, no_more: bool = False, busy: bool = False
+    ) -> dict[int, tuple[int, int]] | None:
         """The next cut, or None if it is not yet due. `no_more`: nothing will ever be beyond these ends."""
         available = {rank: end - self.positions[rank] for rank, end in ends.items() if end > self.positions[rank]}
         most = self.max_records if self.budget is None else min(self.max_records, self.budget)
@@ -79,7 +87,7 @@ class Planner:
         if sum(available.values()) < most and not no_more:
             if self._waiting_since is None:
                 self._waiting_since = now
-            if now - self._waiting_since < self.max_wait:
+            if now - self._waiting_since < self.max_wait or (busy and not self.max_wait):
                 return None
         self._waiting_since = None
         cut = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,8 +27,8 @@ class InHand:
 
     epoch: int
     records: pa.Table
-    inputs: Mapping[int, tuple[int, str]]
-    latest: Mapping[int, int | None]
+    inputs: dict[int, tuple[int, str]]
+    latest: dict[int, int | None]
     outputs: dict[str, list[pa.Table]]
     steps: dict[str, str] = field(default_factory=dict)
     correct: int = 0
@@ -50,18 +50,22 @@ def begun(epoch: int, records: pa.Table, graph: Graph) -> InHand:
 
 
 class Chain:
-    """Some of a pipeline's steps, all in one place. `ahead` are those of them that have run elsewhere before."""
+    """Some of a pipeline's steps, all in one place.
 
-    def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = ()) -> None:
+    `ahead` are those of them that have run elsewhere before. `whole`: it gets whole epochs, and digests what was made.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = (), *, whole: bool = True) -> None:
         self.steps = tuple(steps)
-        self.ahead = frozenset(ahead)
-        made = _made(graph)
-        self._digested = {node.name: made[node.name] for node in steps}
+        elsewhere = frozenset(ahead)
+        self.here = tuple(node for node in steps if node.name not in elsewhere)
+        made = _made(graph) if whole else {}
+        self._digested = {node.name: made.get(node.name, []) for node in steps}
 
     def run(self, hand: InHand, position: Callable[[int, int], str]) -> None:
         """Take the epoch through the steps; `position` puts a rank and an offset in words."""
         for node in self.steps:
-            if node.name not in self.ahead:
+            if node in self.here:
                 result = _run(node, hand, position)
                 hand.records = result.records
                 hand.correct += result.correct

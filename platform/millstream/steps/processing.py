@@ -44,7 +44,7 @@ class Processing:
         self._event_time = EventTime()
 
     def run_ahead(self, steps: Iterable[str]) -> None:
-        """These steps have run before the records come here."""
+        """These steps run elsewhere, before the records come here; their state is not kept here either."""
         self._chain = Chain(self.graph, self._chain.steps, steps)
 
     def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> Processed:
@@ -58,7 +58,7 @@ class Processing:
         self._chain.run(hand, self._position)
         ended = self._event_time.edge(event.rank for event in epoch.events if isinstance(event, Ended))
         if ended is not None:
-            for node in self._chain.steps:
+            for node in self._chain.here:
                 if "time" in node.step.traits.ends:
                     hand.collect(node.step.ended(ended))
         rows = {name: self._rows(name, hand.outputs.get(name, [])) for name in self.graph.outputs}
@@ -83,7 +83,7 @@ class Processing:
     def save(self) -> States:
         """The state of every step and of event time; the arrays stay as they are."""
         states: dict[str, Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]] | bytes]] = {
-            node.name: node.step.save() for node in self._chain.steps
+            node.name: node.step.save() for node in self._chain.here
         }
         states[_ENGINE] = {"event_time": self._event_time.save()}
         return states
@@ -98,7 +98,7 @@ class Processing:
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         """Go on from a save; an empty one is the beginning. `partitions` are those of the epochs before."""
-        for node in self._chain.steps:
+        for node in self._chain.here:
             node.step.restore(states.get(node.name, {}))
         saved = states.get(_ENGINE, {}).get("event_time")
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()

@@ -12,7 +12,8 @@ from millstream.log.reading import read_epoch, records_schema
 
 __all__ = ["run_alone"]
 
-_IDLE_SECONDS = 0.002
+_LEAST_WAIT, _MOST_WAIT, _OF_QUIET = 0.0003, 0.002, 0.1
+"""Seconds until the log is looked at again: a tenth of how long it has been quiet, within these bounds."""
 
 
 def run_alone(job: Job) -> None:
@@ -29,10 +30,13 @@ def run_alone(job: Job) -> None:
         if job.stop.is_set():
             break
         take(epoch)
+    came = time.monotonic()
     while not job.stop.is_set() and not job.cutter.done:
-        cut = job.cutter.cut(time.monotonic())
+        now = time.monotonic()
+        cut = job.cutter.cut(now)
         if cut is not None:
             take(cut)
+            came = time.monotonic()
         elif not job.cutter.done:
-            job.stop.wait(_IDLE_SECONDS)
+            job.stop.wait(min(max(_LEAST_WAIT, (now - came) * _OF_QUIET), _MOST_WAIT))
     job.passage.end()

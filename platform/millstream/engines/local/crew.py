@@ -1,0 +1,162 @@
+"""The worker processes of one run, as the coordinator sees them: their channels, their deaths, their silence."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import TracebackType
+
+from millstream.engines.job import Job
+from millstream.engines.local.channel import Channel, Closed
+from millstream.engines.local.process import BEAT_SECONDS, Duty, work
+from millstream.engines.workers.messages import Message
+from millstream.engines.workers.parties import COORDINATOR, party_names
+from millstream.errors import MillstreamError
+
+__all__ = ["Crew", "WorkerLost"]
+
+_SILENCE_SECONDS = 5.0
+"""A worker that has not shown itself for so long hangs."""
+_LOOK_SECONDS = 2 * BEAT_SECONDS
+_LIBRARIES = ("millstream", "numpy", "pyarrow", "river", "scipy", "sklearn")
+
+
+class WorkerLost(MillstreamError):
+    """A worker process died, or hangs."""
+
+
+class Crew:
+    """Starts the workers of a job; as a context, ends them."""
+
+    def __init__(self, job: Job) -> None:
+        self.names = party_names(job.config.engine.workers)
+        everybody = [COORDINATOR, *self.names]
+        ends: dict[str, dict[str, socket.socket]] = {name: {} for name in everybody}
+        for one, other in itertools.combinations(everybody, 2):
+            ends[one][other], ends[other][one] = socket.socketpair()
+        beats = {name: socket.socketpair() for name in self.names}
+        places = {name: (place.base, place.cache, place.pipeline) for name, place in job.places.items()}
+        context = _context(type(step.config).__module__ for step in job.config.steps)
+        self._processes: dict[str, ForkServerProcess] = {}
+        for name in self.names:
+            duty = Duty(name, len(self.names) - 1, job.config, job.graph.fields, places)
+            process = context.Process(target=work, args=(duty, ends[name], beats[name][1]), name=name, daemon=True)
+            process.start()
+            self._processes[name] = process
+        for name in self.names:
+            beats[name][1].close()
+            for end in ends[name].values():
+                end.close()
+        self._channels = {name: Channel(end) for name, end in ends[COORDINATOR].items()}
+        self._beats = {name: beats[name][0] for name in self.names}
+        self._selector = selectors.DefaultSelector()
+        for name in self.names:
+            self._beats[name].setblocking(False)
+            self._selector.register(self._channels[name], selectors.EVENT_READ, (name, False))
+            self._selector.register(self._beats[name], selectors.EVENT_READ, (name, True))
+        self._arrived: deque[Message] = deque()
+        self._looked = time.monotonic()
+        self._silent = dict.fromkeys(self.names, 0.0)
+
+    def post(self, name: str, message: Message) -> None:
+        """Send a message; it does not wait for the worker."""
+        try:
+            self._channels[name].send(message)
+        except Closed:
+            self._lost(name)
+
+    def receive(self, seconds: float | None) -> Message | None:
+        """The next message to the coordinator; None if nothing came within these seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._arrived:
+            left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - time.monotonic())
+            self._serve(max(0.0, left))
+            if until is not None and time.monotonic() >= until:
+                break
+        return self._arrived.popleft() if self._arrived else None
+
+    def _serve(self, seconds: float) -> None:
+        for name, channel in self._channels.items():
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.pending else 0)
+            if self._selector.get_key(channel).events != wanted:
+                self._selector.modify(channel, wanted, (name, False))
+        for key, events in self._selector.select(seconds):
+            name, beat = key.data
+            if beat:
+                self._alive(name)
+                continue
+            try:
+                if events & selectors.EVENT_WRITE:
+                    self._channels[name].flush()
+                if events & selectors.EVENT_READ:
+                    self._arrived.extend(self._channels[name].received())
+            except Closed:
+                self._lost(name)
+        self._look_for_silence()
+
+    def _alive(self, name: str) -> None:
+        try:
+            if not self._beats[name].recv(4096):
+                self._lost(name)
+        except BlockingIOError:
+            return
+        self._silent[name] = 0.0
+
+    def _look_for_silence(self) -> None:
+        """Count the time in which the coordinator listened; what it was busy or stopped itself proves nothing."""
+        now = time.monotonic()
+        since, self._looked = now - self._looked, now
+        for name in self.names:
+            self._silent[name] += min(since, _LOOK_SECONDS)
+            if self._silent[name] > _SILENCE_SECONDS:
+                message = f"{name} has not moved for {_SILENCE_SECONDS:.0f} s"
+                raise WorkerLost(message)
+
+    def _lost(self, name: str) -> None:
+        process = self._processes[name]
+        process.join(1)
+        code = process.exitcode
+        how = "is gone" if code is None else f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        message = f"{name} (process {process.pid}) {how}"
+        raise WorkerLost(message)
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.join()
+            process.close()
+        self._selector.close()
+        for channel in self._channels.values():
+            channel.close()
+        for beats in self._beats.values():
+            beats.close()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {name: process.pid for name, process in self._processes.items() if process.pid is not None}
+
+
+def _context(steps: Iterable[str]) -> ForkServerContext:
+    """Workers are forks of one process that has imported what this one has, so that a start takes milliseconds."""
+    context = multiprocessing.get_context("forkserver")
+    roots = {*_LIBRARIES, *(module.partition(".")[0] for module in steps)}
+    context.set_forkserver_preload(_imported(roots))
+    return context
+
+
+def _imported(roots: set[str]) -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] in roots]

@@ -1,0 +1,130 @@
+"""A worker process: one party, the channels to the others, and a thread that shows that it is alive."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.config.models import Config
+from millstream.engines.local.channel import Channel, Closed
+from millstream.engines.workers.messages import Message, Range
+from millstream.engines.workers.parties import COORDINATOR, heard, party_of
+from millstream.engines.workers.stages import stages_of
+from millstream.log.contracts import Log, Place
+from millstream.log.reading import fitted, records_schema
+from millstream.steps.graph import build_graph
+
+__all__ = ["BEAT_SECONDS", "Duty", "work"]
+
+BEAT_SECONDS = 0.5
+"""How often a worker shows that it is alive."""
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What a worker process is given. `places` has for each source its base, its cache and the pipeline."""
+
+    name: str
+    readers: int
+    config: Config
+    fields: Sequence[str]
+    places: Mapping[str, tuple[Path, Path, str]]
+
+
+def work(duty: Duty, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
+    """A worker's life: it hears and posts messages until the coordinator is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to hear
+    threading.Thread(target=_beat, args=(beats,), daemon=True).start()
+    with suppress(Closed):
+        _Working(duty, channels).go_on()
+    os._exit(0)  # nothing here is to be ended in order
+
+
+def _beat(beats: socket.socket) -> None:
+    """Say that this process is alive; without a coordinator it has no reason to be."""
+    while True:
+        try:
+            beats.send(b".")
+        except OSError:
+            os._exit(1)
+        time.sleep(BEAT_SECONDS)
+
+
+class _Working:
+    def __init__(self, duty: Duty, channels: Mapping[str, socket.socket]) -> None:
+        graph = build_graph(duty.config.steps, duty.fields)
+        self._name = duty.name
+        self._sources = {source.name: source.config for source in duty.config.logs}
+        self._places = duty.places
+        self._schema = records_schema(graph.fields)
+        self._logs: dict[str, Log] = {}
+        self._channels = {name: Channel(sock) for name, sock in channels.items()}
+        self._own: list[Message] = []
+        self._selector = selectors.DefaultSelector()
+        for name, channel in self._channels.items():
+            self._selector.register(channel, selectors.EVENT_READ, name)
+        self._party = party_of(duty.name, duty.readers, graph, stages_of(graph), self._read, self._post)
+
+    def go_on(self) -> None:
+        while True:
+            for name, channel in self._channels.items():
+                wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.pending else 0)
+                with suppress(KeyError):  # a channel that is closed
+                    if self._selector.get_key(channel).events != wanted:
+                        self._selector.modify(channel, wanted, name)
+            for key, events in self._selector.select():
+                self._serve(key.data, events)
+            while self._own:
+                heard(self._party, self._own.pop(0), self._post)
+
+    def _serve(self, name: str, events: int) -> None:
+        channel = self._channels[name]
+        try:
+            if events & selectors.EVENT_WRITE:
+                channel.flush()
+            messages = channel.received() if events & selectors.EVENT_READ else []
+        except Closed:
+            if name == COORDINATOR:
+                raise
+            self._selector.unregister(channel)  # the coordinator sees it too, and ends this process
+            return
+        for message in messages:
+            heard(self._party, message, self._post)
+
+    def _post(self, name: str, message: Message) -> None:
+        if name == self._name:
+            self._own.append(message)
+            return
+        try:
+            self._channels[name].send(message)
+        except Closed:
+            if name == COORDINATOR:
+                raise
+
+    def _read(self, ranges: Sequence[Range]) -> pa.Table:
+        batches = []
+        for wanted in ranges:
+            log = self._log(wanted.partition.source)
+            for batch in log.read(wanted.partition.name, wanted.start, wanted.stop):
+                batches.append(fitted(batch, wanted.rank, self._schema))
+        return pa.Table.from_batches(batches, self._schema)
+
+    def _log(self, source: str) -> Log:
+        if source not in self._logs:
+            base, cache, pipeline = self._places[source]
+            self._logs[source] = self._open(source, Place(base, cache, pipeline))
+        return self._logs[source]
+
+    def _open(self, source: str, place: Place) -> Any:
+        return self._sources[source].open(place)

@@ -1,0 +1,184 @@
+"""The coordinator's part: the steps of a pipeline in the hands of workers, and epochs taken through them in order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from millstream.engines.job import Job
+from millstream.engines.workers.messages import (
+    Allow,
+    AskSave,
+    Done,
+    Failed,
+    Message,
+    Range,
+    Read,
+    Restore,
+    Saved,
+    Skip,
+    Take,
+)
+from millstream.engines.workers.parties import KEEPER, Post
+from millstream.engines.workers.stages import Stages
+from millstream.guarantees.delivery import Delivery
+from millstream.log.epochs import Added, Epoch, PartitionName
+from millstream.state.saves import Array, States
+from millstream.steps.processing import Processed
+
+__all__ = ["Workers", "take_all"]
+
+Receive = Callable[[float | None], Message | None]
+"""The next message to the coordinator; None if nothing came within these seconds."""
+
+_IDLE_SECONDS = 0.002
+
+
+class Workers:
+    """The steps of a pipeline, in the hands of readers and the keeper; the passage takes it for the steps themselves.
+
+    Readers work ahead: their first steps have no state. What has state waits until it is allowed to go on.
+    """
+
+    def __init__(self, readers: Sequence[str], stages: Stages, post: Post, receive: Receive) -> None:
+        self.partitions: list[PartitionName] = []
+        self.allowed = 0
+        """The epochs before this one may change state."""
+        self.ahead = False
+        """Whether epochs may be allowed before those in hand are delivered."""
+        self._readers = readers
+        self._with_state = [*(readers if stages.keyed else ()), KEEPER]
+        self._post, self._receive = post, receive
+        self._sent = 0
+        self._done: dict[int, Processed] = {}
+        self._asked = 0
+        self._saved: list[States] = []
+
+    def send(self, epoch: Epoch) -> None:
+        """Let an epoch be read, and taken through the first steps."""
+        self._join(epoch)
+        ranges = [Range(rank, self.partitions[rank], *span) for rank, span in epoch.cut.items()]
+        if self.allowed == self._sent:
+            self.allowed = epoch.number  # the first one: the epochs before are in the state, or lost
+        self._sent = epoch.number + 1
+        self._post(KEEPER, Take(epoch))
+        self._post(self._readers[epoch.number % len(self._readers)], Read(epoch.number, ranges))
+
+    def through(self, epochs: Sequence[Epoch]) -> bool:
+        """Whether all of these are through all steps."""
+        return all(epoch.number in self._done for epoch in epochs)
+
+    def hear(self, seconds: float | None) -> None:
+        """Take in one message, if one comes within these seconds."""
+        match self._receive(seconds):
+            case None:
+                pass
+            case Done(processed):
+                self._done[processed.epoch.number] = processed
+            case Saved(number, states):
+                if number == self._asked:
+                    self._saved.append(states)
+            case Failed(error):
+                raise error
+            case other:
+                raise AssertionError(other)
+
+    def process(self, epoch: Epoch, records: pa.Table | None, attempt: int = 1) -> Processed:
+        """What an epoch that was sent comes to; `records` are the readers' business."""
+        self._allow(epoch.number + 1)
+        while epoch.number not in self._done:
+            self.hear(None)
+        processed = self._done.pop(epoch.number)
+        return replace(processed, note=replace(processed.note, attempt=attempt))
+
+    def go_on(self) -> None:
+        """All epochs that were sent may change state, if any may that is not yet taken."""
+        if self.ahead:
+            self._allow(self._sent)
+
+    def skip(self, epoch: Epoch) -> None:
+        self._join(epoch)
+        self._post(KEEPER, Skip(epoch))
+
+    def ask_save(self) -> Callable[[], States]:
+        """The state after the epochs allowed so far, of which all must be through."""
+        self._asked += 1
+        self._saved = []
+        for party in self._with_state:
+            self._post(party, AskSave(self._asked))
+        return self._states
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        self.partitions = list(partitions)
+        for party in self._with_state:
+            self._post(party, Restore(states, partitions))
+
+    def _states(self) -> States:
+        while len(self._saved) < len(self._with_state):
+            self.hear(None)
+        whole: dict[str, dict[str, Array | bytes]] = {}
+        for states in self._saved:
+            for step, state in states.items():
+                whole.setdefault(step, {}).update(state)
+        return whole
+
+    def _allow(self, stop: int) -> None:
+        if stop > self.allowed:
+            for party in self._with_state:
+                self._post(party, Allow(self.allowed, stop))
+            self.allowed = stop
+
+    def _join(self, epoch: Epoch) -> None:
+        for event in epoch.events:
+            if isinstance(event, Added) and event.partition not in self.partitions:
+                self.partitions.append(event.partition)
+
+
+def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monotonic) -> None:
+    """Take a job's epochs through its passage, from what is durable to a clean end.
+
+    With exactly_once all epochs that are ready pass as one group, while the next ones are worked on; if not, and where
+    a crash waits for its point, one after the other.
+    """
+    passage, cutter = job.passage, job.cutter
+    passage.processing = workers
+    workers.ahead = passage.plan.delivery is Delivery.EXACTLY_ONCE and passage.crash is None
+    waiting: deque[Epoch] = deque()
+
+    def send(epoch: Epoch) -> None:
+        workers.send(epoch)
+        waiting.append(epoch)
+
+    def take(epochs: Sequence[Epoch]) -> None:
+        passage.take([(epoch, None) for epoch in epochs])
+        job.throttle.through(epochs[-1].number)
+        for _ in epochs:
+            waiting.popleft()
+
+    for epoch in job.waiting(passage.start()):
+        send(epoch)
+    while not job.stop.is_set():
+        while (cut := cutter.cut(clock())) is not None:
+            send(cut)
+        group = [epoch for epoch in waiting if epoch.number < workers.allowed]
+        if group and workers.through(group):
+            take(group)
+        elif group:
+            workers.hear(_IDLE_SECONDS)
+        elif not waiting:
+            if cutter.done:
+                break
+            workers.hear(_IDLE_SECONDS)
+        elif workers.ahead:
+            workers.go_on()
+        else:
+            take([waiting[0]])
+    workers.ahead = False
+    if group := [epoch for epoch in waiting if epoch.number < workers.allowed]:
+        take(group)
+    passage.end()
+    job.processing.restore(workers.ask_save()(), workers.partitions)

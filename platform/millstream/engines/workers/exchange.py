@@ -1,0 +1,113 @@
+"""What lies between two stages: an epoch is dealt out by key, and put together again in its order.
+
+The parts of an epoch may arrive in any order, and between those of others. A stage holds them until the epoch has ended
+upstream and is next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.engines.workers.messages import Allow
+from millstream.records import OFFSET, RANK
+from millstream.steps.chain import InHand
+from millstream.steps.contracts import Array
+from millstream.steps.keys import owners
+
+__all__ = ["ORDER", "Exchange", "dealt", "gathered", "in_place"]
+
+ORDER = "_order"
+"""A record's place in its epoch, as long as the epoch is in parts."""
+
+
+class Exchange:
+    """Holds epochs until all of their parts are there, and it is allowed that they change state.
+
+    >>> exchange = Exchange(parts=2)
+    >>> exchange.allow(Allow(5, 7))
+    >>> for epoch in (6, 5, 6):
+    ...     exchange.take(InHand(epoch, None, {}, {}, {}))
+    >>> exchange.ready() is None
+    True
+    >>> exchange.take(InHand(5, None, {}, {}, {}))
+    >>> [part.epoch for part in exchange.ready()], [part.epoch for part in exchange.ready()]
+    ([5, 5], [6, 6])
+    """
+
+    def __init__(self, parts: int) -> None:
+        self._parts = parts
+        self._held: dict[int, list[InHand]] = {}
+        self._allowed: deque[int] = deque()
+
+    def allow(self, message: Allow) -> None:
+        self._allowed.extend(range(message.start, message.stop))
+
+    def take(self, part: InHand) -> None:
+        self._held.setdefault(part.epoch, []).append(part)
+
+    def ready(self) -> list[InHand] | None:
+        """The parts of the next epoch, once."""
+        if not self._allowed or len(self._held.get(self._allowed[0], ())) < self._parts:
+            return None
+        return self._held.pop(self._allowed.popleft())
+
+
+def dealt(hand: InHand, key: str, shares: int) -> list[InHand]:
+    """An epoch in parts, one for each owner of keys; the first also has all that is known of the epoch."""
+    records = hand.records
+    if ORDER not in records.column_names:
+        records = records.append_column(ORDER, pa.array(np.arange(records.num_rows)))
+    theirs = owners(records[key], shares)
+    others = [InHand(hand.epoch, records.filter(pa.array(theirs == share)), {}, {}, {}) for share in range(1, shares)]
+    return [replace(hand, records=records.filter(pa.array(theirs == 0))), *others]
+
+
+def gathered(parts: Sequence[InHand]) -> InHand:
+    """An epoch put together again, its records in step order."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = InHand(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
+    settled: dict[str, list[pa.Table]] = {}
+    made: dict[str, list[pa.Table]] = {}
+    for part in parts:
+        whole.inputs |= part.inputs
+        whole.latest |= part.latest
+        whole.steps |= part.steps
+        whole.correct += part.correct
+        whole.labelled += part.labelled
+        for name, tables in part.outputs.items():
+            for table in tables:
+                (made if ORDER in table.column_names else settled).setdefault(name, []).append(table)
+    for name in {**settled, **made}:
+        rows = [_in_order(made[name]).drop_columns([ORDER])] if name in made else []
+        whole.outputs[name] = [*settled.get(name, []), *rows]
+    return whole
+
+
+def in_place(rows: Mapping[str, Sequence[pa.Table]], records: pa.Table) -> dict[str, list[pa.Table]]:
+    """Rows that a step has made from these records, with the records' places, so that `gathered` can order them."""
+    known = _identities(records)
+    by_identity = np.argsort(known)
+    order = records[ORDER].to_numpy()[by_identity]
+    placed = {}
+    for name, tables in rows.items():
+        table = pa.concat_tables(tables)
+        places = order[np.searchsorted(known[by_identity], _identities(table))]
+        placed[name] = [table.append_column(ORDER, pa.array(places))]
+    return placed
+
+
+def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    table = pa.concat_tables(tables)
+    return table.take(pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable")))
+
+
+def _identities(records: pa.Table) -> Array:
+    pairs = np.empty(records.num_rows, np.dtype([("rank", np.int64), ("offset", np.int64)]))
+    pairs["rank"], pairs["offset"] = records[RANK].to_numpy(), records[OFFSET].to_numpy()
+    return pairs
