@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,11 @@ def log_schema(fields: Sequence[str]) -> pa.Schema:
     >>> log_schema(["text", "label"]).names
     ['_offset', '_time', '_reject', 'text', 'label']
     """
+    return _log_schema(tuple(fields))
+
+
+@cache
+def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
     head = [pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(REJECT, pa.string())]
     return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
 
@@ -65,10 +71,10 @@ def in_step_order(records: pa.Table) -> pa.Table:
     Expects `_rank, _offset, _time`. Only the order uses the mended times: the `_time` column stays as it was.
     """
     records = records.combine_chunks()
-    if records.num_rows < 2:
-        return records
     rank = records[RANK].to_numpy()
     offset = records[OFFSET].to_numpy()
+    if (rank[1:] == rank[:-1]).all() and (offset[1:] > offset[:-1]).all():
+        return records  # of one partition, so that its times are mended in this very order
     time = pc.fill_null(records[TIME], _LEAST).to_numpy()
     by_position = np.lexsort((offset, rank))
     rank, offset, time = rank[by_position], offset[by_position], time[by_position]
@@ -83,7 +89,9 @@ def in_step_order(records: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = column
+    if isinstance(column, pa.ChunkedArray):
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # combine_chunks keeps columns over 2 GiB chunked
         array = pa.concat_arrays(array.chunks)
     if pa.types.is_dictionary(array.type):
@@ -92,31 +100,37 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _update(digest: Any, array: pa.Array) -> None:
-    kind = array.type
-    if array.null_count:
-        digest.update(array.is_valid().cast(pa.uint8()).to_numpy().tobytes())
+    kind, rows, missing = array.type, len(array), array.null_count
+    if missing:
+        digest.update(array.is_valid().to_numpy(zero_copy_only=False).tobytes())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
-        filled = pc.fill_null(array, b"" if pa.types.is_binary(kind) else "")
-        digest.update(pc.binary_length(filled).to_numpy(zero_copy_only=False).astype(np.int64).tobytes())
-        offsets, data = filled.buffers()[1], filled.buffers()[2]
+        if missing == rows:
+            digest.update(bytes(8 * rows))
+            return
+        filled = pc.fill_null(array, b"" if pa.types.is_binary(kind) else "") if missing else array
+        _, offsets, data = filled.buffers()
+        width = np.int64 if pa.types.is_large_string(kind) else np.int32
+        edges: np.ndarray[Any, Any] = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + rows + 1]
+        digest.update(np.subtract(edges[1:], edges[:-1], dtype=np.int64).tobytes())
         if data is not None:
-            width = np.int64 if pa.types.is_large_string(kind) else np.int32
-            edges = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + len(filled) + 1]
             digest.update(memoryview(data)[int(edges[0]) : int(edges[-1])])
     elif pa.types.is_list(kind):
-        digest.update(pc.list_value_length(array).fill_null(-1).to_numpy().astype(np.int64).tobytes())
+        lengths = pc.list_value_length(array)
+        digest.update((lengths.fill_null(-1) if missing else lengths).to_numpy().astype(np.int64).tobytes())
         _update(digest, array.flatten())
     elif pa.types.is_struct(kind):
         for child in array.flatten():
             _update(digest, child)
     elif pa.types.is_boolean(kind):
-        digest.update(pc.fill_null(array, False).cast(pa.uint8()).to_numpy().tobytes())
+        filled = pc.fill_null(array, False) if missing else array
+        digest.update(filled.to_numpy(zero_copy_only=False).tobytes())
     elif pa.types.is_null(kind):
-        digest.update(len(array).to_bytes(8, "little"))
+        digest.update(rows.to_bytes(8, "little"))
     else:
         if pa.types.is_timestamp(kind):
-            array = array.cast(pa.int64())
-        digest.update(pc.fill_null(array, 0).to_numpy(zero_copy_only=False).tobytes())
+            array = array.view(pa.int64())
+        filled = pc.fill_null(array, 0) if missing else array
+        digest.update(filled.to_numpy(zero_copy_only=False).tobytes())
 
 
 def digest_of(tables: Iterable[pa.Table]) -> str:

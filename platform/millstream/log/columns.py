@@ -31,14 +31,14 @@ def records_of(
     {'_offset': 8, '_time': None, '_reject': 'no text', 'text': None}
     """
     reject = pa.array(reasons, pa.string()) if reasons is not None else pa.nulls(count, pa.string())
-    if "text" in fields:
+    if "text" in fields and columns["text"].null_count:
         missing = pc.and_(pc.is_null(columns["text"]), pc.is_null(reject))
         reject = pc.if_else(missing, "no text", reject)
     time = pa.nulls(count, pa.int64())
     if "time" in fields:
         time, unreadable = _times(columns["time"], fields["time"])
-        reject = pc.coalesce(reject, unreadable)
-    good = pc.is_null(reject)
+        if unreadable is not None:
+            reject = pc.coalesce(reject, unreadable)
     schema = log_schema(list(fields))
     arrays = [
         pa.array(np.arange(offset, offset + count, dtype=np.int64)),
@@ -47,17 +47,20 @@ def records_of(
         *(columns[name] for name in schema.names[3:]),
     ]
     if reject.null_count < count:
+        good = pc.is_null(reject)
         arrays[1] = pc.if_else(good, time, None)
         arrays[3:] = [pc.if_else(good, column, None) for column in arrays[3:]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array]:
+def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array | None]:
     """(microseconds, what is wrong) of a column of times: text, or seconds, or both side by side."""
     if pa.types.is_struct(column.type):
-        text, seconds = column.field("text"), column.field("seconds")
-        from_both = _times(text, theirs), _times(seconds, theirs)
-        return pc.coalesce(from_both[0][0], from_both[1][0]), pc.coalesce(from_both[0][1], from_both[1][1])
+        (text, not_text), (seconds, no_seconds) = (_times(column.field(n), theirs) for n in ("text", "seconds"))
+        wrong = no_seconds if not_text is None else not_text
+        if not_text is not None and no_seconds is not None:
+            wrong = pc.coalesce(not_text, no_seconds)
+        return pc.coalesce(text, seconds), wrong
     there = column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(column.type):
         micros, good = from_text(column)
@@ -67,7 +70,7 @@ def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array]:
     else:
         micros, good = from_seconds(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
     bad = there & ~good
-    wrong = pa.nulls(len(column), pa.string())
+    wrong = None
     if bad.any():
         shown = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, 40)
         said = "is not an ISO 8601 time: " if pa.types.is_string(column.type) else "is beyond the years 1 to 9999: "

@@ -154,7 +154,7 @@ class Note:
     outputs: Mapping[str, tuple[int, str]]
 
     def line(self) -> dict[str, Any]:
-        fields = {name: value for name, value in asdict(self).items() if name != "epoch"}
+        fields = {name: value for name, value in vars(self).items() if name != "epoch"}
         return {"note": self.epoch, **fields, "inputs": {str(rank): v for rank, v in self.inputs.items()}}
 
     @staticmethod

@@ -1,8 +1,9 @@
 """JSON lines into the columns that a log yields.
 
 There are two ways, and they agree on every line: pyarrow's parser on a whole block of plain lines, and Python's on one
-line after the other where a block holds anything else (broken lines, blank ones, values that change their type).
-What the second says is what counts; the first is used only where it is known to say the same.
+line after the other where a block holds anything else (broken lines, blank ones, values that change their type), and
+where lines are so few that this is quicker. What the second says is what counts; the first is used only where it is
+known to say the same.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["parse_block", "parse_lines"]
 
 Array = np.ndarray[Any, Any]
 
+_FEW = 16
 _PIECE = 1000  # lines that are tried again together when a block is not plain
 _DEEPEST = 500
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -45,7 +47,7 @@ def parse_block(block: bytes, fields: Mapping[str, str], offset: int) -> pa.Reco
     count = int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _NEWLINE))
     if block and not block.endswith(b"\n"):
         count += 1
-    columns = _plain(block, count, fields)
+    columns = _plain(block, count, fields) if count > _FEW else None
     if columns is not None:
         return records_of(columns, None, count, fields, offset)
     lines = block.split(b"\n")[:count]
@@ -58,6 +60,8 @@ def parse_block(block: bytes, fields: Mapping[str, str], offset: int) -> pa.Reco
 
 def parse_lines(lines: Sequence[bytes], fields: Mapping[str, str], offset: int) -> pa.RecordBatch:
     """The same for lines that come one by one, each with newlines in it or without."""
+    if len(lines) <= _FEW:
+        return _of_piece(lines, fields, offset, alone=True)
     block = b"\n".join([*lines, b""])
     if block.count(b"\n") == len(lines):
         return parse_block(block, fields, offset)
@@ -205,13 +209,11 @@ def _line_by_line(lines: Sequence[bytes], fields: Mapping[str, str]) -> tuple[di
     columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in fields if name != "time"}
     if "time" in fields:
         times = [row.get("time") for row in rows]
-        columns["time"] = pa.StructArray.from_arrays(
-            [
-                pa.array([None if isinstance(time, _Number) else time for time in times], pa.string()),
-                pa.array([float(time) if isinstance(time, _Number) else None for time in times], pa.float64()),
-            ],
-            ["text", "seconds"],
-        )
+        text = pa.array([None if isinstance(time, _Number) else time for time in times], pa.string())
+        seconds = pa.array([float(time) if isinstance(time, _Number) else None for time in times], pa.float64())
+        both = text.null_count < len(times) and seconds.null_count < len(times)
+        alone = text if seconds.null_count == len(times) else seconds
+        columns["time"] = pa.StructArray.from_arrays([text, seconds], ["text", "seconds"]) if both else alone
     return columns, reasons
 
 
