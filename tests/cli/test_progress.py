@@ -126,7 +126,7 @@ def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]
     said: list[str] = []
 
     def observers(watched: Watched) -> Sequence[Observer]:
-        tally = Tally(watched, say=said.append, clock=Clock(0.5))
+        tally = Tally(watched, say=said.append, warn=pytest.fail, clock=Clock(0.5))
         looks.append(Look(tally))
         return [tally, looks[0]]
 

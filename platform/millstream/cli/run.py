@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from millstream import __version__
 from millstream.cli.logged import shown
 from millstream.cli.options import config_file, sets
 from millstream.cli.report import report
@@ -19,11 +21,16 @@ from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash import CrashPoint
 from millstream.runs.directory import RunDirectory
 from millstream.runs.killing import kill_family
+from millstream.runs.live import Live
 from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
+from millstream.runs.pulse import Pulse
 from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
 from millstream.state.saves import Save, SaveReader
+
+if TYPE_CHECKING:
+    from millstream.runs.metrics_port import MetricsPort
 
 __all__ = ["run"]
 
@@ -42,6 +49,12 @@ __all__ = ["run"]
 @click.option("--fresh", is_flag=True, help="Move the run directory aside and start over, sinks included.")
 @click.option("--replay", metavar="RUN", help="Cut epochs where that run has cut them, and stop after its last one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus on 127.0.0.1:PORT while it runs; 0 takes a free port.",
+)
 @click.option("--crash", metavar="POINT[.SINK]@EPOCH", help="Kill the run right after a point, as in deliver@3. Once.")
 def run(
     config: str,
@@ -52,6 +65,7 @@ def run(
     fresh: bool,
     replay: str | None,
     as_json: bool,
+    metrics_port: int | None,
     crash: str | None,
 ) -> None:
     """Run the pipeline in CONFIG; a run directory that is there is gone on with.
@@ -74,11 +88,21 @@ def run(
         screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
         ending.callback(screen.close)
         ending.enter_context(shown(screen.warn))
-        watch = _Watch(screen)
+        port = None
+        if metrics_port is not None:
+            port = ending.enter_context(closing(_listening(metrics_port)))
+            (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
+        watch = _Watch(screen, port)
         summary = _run(loaded, options, screen, watch)
         if missed := _missed(options, summary):
             screen.warn(missed)
     click.echo(summary.json() if as_json else watch.report(summary))
+
+
+def _listening(port: int) -> MetricsPort:
+    from millstream.runs.metrics_port import MetricsPort  # few ask for it
+
+    return MetricsPort(port)
 
 
 def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Watch) -> Summary:
@@ -106,10 +130,10 @@ def _missed(options: Options, summary: Summary) -> str:
 
 
 class _Watch:
-    """All that watches one start: the screen, metrics, MLflow where it is wanted."""
+    """All that watches one start: the screen, metrics, Prometheus and MLflow where they are wanted."""
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, screen: Screen, port: MetricsPort | None) -> None:
+        self._screen, self._port = screen, port
         self._watched: Watched | None = None
         self._tally: Tally | None = None
 
@@ -117,17 +141,23 @@ class _Watch:
         screen = self._screen
         if watched.archived is not None:
             screen.say(f"starting over; what was there is in {watched.archived}")
-        self._watched, self._tally = watched, Tally(watched, say=screen.say)
+        self._watched, self._tally = watched, Tally(watched, say=screen.say, warn=screen.warn)
         screen.watch(self._tally.figures)
         if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
+        pulse = Pulse(watched)
+        if self._port is not None:
+            from millstream.runs.prometheus import Page
+
+            self._port.show(Page(watched, pulse, __version__))
+        live = Live(watched.directory, pulse.vitals, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:
-            return [Metrics(watched, warn=screen.warn), self._tally]
+            return [Metrics(watched, warn=screen.warn), self._tally, pulse, live]
         from millstream.runs.mlflow import MlflowObserver  # takes seconds
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
-        return [Metrics(watched, warn=screen.warn, then=mirror.window), self._tally, mirror]
+        return [Metrics(watched, warn=screen.warn, then=mirror.window), self._tally, pulse, live, mirror]
 
     def waits_for(self) -> str:
         return self._tally.waits_for() if self._tally is not None else "for the sources to be opened"

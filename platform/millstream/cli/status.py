@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from millstream.runs.directory import RunDirectory
+from millstream.runs.pulse import Vitals
 from millstream.runs.standing import Standing, standing
 
 __all__ = ["status"]
@@ -48,7 +49,10 @@ def _lines(found: Standing) -> Iterator[str]:
     yield f"  records    {found.records:,}{again}"
     if found.accuracy is not None:
         yield f"  accuracy   {found.accuracy:.4f}"
-    yield f"  last save  {found.saved_at or 'none yet'}"
+    if found.vitals is not None:
+        yield from _doing(found.vitals)
+    age = "" if found.save_age is None else f", {_lasting(found.save_age)} ago"
+    yield f"  last save  {found.saved_at or 'none yet'}{age}"
     behind = "" if found.behind is None else f"{found.behind:,} records"
     yield f"  behind     {behind or 'unknown'}"
     for source, reason in found.unknown.items():
@@ -66,3 +70,27 @@ def _lines(found: Standing) -> Iterator[str]:
         yield f"    {name:<{width}}  {counts[name]:>{most}} rows  {output.location}"
     if found.error is not None:
         yield f"  error      {found.error}"
+
+
+def _doing(vitals: Vitals) -> Iterator[str]:
+    """How a run that goes on is doing just now."""
+    speed, median, most = vitals.records_per_second, vitals.latency_median, vitals.latency_99
+    yield f"  speed      {'nothing is through yet' if speed is None else f'{speed:,.0f} records/s'}"
+    if median is not None and most is not None:
+        yield f"  latency    {_lasting(median)} from an epoch's cut until it is through, 99 % within {_lasting(most)}"
+    yield f"  in flight  {vitals.epochs_in_flight:,} epochs"
+    last = f"; the last: {vitals.last_restart}" if vitals.last_restart is not None else ""
+    yield f"  restarts   {vitals.restarts:,}{last}"
+
+
+def _lasting(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> [_lasting(seconds) for seconds in (0.0023, 3.21, 75.0, 5000.0, 200000.0)]
+    ['2.3 ms', '3.21 s', '75 s', '83 min', '56 h']
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"

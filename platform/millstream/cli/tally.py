@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
 from millstream.runs.observer import Observer, Watched
+from millstream.runs.speed import Speed
 from millstream.steps.processing import Processed
 
 __all__ = ["Figures", "Tally"]
 
 _RECENT = 1000
-_SPEED_SECONDS = 5.0
 _TELLING_SECONDS = 0.25
 _MOST_TOPICS = 5
 
@@ -38,18 +38,27 @@ class Figures:
 
 
 class Tally(Observer):
-    """Counts while a run goes; `say` is told where a run goes on from. `figures` may be asked from any thread."""
+    """Counts while a run goes; `figures` may be asked from any thread.
+
+    `say` is told where a run goes on from, `warn` why workers were started anew.
+    """
 
     def __init__(
-        self, watched: Watched, *, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        watched: Watched,
+        *,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._begun_before = watched.epoch_log.totals.next_epoch
         self._through_epochs = 0
-        self._watched, self._say, self._clock = watched, say, clock
+        self._watched, self._say, self._warn, self._clock = watched, say, warn, clock
         self._lock = threading.Lock()
-        self._marks: deque[tuple[float, int]] = deque()
-        """When how many records were through in this start."""
-        self._first_mark: tuple[float, int] | None = None
+        self._begun = False
+        self._speed = Speed()
+        self._marks: list[tuple[float, int]] = []
+        """When how many records were through in this start: with its first epoch, and with its last."""
         self._through_records = 0
         self._last_epoch = -1
         self._recent: deque[pa.Table] = deque()
@@ -62,9 +71,10 @@ class Tally(Observer):
 
     def began(self, first: int) -> None:
         self._last_epoch = first - 1
-        self._marks.append((self._clock(), 0))
-        if self._begun_before:
+        self._speed.mark(self._clock(), self._through_records)
+        if self._begun_before and not self._begun:
             self._say(self._going_on(first))
+        self._begun = True
 
     def through(self, processed: Processed) -> None:
         now = self._clock()
@@ -72,28 +82,28 @@ class Tally(Observer):
             self._through_epochs += 1
             self._last_epoch = processed.epoch.number
             self._through_records += processed.note.records
-            mark = (now, self._through_records)
-            self._first_mark = self._first_mark or mark
-            self._marks.append(mark)
-            while len(self._marks) > 2 and self._marks[0][0] < now - _SPEED_SECONDS:
-                self._marks.popleft()
+            self._speed.mark(now, self._through_records)
+            self._marks[1:] = [(now, self._through_records)]
             if self._answers is not None and processed.note.attempt == 1:
                 self._remember(processed.rows[self._answers])
             for name in self._topics:
                 if processed.rows[name].num_rows:
                     self._windows[name] = processed.rows[name]
 
+    def restarted(self, reason: str) -> None:
+        self._warn(reason)
+
     def figures(self) -> Figures:
         totals = self._watched.epoch_log.totals
         with self._lock:
             recent = pa.concat_tables(self._recent) if self._recent else None
             windows = list(self._windows.values())
-            marks = (self._marks[0], self._marks[-1]) if len(self._marks) > 1 else None
+            speed = self._speed.at(self._clock())
         return Figures(
             records=totals.records,
             epochs=self._last_epoch + 1,
             through=self._through_epochs,
-            per_second=None if marks is None else _speed(marks[0], (self._clock(), marks[1][1])),
+            per_second=speed,
             accuracy=totals.correct / totals.labelled if totals.labelled else None,
             recent=None if recent is None else _accuracy(recent.slice(max(0, recent.num_rows - _RECENT))),
             popular=_popular(windows),
@@ -102,13 +112,14 @@ class Tally(Observer):
 
     def speed(self) -> float | None:
         """Records a second once records flow: from the first epoch that is through to the last."""
-        if self._first_mark is None or self._marks[-1][0] - self._first_mark[0] < _TELLING_SECONDS:
+        if not self._marks:
             return None
-        return _speed(self._first_mark, self._marks[-1])
+        (began, before), (last, after) = self._marks[0], self._marks[-1]
+        return (after - before) / (last - began) if last - began >= _TELLING_SECONDS else None
 
     def waits_for(self) -> str:
         """What an end that has been asked for is waiting for."""
-        if not self._marks:
+        if not self._begun:
             return "for the engine to be ready"
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
         return f"for epoch {self._last_epoch + 1} and its save" if behind > 0 else "for the last save"
@@ -133,10 +144,6 @@ class Tally(Observer):
         which = f"epoch {first} is" if last == first else f"epochs {first} to {last} are"
         count = sum(note.records for note in before if note.attempt == 1)
         return f"{line}; {which} {again} ({count:,} records)"
-
-
-def _speed(start: tuple[float, int], stop: tuple[float, int]) -> float | None:
-    return (stop[1] - start[1]) / (stop[0] - start[0]) if stop[0] > start[0] else None
 
 
 def _accuracy(answers: pa.Table) -> float | None:

@@ -37,20 +37,24 @@ class Throttle:
 
     def __init__(self, max_records: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_records, self._clock = max_records, clock
-        self._open: dict[int, tuple[int, float]] = {}
-        """By epoch, in their order: its size, and when it was cut."""
+        self._open: dict[int, int] = {}
+        """By epoch, in their order, its size."""
+        self._since: dict[int, float] = {}
+        """When it was cut; known also while it is not under way."""
         self._records = 0
         self._lock = threading.Lock()
 
     def cut(self, epoch: Epoch) -> None:
         with self._lock:
-            self._open[epoch.number] = epoch.size, self._clock()
+            self._open[epoch.number] = epoch.size
+            self._since.setdefault(epoch.number, self._clock())
             self._records += epoch.size
 
     def through(self, epoch: int) -> None:
         with self._lock:
             while self._open and (first := next(iter(self._open))) <= epoch:
-                self._records -= self._open.pop(first)[0]
+                self._records -= self._open.pop(first)
+                self._since.pop(first, None)
 
     def clear(self) -> None:
         """Nothing is under way any more: what was is taken up again."""
@@ -70,7 +74,7 @@ class Throttle:
     def age(self, epoch: int) -> float | None:
         """How long ago an epoch that is not yet through was cut, or taken up by this start."""
         with self._lock:
-            return self._clock() - self._open[epoch][1] if epoch in self._open else None
+            return self._clock() - self._since[epoch] if epoch in self._since else None
 
 
 class Cutter(Protocol):

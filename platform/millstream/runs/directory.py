@@ -8,6 +8,7 @@ outputs/       outputs that have no sink of their own
 cache/         what sources keep to read fast (safe to delete)
 spark/         Spark's log and its throw-away checkpoint
 metrics.jsonl  accuracy and speed, window by window
+live.json      how the run is doing, while it goes
 summary.json   the last clean end
 error.txt      what ended the last start, if it was an error
 """
@@ -43,6 +44,7 @@ class RunDirectory:
     saves = property(lambda self: self.path / "saves")
     config = property(lambda self: self.path / "config.yaml")
     metrics = property(lambda self: self.path / "metrics.jsonl")
+    live = property(lambda self: self.path / "live.json")
     summary = property(lambda self: self.path / "summary.json")
     sources = property(lambda self: self.path / "sources.json")
     mlflow = property(lambda self: self.path / "mlflow.json")
@@ -201,6 +203,7 @@ _OURS = {
     "crashed",
     "epochs",
     "error.txt",
+    "live.json",
     "lock",
     "metrics.jsonl",
     "mlflow.json",

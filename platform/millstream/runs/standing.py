@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from millstream.log.contracts import Place
 from millstream.log.epochs import EpochReader, Totals
 from millstream.records import format_time
 from millstream.runs.directory import RunDirectory
+from millstream.runs.live import read_vitals
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.pulse import Vitals
 from millstream.state.saves import SaveReader
 
 __all__ = ["Epochs", "OutputStanding", "PartitionStanding", "Standing", "ended_cleanly", "standing"]
@@ -75,8 +78,12 @@ class Standing:
     unknown: Mapping[str, str]
     """Why the end of a source cannot be told."""
     saved_at: str | None
+    save_age: float | None
+    """For how many seconds the last save has been the last."""
     outputs: Mapping[str, OutputStanding]
     error: str | None
+    vitals: Vitals | None
+    """How it is doing, as a run that goes on tells it."""
 
     @property
     def behind(self) -> int | None:
@@ -109,12 +116,14 @@ def standing(directory: RunDirectory) -> Standing:
         accuracy=totals.correct / totals.labelled if totals.labelled else None,
         partitions=partitions,
         unknown=unknown,
+        save_age=max(0.0, round(time.time() - saved_at / 1e6, 3)) if saved_at is not None else None,
         saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
         outputs={
             name: OutputStanding(_rows(output, unknown), output.location)
             for name, output in outputs_of(directory, loaded).items()
         },
         error=None if error is None else loaded.redact(error),
+        vitals=read_vitals(directory) if running else None,
     )
 
 

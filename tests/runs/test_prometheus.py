@@ -1,0 +1,214 @@
+"""What a run tells Prometheus: the figures of the run directory's life, and how this start is doing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millstream.config.load import Loaded
+from millstream.engines.job import Engine, Job
+from millstream.engines.local.engine import LocalEngine
+from millstream.guarantees.crash import CrashPoint
+from millstream.log.reading import read_epoch, records_schema
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.prometheus import METRICS, Page
+from millstream.runs.pulse import Pulse
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+
+Configured = Callable[..., Loaded]
+Values = Mapping[str, float]
+
+
+class Crash(BaseException):
+    """The end of a run that drops all memory."""
+
+
+def crash() -> None:
+    raise Crash
+
+
+def parsed(text: str) -> Values:
+    """The samples of a page by name and labels; every line of it is what the format allows, in the order it wants."""
+    values: dict[str, float] = {}
+    family, kind = "", ""
+    for line in text.removesuffix("\n").split("\n"):
+        if told := re.fullmatch(r"# HELP (\w+) (.+)", line):
+            family = told[1]
+        elif told := re.fullmatch(r"# TYPE (\w+) (counter|gauge|histogram)", line):
+            assert told[1] == family
+            kind = told[2]
+        else:
+            sample = re.fullmatch(r'(\w+)(\{(?:\w+="(?:[^"\\]|\\.)*",?)+\}) ([0-9.e+-]+)', line)
+            assert sample is not None, line
+            allowed = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+            assert sample[1] in {family + suffix for suffix in allowed}
+            assert sample[1] + sample[2] not in values
+            values[sample[1] + sample[2]] = float(sample[3])
+    return values
+
+
+class Run:
+    """Starts a pipeline in one run directory, and keeps what its page was at the end."""
+
+    def __init__(self, loaded: Loaded, folder: Path) -> None:
+        self._loaded, self._folder = loaded, folder
+        self.page: Page | None = None
+
+    def start(self, engine: Engine | None = None, **options: Any) -> Summary:
+        def observers(watched: Watched) -> Sequence[Observer]:
+            pulse = Pulse(watched)
+            self.page = Page(watched, pulse, "1.2.3")
+            return [pulse]
+
+        return start(self._loaded, Options(self._folder, **options), engine=engine, observers=observers, fire=crash)
+
+    def values(self) -> Values:
+        assert self.page is not None
+        return parsed(self.page())
+
+    def value(self, name: str, **labels: str) -> float:
+        inside = ",".join(f'{label}="{text}"' for label, text in {"pipeline": "small", **labels}.items())
+        return self.values()[f"{name}{{{inside}}}"]
+
+
+@pytest.fixture
+def run(tmp_path: Path, configured: Configured) -> Run:
+    return Run(configured(), tmp_path / "run")
+
+
+def test_counters_are_those_of_the_summary_and_go_on_with_the_run_directory(run: Run) -> None:
+    for until, records in ((900, 900), (None, 3000)):
+        summary = run.start(records=until)
+        assert summary.records == records
+        assert run.value("millstream_records_total") == summary.records
+        assert run.value("millstream_epochs_total") == summary.epochs
+        assert run.value("millstream_accuracy") == summary.accuracy
+        assert run.value("millstream_labelled_records_total") == summary.records
+        share = run.value("millstream_correct_records_total") / run.value("millstream_labelled_records_total")
+        assert share == summary.accuracy
+        delivered = {name: run.value("millstream_rows_total", output=name) for name in summary.delivered}
+        assert delivered == summary.delivered and delivered["predictions"] == records
+
+
+def test_what_a_crash_repeats_is_counted_apart(run: Run) -> None:
+    with pytest.raises(Crash):
+        run.start(crash=CrashPoint.parse("deliver@3"))
+    assert run.value("millstream_repeated_records_total") == 0
+    summary = run.start(records=300)
+    assert run.value("millstream_repeated_records_total") == 300 == summary.processed - summary.records
+    assert run.value("millstream_rows_total", output="predictions") == summary.delivered["predictions"]
+
+
+def test_rejects_are_counted(tmp_path: Path, configured: Configured) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a goal", "label": "sport", "time": 1}\nno json\n' * 2)
+    run = Run(configured(source={"type": "files", "path": "a.jsonl"}), tmp_path / "run")
+    run.start()
+    assert run.value("millstream_records_total") == 4
+    assert run.value("millstream_rejects_total") == 2 == run.value("millstream_rows_total", output="rejects")
+
+
+def test_the_backlog_is_what_is_there_and_not_cut(run: Run) -> None:
+    class Looking:
+        """The local engine, with a look at the page after every cut."""
+
+        def run(self, job: Job) -> None:
+            cut = job.throttle.cut
+
+            def told(epoch: Any) -> None:
+                cut(epoch)
+                seen.append((run.value("millstream_epochs_in_flight"), run.value("millstream_backlog_records")))
+
+            job.throttle.cut = told  # type: ignore[method-assign]
+            LocalEngine().run(job)
+
+    seen: list[tuple[float, float]] = []
+    run.start(Looking())
+    assert seen == [(1, 3000 - 300 * epoch) for epoch in range(1, 11)]
+    assert run.value("millstream_epochs_in_flight") == run.value("millstream_backlog_records") == 0
+
+
+def test_what_is_not_known_has_no_sample(run: Run, tmp_path: Path, configured: Configured) -> None:
+    run.start()
+    replay = Run(configured(), tmp_path / "replay")
+    replay.start(replay=tmp_path / "run")
+    assert "millstream_backlog_records" not in " ".join(replay.values())
+
+
+def test_every_epoch_that_was_cut_in_this_start_is_in_the_histogram_of_latencies(run: Run) -> None:
+    with pytest.raises(Crash):
+        run.start(crash=CrashPoint.parse("deliver@3"))
+    run.start()
+    values = run.values()
+    counts = [value for name, value in values.items() if name.startswith("millstream_epoch_latency_seconds_bucket")]
+    assert counts == sorted(counts) and counts[-1] == 10 - 4
+    assert counts[-1] == run.value("millstream_epoch_latency_seconds_count")
+    assert run.value("millstream_epoch_latency_seconds_sum") > 0
+
+
+def test_an_epoch_that_is_taken_up_again_counts_once_and_from_its_cut_on(
+    tmp_path: Path, configured: Configured
+) -> None:
+    class Losing:
+        """Has two epochs through and a third under way when all begins again, before anything is saved."""
+
+        def run(self, job: Job) -> None:
+            schema = records_schema(job.graph.fields)
+            job.passage.start()
+            for number in range(3):
+                epoch = job.cutter.cut(float(number))
+                assert epoch is not None
+                if number < 2:
+                    batches = read_epoch(epoch, job.logs, job.epoch_log.totals.partitions, schema)
+                    job.passage.take([(epoch, pa.Table.from_batches(batches, schema))])
+                    job.throttle.through(number)
+            before = job.throttle.age(2)
+            assert len(job.waiting(job.passage.start())) == 3
+            again = job.throttle.age(2)
+            assert before is not None and again is not None and again > before
+            LocalEngine().run(job)
+
+    run = Run(configured(guarantee={"save_every": 4}), tmp_path / "run")
+    assert run.start(Losing()).records == 3000
+    assert run.value("millstream_repeated_records_total") == 600
+    assert run.value("millstream_epoch_latency_seconds_count") == run.value("millstream_epochs_total") == 10
+
+
+def test_saves_are_timed_and_the_last_is_told_also_after_a_restart(run: Run, tmp_path: Path) -> None:
+    run.start()
+    assert run.value("millstream_save_seconds_count") >= 1
+    assert run.value("millstream_save_seconds_sum") > 0
+    newest = max((tmp_path / "run/saves").glob("*.save"))
+    for _ in range(2):
+        assert run.value("millstream_last_save_bytes") == newest.stat().st_size
+        assert run.value("millstream_last_save_timestamp_seconds") == pytest.approx(newest.stat().st_mtime)
+        run.start()  # there is nothing new to save
+    assert run.value("millstream_save_seconds_count") == 0
+
+
+def test_restarts_of_workers_are_counted(run: Run) -> None:
+    class Restarting:
+        def run(self, job: Job) -> None:
+            LocalEngine().run(job)
+            job.restarted("worker 1 was killed by signal 9")
+
+    run.start(Restarting())
+    assert run.value("millstream_worker_restarts_total") == 1
+    assert run.page is not None and run.page.pulse.vitals().last_restart == "worker 1 was killed by signal 9"
+
+
+def test_the_page_says_what_runs(run: Run) -> None:
+    run.start(records=300)
+    assert run.value("millstream_info", engine="local", delivery="exactly_once", version="1.2.3") == 1
+
+
+def test_names_follow_prometheus_conventions() -> None:
+    for metric in METRICS:
+        assert re.fullmatch(r"millstream_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert metric.kind != "histogram" or metric.name.endswith("_seconds")
