@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from millstream.errors import AlteredLog
 from millstream.state.applied import Applied
-from millstream.state.saves import Saver, SaveReader, SaveStore, States, newest_states
+from millstream.state.saver import Saver
+from millstream.state.saves import Save, SaveReader, SaveStore, States, read_newest
 
 
 def store(folder: Path) -> SaveStore:
     return SaveStore(folder, {"numpy": np.__version__})
+
+
+def both(save: Save, states: States) -> tuple[Save, States]:
+    return save, states
 
 
 def test_a_chain_of_saves_loads_what_was_saved(tmp_path: Path) -> None:
@@ -40,7 +48,64 @@ def test_a_chain_of_saves_loads_what_was_saved(tmp_path: Path) -> None:
     sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.save"))]
     assert sizes[0] > 64_000
     assert sizes[1] < 2_000
-    assert sum(size > 64_000 for size in sizes) == 3  # every sixteenth leans on none
+
+
+def test_a_save_needs_few_others_however_many_were_written(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    weights = np.zeros(100_000)
+    for epoch in range(300):
+        weights = weights.copy()
+        weights[epoch] += 1
+        saves.write(epoch, Applied(), {"s": {"weights": weights, "blocks": np.array(epoch)}})
+        saves.drop_before(saves.numbers()[-1])
+    assert saves.numbers() == [0, 256, 272, 288, *range(289, 300)]
+    newest = saves.newest()
+    assert newest is not None and np.array_equal(store(tmp_path).load(newest)["s"]["weights"], weights)
+
+
+def test_a_whole_save_comes_once_what_changed_since_the_last_is_as_much(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    weights = np.zeros(10_000)
+    leaning = []
+    for epoch in range(30):
+        weights = weights.copy()
+        weights[epoch * 500 % 10_000 :][:500] += 1  # 8,000 bytes, places included, of 80,000
+        leaning.append(saves.write(epoch, Applied(), {"s": {"weights": weights}}).leans_on)
+    assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 11, 22]
+
+
+def test_what_is_new_or_has_another_shape_in_the_midst_of_a_chain_is_there(tmp_path: Path) -> None:
+    saves = store(tmp_path)
+    large, late = np.zeros(100_000), np.zeros(10)
+    for epoch in range(20):
+        states = {"large": large, "shape": np.full(10 + epoch // 7, epoch)}
+        saves.write(epoch, Applied(), {"s": states | ({"late": late + epoch} if epoch > 4 else {})})
+    newest = saves.newest()
+    assert newest is not None and newest.leans_on == 18
+    loaded = store(tmp_path).load(newest)["s"]
+    assert np.array_equal(loaded["shape"], np.full(12, 19)) and np.array_equal(loaded["late"], late + 19)
+
+
+def test_saves_of_the_format_before_are_read(tmp_path: Path) -> None:
+    def write(number: int, leans_on: int | None, entry: dict[str, Any], *parts: np.ndarray[Any, Any]) -> None:
+        header = {"number": number, "epoch": number, "applied": Applied().line(), "versions": {}, "leans_on": leans_on}
+        entry = {"step": "s", "name": "a", "dtype": "<f8", "length": 4, "shape": [2, 2], **entry}
+        text = json.dumps({**header, "chain": number, "arrays": [entry]}).encode()
+        body = b"millstream save 1\n" + len(text).to_bytes(8, "little") + text + b"".join(p.tobytes() for p in parts)
+        (tmp_path / f"{number:010d}.save").write_bytes(body + hashlib.sha256(body).digest())
+
+    write(0, None, {}, np.arange(4.0))
+    write(1, 0, {"changed": 1}, np.array([2]), np.array([9.0]))
+    saves = store(tmp_path)
+    newest = saves.newest()
+    assert newest is not None and np.array_equal(saves.load(newest)["s"]["a"], [[0, 1], [9, 3]])
+    assert saves.write(2, Applied(), {"s": {"a": np.zeros(4)}}).number == 2
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "0000000000.save").write_bytes(b"millstream save 9\n")
+    with pytest.raises(AlteredLog, match="is no save that this version can read; move it away or start over"):
+        store(tmp_path)
 
 
 def test_the_newest_save_is_the_one_written_last_not_the_highest_epoch(tmp_path: Path) -> None:
@@ -130,7 +195,7 @@ def test_the_newest_save_can_be_read_beside_the_run_that_writes_and_drops(tmp_pa
     thread.start()
     seen = [0]
     while not done.is_set():
-        found = newest_states(tmp_path)
+        found = read_newest(tmp_path, both)
         assert found is not None
         save, states = found
         assert states["s"]["epoch"] == save.epoch  # a folder that changes while it is listed may hide the very last
@@ -140,7 +205,7 @@ def test_the_newest_save_can_be_read_beside_the_run_that_writes_and_drops(tmp_pa
 
 
 def test_reading_saves_makes_and_removes_nothing(tmp_path: Path) -> None:
-    assert SaveReader(tmp_path / "none").newest() is None and newest_states(tmp_path / "none") is None
+    assert SaveReader(tmp_path / "none").newest() is None and read_newest(tmp_path / "none", both) is None
     assert not (tmp_path / "none").exists()
     torn = tmp_path / "0000000007.tmp"
     torn.write_bytes(b"half")
@@ -156,4 +221,4 @@ def test_a_save_whose_base_is_gone_is_refused(tmp_path: Path) -> None:
     assert leaning.leans_on == 0
     (tmp_path / "0000000000.save").unlink()
     with pytest.raises(AlteredLog, match="a file that save 1 needs is gone"):
-        newest_states(tmp_path)
+        read_newest(tmp_path, both)

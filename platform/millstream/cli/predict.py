@@ -17,7 +17,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.records import OFFSET, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
-from millstream.state.saves import newest_states
+from millstream.state.saves import Save, States, read_newest
 from millstream.steps.graph import Node
 
 __all__ = ["predict"]
@@ -99,14 +99,16 @@ def _loaded_model(directory: RunDirectory) -> _Asking:
     if "text" not in graph.records.names:
         message = f"the records of {directory.path} have no field 'text' to ask by: {', '.join(graph.fields)}"
         raise MillstreamError(message)
-    found = newest_states(directory.saves)
-    if found is None:
+    nodes = graph.steps[: place + 1]
+
+    def restore(save: Save, states: States) -> Save:
+        for node in nodes:
+            node.step.restore(states.get(node.name, {}))
+        return save
+
+    if read_newest(directory.saves, restore) is None:
         message = f"{directory.path} has not been saved yet; its first save comes with its first epochs"
         raise MillstreamError(message)
-    _, states = found
-    nodes = graph.steps[: place + 1]
-    for node in nodes:
-        node.step.restore(states.get(node.name, {}))
     return _Asking(directory.path, graph.records, nodes[:-1], nodes[-1].step)
 
 

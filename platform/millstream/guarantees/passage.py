@@ -22,7 +22,8 @@ from millstream.guarantees.delivery import Delivery, Point, due
 from millstream.log.contracts import Mark, Sink
 from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
 from millstream.state.applied import Applied
-from millstream.state.saves import Save, Saver, SaveStore, States
+from millstream.state.saver import Saver
+from millstream.state.saves import Save, SaveStore, States
 from millstream.steps.processing import Processed
 
 __all__ = ["Passage", "Plan", "Steps"]

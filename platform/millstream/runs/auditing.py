@@ -19,8 +19,8 @@ from millstream.runs.sinks import sink_key
 from millstream.runs.standing import ended_cleanly
 from millstream.runs.start import Options, start
 from millstream.state.applied import Applied
-from millstream.state.digests import state_digest
-from millstream.state.saves import States, newest_states
+from millstream.state.digests import states_digest
+from millstream.state.saves import Save, States, read_newest
 from millstream.steps.contracts import Array
 
 __all__ = ["audit_run"]
@@ -77,8 +77,8 @@ def _last_through(directory: RunDirectory) -> int:
 
 def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
     counts = _counts_of_same_cuts(directory, golden, last)
-    newest, goldens = newest_states(directory.saves), newest_states(golden.saves)
-    applied = newest[0].applied if newest is not None else Applied()
+    newest, goldens = read_newest(directory.saves, _seen), read_newest(golden.saves, _seen)
+    applied = newest[0] if newest is not None else Applied()
     sinks = EpochReader(directory.epochs).totals().sinks
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
@@ -91,7 +91,7 @@ def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, las
             message = f"{golden.path} has no output {name}; it is a run of another pipeline"
             raise Contradiction(message)
         outputs[name] = audit_output(*_hashes(output), *_hashes(theirs[name]))
-    same = newest is not None and goldens is not None and _digest(newest[1]) == _digest(goldens[1])
+    same = newest is not None and goldens is not None and newest[1] == goldens[1]
     return audit(counts, applied, same, outputs, later)
 
 
@@ -119,8 +119,8 @@ def _of_the_log(epoch: Epoch) -> list[Event]:
     return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
-def _digest(states: States) -> str:
-    return state_digest({f"{step}/{name}": value for step, state in states.items() for name, value in state.items()})
+def _seen(save: Save, states: States) -> tuple[Applied, str]:
+    return save.applied, states_digest(states)
 
 
 def _hashes(output: RunOutput) -> tuple[Array, Array]:

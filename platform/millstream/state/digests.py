@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-__all__ = ["state_digest"]
+from millstream.state.keyed import Keyed
+
+__all__ = ["state_digest", "states_digest"]
+
+Value = np.ndarray[Any, np.dtype[np.generic]] | bytes
 
 
-def state_digest(state: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]] | bytes]) -> str:
+def state_digest(state: Mapping[str, Value]) -> str:
     """A digest of named arrays and byte strings, free of the order of the names.
 
     >>> counts = np.array([1.0, 2.0])
@@ -19,16 +24,25 @@ def state_digest(state: Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.gen
     >>> state_digest({"a": counts}) == state_digest({"a": counts.astype(np.float32)})
     False
     """
+    return _digest([("", state)])
+
+
+def states_digest(states: Mapping[str, Mapping[str, Value]]) -> str:
+    """A digest of the states of several steps, free of the order of the steps."""
+    return _digest(sorted((f"{step}/", state) for step, state in states.items()))
+
+
+def _digest(states: Iterable[tuple[str, Mapping[str, Value]]]) -> str:
     digest = hashlib.sha256()
-    for name in sorted(state):
-        value = state[name]
-        if isinstance(value, np.ndarray):
-            if value.dtype.hasobject:
-                message = f"state {name!r} is an array of Python objects; save numbers, or text as JSON bytes"
-                raise TypeError(message)
-            digest.update(f"{name}\0{value.dtype.str}{value.shape}\0".encode())
-            digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-        else:
-            digest.update(f"{name}\0bytes({len(value)})\0".encode())
-            digest.update(value)
+    for step, state in states:
+        for name, value in state.in_order() if isinstance(state, Keyed) else sorted(state.items()):
+            if isinstance(value, np.ndarray):
+                if value.dtype.hasobject:
+                    message = f"state {name!r} is an array of Python objects; save numbers, or text as JSON bytes"
+                    raise TypeError(message)
+                digest.update(f"{step}{name}\0{value.dtype.str}{value.shape}\0".encode())
+                digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+            else:
+                digest.update(f"{step}{name}\0bytes({len(value)})\0".encode())
+                digest.update(value)
     return digest.hexdigest()[:32]

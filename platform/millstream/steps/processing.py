@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.log.epochs import Added, Ended, Epoch, Note, PartitionName
 from millstream.records import digest_of
-from millstream.state.digests import state_digest
+from millstream.state.digests import states_digest
 from millstream.state.saves import States
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
@@ -114,8 +114,7 @@ class Processing:
 
     def state_digest(self) -> str:
         """A digest of all state, waiting blocks and open windows included; free of step names' order."""
-        parts = {f"{step}/{name}": value for step, state in self.save().items() for name, value in state.items()}
-        return state_digest(parts)
+        return states_digest(self.save())
 
     def _join(self, epoch: Epoch) -> None:
         for event in epoch.events:

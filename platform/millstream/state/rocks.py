@@ -1,0 +1,123 @@
+"""Values that need not fit into memory: a RocksDB of this process alone.
+
+It lies in a folder for temporary files. That is enough: nothing in it outlives the process, since what must is in the
+saves, from which it is filled again at every start. The folder is removed with what uses it; that of a process which
+was killed, by the next one that makes such a folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+
+__all__ = ["Rocks"]
+
+_PREFIX = "millstream-keys-"
+_CACHE_BYTES = 64 << 20
+_MEMTABLE_BYTES = 32 << 20
+
+
+class Rocks:
+    """Values in RocksDB. Nothing is made before the first of them comes.
+
+    >>> values = Rocks()
+    >>> values.put("ann", b"1")
+    >>> values.get("ann"), values.get("bob"), list(values.in_order())
+    (b'1', None, [('ann', b'1')])
+    """
+
+    def __init__(self) -> None:
+        self._database: Rdict | None = None
+
+    def get(self, key: str) -> bytes | None:
+        found: bytes | None = self._database.get(key.encode()) if self._database is not None else None
+        return found
+
+    def put(self, key: str, value: bytes | None) -> None:
+        database = self._database if self._database is not None else self._made()
+        if value is None:
+            database.delete(key.encode())
+        else:
+            database.put(key.encode(), value)
+
+    def put_all(self, part: Mapping[str, bytes | None]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        for key, value in part.items():
+            if value is None:
+                batch.delete(key.encode())
+            else:
+                batch.put(key.encode(), value)
+        if part:
+            (self._database if self._database is not None else self._made()).write(batch)
+
+    def entries(self) -> Iterator[tuple[str, bytes]]:
+        return self.in_order()
+
+    def in_order(self) -> Iterator[tuple[str, bytes]]:
+        if self._database is None:
+            return iter(())
+        found: Iterator[tuple[bytes, bytes]] = iter(self._database.items())  # type: ignore[arg-type]  # raw mode
+        return ((key.decode(), value) for key, value in found)  # in order of text, as UTF-8 is
+
+    def _made(self) -> Rdict:
+        folder, lock = _own_folder()
+        self._database = Rdict(str(folder), _options())
+        options = WriteOptions()
+        options.disable_wal = True  # type: ignore[method-assign,assignment]  # its stub is wrong
+        self._database.set_write_options(options)
+        weakref.finalize(self, _discard, self._database, folder, lock, os.getpid())
+        return self._database
+
+
+def _options() -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(_CACHE_BYTES))
+    table.set_bloom_filter(10, False)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(_MEMTABLE_BYTES)
+    options.set_keep_log_file_num(1)
+    return options
+
+
+def _discard(database: Rdict, folder: Path, lock: int, maker: int) -> None:
+    if os.getpid() == maker:  # and not a process forked from it
+        database.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _own_folder() -> tuple[Path, int]:
+    """A new folder, and the lock on it, which the kernel lets go of when this process dies."""
+    place = Path(tempfile.gettempdir())
+    for left in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another user's, in use, or gone by now
+            lock = _locked(left)
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        with suppress(FileNotFoundError, BlockingIOError):  # another process has taken it for one that was left
+            lock = _locked(folder)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -1,0 +1,242 @@
+"""The file of one save: a header, arrays, state by key, and a digest over all of it.
+
+What changed little since the save that it leans on is written as what changed: of an array the places and their
+values, of state by key the keys and theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from millstream.errors import AlteredLog
+from millstream.log.durable import sync_folder
+from millstream.state.keyed import Keyed, put_together
+
+__all__ = ["Array", "ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "read_header", "write_save"]
+
+Array = np.ndarray[Any, Any]
+
+_MAGIC = b"millstream save 2\n"
+_MAGIC_1 = b"millstream save 1\n"  # without state by key
+_DIGEST_BYTES = 32
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """An array or bytes in a save: its values, all of them or those at `places`. Bytes have no shape."""
+
+    step: str
+    name: str
+    length: int
+    shape: Sequence[int] | None
+    places: Array | None
+    values: Array
+
+    def line(self) -> dict[str, Any]:
+        line = {"step": self.step, "name": self.name, "dtype": self.values.dtype.str, "length": self.length}
+        line["shape"] = None if self.shape is None else list(self.shape)
+        return line if self.places is None else line | {"changed": len(self.places)}
+
+    def chunks(self) -> Iterator[memoryview]:
+        for part in (self.values,) if self.places is None else (self.places.astype(np.int64), self.values):
+            yield part.view(np.uint8).data
+
+    def over(self, before: Array | bytes | None) -> Array | bytes:
+        """The whole of it, given what it was in the save that this one leans on."""
+        flat = self.values
+        if self.places is not None:
+            flat = flat_of(before).copy()  # type: ignore[arg-type]  # what leans has something to lean on
+            flat[self.places] = self.values
+        return flat.tobytes() if self.shape is None else flat.reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class KeyedEntry:
+    """State by key in a save: all of it, or what has changed."""
+
+    step: str
+    state: Keyed
+    changes: Mapping[str, bytes | None] | None
+
+    def line(self) -> dict[str, Any]:
+        return {"step": self.step, "whole": self.changes is None}
+
+    def chunks(self) -> Iterator[bytes]:
+        return _framed(self.state.parts() if self.changes is None else [self.changes])
+
+
+def flat_of(value: Array | bytes) -> Array:
+    """A value as a row of numbers."""
+    return np.frombuffer(value, dtype=np.uint8) if isinstance(value, bytes) else np.ascontiguousarray(value).reshape(-1)
+
+
+def write_save(path: Path, header: Mapping[str, Any], chunks: Iterable[bytes | memoryview]) -> int:
+    """Write a save, whole or not at all, durable on return; its size."""
+    partial = path.with_suffix(".tmp")
+    digest = hashlib.sha256()
+    start = json.dumps(header).encode()
+    try:
+        with partial.open("wb") as file:
+            for group in ((_MAGIC, len(start).to_bytes(8, "little"), start), chunks):
+                for chunk in group:
+                    digest.update(chunk)
+                    file.write(chunk)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        partial.rename(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"{error.strerror}; the save was not written", str(path)) from error
+    sync_folder(path.parent)
+    return size
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """What a save says of itself."""
+    with path.open("rb") as file:
+        return _header(path, file)
+
+
+class SaveFile:
+    """A save that is read back; its digest is checked when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            _check(path, file)
+            self.header = _header(path, file)
+            self._arrays = list(_arrays(file, self.header["arrays"]))
+
+    @cached_property
+    def entries(self) -> Mapping[tuple[str, str], ArrayEntry]:
+        """The arrays and bytes, by step and name."""
+        return {(entry.step, entry.name): entry for entry in self._arrays}
+
+    def over(self, before: Mapping[str, Mapping[str, Array | bytes]]) -> dict[str, Mapping[str, Array | bytes]]:
+        """The states in this save, given those of the one that it leans on."""
+        arrays: dict[str, dict[str, Array | bytes]] = {}
+        for entry in self._arrays:
+            known = before[entry.step][entry.name] if entry.places is not None else None
+            arrays.setdefault(entry.step, {})[entry.name] = entry.over(known)
+        states: dict[str, Mapping[str, Array | bytes]] = {**arrays}
+        for line in self.header.get("keyed", ()):
+            step = line["step"]
+            below = [] if line["whole"] else cast(Stored, before[step]).layers
+            states[step] = Stored(step, [*below, self._path])
+        return states
+
+    def keyed(self, step: str) -> Iterator[dict[str, bytes | None]]:
+        """A step's state by key, or what has changed of it."""
+        return _keyed(self._path, step)
+
+
+class Stored(Keyed):
+    """State by key as it lies in saves: the first of them has all of it, the others what changed, the newest last."""
+
+    def __init__(self, step: str, layers: Sequence[Path]) -> None:
+        self._step = step
+        self.layers = layers
+
+    def since(self, earlier: object) -> None:
+        return None
+
+    def parts(self) -> Iterator[Mapping[str, bytes | None]]:
+        for path in self.layers:
+            yield from _keyed(path, self._step)
+
+    def copied(self) -> dict[str, bytes]:
+        return self._copied
+
+    def __getitem__(self, key: str) -> bytes:
+        return self._copied[key]
+
+    @cached_property
+    def _copied(self) -> dict[str, bytes]:
+        return put_together(self.parts())
+
+
+def _framed(parts: Iterable[Mapping[str, bytes | None]]) -> Iterator[bytes]:
+    """Parts of state by key as they are written: frames of a count, a size, lengths, keys and values; one without any
+    ends them."""
+    for part in parts:
+        if part:
+            keys, values = [key.encode() for key in part], list(part.values())
+            lengths = np.array([len(key) for key in keys], "<u4")
+            sizes = np.array([-1 if value is None else len(value) for value in values], "<i8")
+            content = b"".join([lengths.tobytes(), sizes.tobytes(), *keys, *filter(None, values)])
+            yield len(keys).to_bytes(8, "little") + len(content).to_bytes(8, "little")
+            yield content
+    yield bytes(16)
+
+
+def _unframed(content: bytes, count: int) -> dict[str, bytes | None]:
+    lengths = np.frombuffer(content, "<u4", count)
+    sizes = np.frombuffer(content, "<i8", count, lengths.nbytes)
+    at = lengths.nbytes + sizes.nbytes
+    ends = (at + np.cumsum(lengths, dtype=np.int64)).tolist()
+    value_at = ends[-1]
+    part: dict[str, bytes | None] = {}
+    for end, size in zip(ends, sizes.tolist(), strict=True):
+        part[content[at:end].decode()] = None if size < 0 else content[value_at : value_at + size]
+        at, value_at = end, value_at + max(size, 0)
+    return part
+
+
+def _check(path: Path, file: BinaryIO) -> None:
+    left = file.seek(0, os.SEEK_END) - _DIGEST_BYTES
+    file.seek(0)
+    digest = hashlib.sha256()
+    while left > 0 and (some := file.read(min(left, _READ_BYTES))):
+        digest.update(some)
+        left -= len(some)
+    if file.read() != digest.digest():
+        message = f"{path} was altered: its digest does not fit its content; the run cannot go on from it"
+        raise AlteredLog(message)
+
+
+def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
+    file.seek(0)
+    if file.read(len(_MAGIC)) not in (_MAGIC, _MAGIC_1):
+        message = f"{path} is no save that this version can read; move it away or start over with --fresh"
+        raise AlteredLog(message)
+    header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return header
+
+
+def _arrays(file: BinaryIO, lines: Iterable[Mapping[str, Any]]) -> Iterator[ArrayEntry]:
+    for line in lines:
+        dtype, changed, places = np.dtype(line["dtype"]), line.get("changed"), None
+        if changed is not None:
+            places = np.frombuffer(file.read(8 * changed), np.int64)
+        count = line["length"] if changed is None else changed
+        values = np.empty(count, dtype)
+        file.readinto(values.view(np.uint8).data)  # type: ignore[attr-defined]  # a buffered file
+        yield ArrayEntry(line["step"], line["name"], line["length"], line["shape"], places, values)
+
+
+def _keyed(path: Path, step: str) -> Iterator[dict[str, bytes | None]]:
+    with path.open("rb") as file:
+        header = _header(path, file)
+        for line in header["arrays"]:
+            changed, width = line.get("changed"), np.dtype(line["dtype"]).itemsize
+            file.seek(line["length"] * width if changed is None else changed * (8 + width), os.SEEK_CUR)
+        for line in header["keyed"]:
+            while count := int.from_bytes(file.read(8), "little"):
+                size = int.from_bytes(file.read(8), "little")
+                if line["step"] == step:
+                    yield _unframed(file.read(size), count)
+                else:
+                    file.seek(size, os.SEEK_CUR)
+            file.read(8)
