@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ _LEAST_WAIT, _MOST_WAIT, _OF_QUIET = 0.0003, 0.002, 0.1
 """Seconds until the log is looked at again: a tenth of how long it has been quiet, within these bounds."""
 
 
-def run_alone(job: Job) -> None:
+def run_alone(job: Job, clock: Callable[[], float] = time.monotonic) -> None:
     """Read, process and deliver epoch after epoch in this process."""
     first = job.passage.start()
     schema = records_schema(job.graph.fields)
@@ -30,13 +31,13 @@ def run_alone(job: Job) -> None:
         if job.stop.is_set():
             break
         take(epoch)
-    came = time.monotonic()
+    came = clock()
     while not job.stop.is_set() and not job.cutter.done:
-        now = time.monotonic()
+        now = clock()
         cut = job.cutter.cut(now)
         if cut is not None:
             take(cut)
-            came = time.monotonic()
+            came = clock()
         elif not job.cutter.done:
             job.stop.wait(min(max(_LEAST_WAIT, (now - came) * _OF_QUIET), _MOST_WAIT))
     job.passage.end()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["Channel", "Closed"]
+__all__ = ["Channel", "Closed", "packed", "unpacked"]
 
 _LENGTH_BYTES = 8
 _MOST_BYTES = 1 << 20
@@ -49,9 +49,7 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Have a message sent: as much as goes now, the rest by `flush`."""
-        packed = io.BytesIO()
-        _Packer(packed, protocol=5).dump(message)
-        data = packed.getbuffer()
+        data = packed(message)
         self._outgoing.append(memoryview(len(data).to_bytes(_LENGTH_BYTES, "little")))
         self._outgoing.append(data)
         self.flush()
@@ -97,13 +95,25 @@ class Channel:
             stop = start + int.from_bytes(self._incoming[at:start], "little")
             if stop > len(self._incoming):
                 break
-            messages.append(pickle.loads(bytes(self._incoming[start:stop])))  # noqa: S301
+            messages.append(unpacked(bytes(self._incoming[start:stop])))
             at = stop
         del self._incoming[:at]
         return messages
 
     def close(self) -> None:
         self._socket.close()
+
+
+def packed(message: Any) -> memoryview:
+    """A message as it goes over a channel."""
+    buffer = io.BytesIO()
+    _Packer(buffer, protocol=5).dump(message)
+    return buffer.getbuffer()
+
+
+def unpacked(data: bytes | memoryview) -> Any:
+    """The message that was packed."""
+    return pickle.loads(data)  # noqa: S301
 
 
 class _Packer(pickle.Pickler):

@@ -19,7 +19,7 @@ from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.process import BEAT_SECONDS, Duty, work
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.parties import COORDINATOR, party_names
-from millstream.errors import MillstreamError
+from millstream.engines.workers.recovery import WorkerLost
 
 __all__ = ["Crew", "WorkerLost"]
 
@@ -27,10 +27,6 @@ _SILENCE_SECONDS = 5.0
 """A worker that has not shown itself for so long hangs."""
 _LOOK_SECONDS = 2 * BEAT_SECONDS
 _LIBRARIES = ("millstream", "numpy", "pyarrow", "river", "scipy", "sklearn")
-
-
-class WorkerLost(MillstreamError):
-    """A worker process died, or hangs."""
 
 
 class Crew:

@@ -20,9 +20,10 @@ from millstream.config.models import Config
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.workers.messages import Message, Range
 from millstream.engines.workers.parties import COORDINATOR, heard, party_of
+from millstream.engines.workers.reading import read_ranges
 from millstream.engines.workers.stages import stages_of
 from millstream.log.contracts import Log, Place
-from millstream.log.reading import fitted, records_schema
+from millstream.log.reading import records_schema
 from millstream.steps.graph import build_graph
 
 __all__ = ["BEAT_SECONDS", "Duty", "work"]
@@ -113,12 +114,7 @@ class _Working:
                 raise
 
     def _read(self, ranges: Sequence[Range]) -> pa.Table:
-        batches = []
-        for wanted in ranges:
-            log = self._log(wanted.partition.source)
-            for batch in log.read(wanted.partition.name, wanted.start, wanted.stop):
-                batches.append(fitted(batch, wanted.rank, self._schema))
-        return pa.Table.from_batches(batches, self._schema)
+        return read_ranges(ranges, self._log, self._schema)
 
     def _log(self, source: str) -> Log:
         if source not in self._logs:

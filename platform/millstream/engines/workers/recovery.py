@@ -1,0 +1,59 @@
+"""Recovery by epochs: if a worker is lost, all of them start again from what is durable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from millstream.engines.job import Job
+from millstream.engines.workers.coordinator import Workers, take_all
+from millstream.engines.workers.messages import Message
+from millstream.engines.workers.stages import stages_of
+from millstream.errors import MillstreamError
+
+__all__ = ["Crew", "WorkerLost", "run_with_workers"]
+
+_MOST_LOSSES = 3
+
+
+class WorkerLost(MillstreamError):
+    """A worker died, or hangs."""
+
+
+class Crew(Protocol):
+    """The workers of one start, as the coordinator sees them. Both methods may raise `WorkerLost`."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The parties, the keeper last."""
+        ...
+
+    def post(self, name: str, message: Message) -> None:
+        """Send a message; it does not wait for the worker."""
+        ...
+
+    def receive(self, seconds: float | None) -> Message | None:
+        """The next message to the coordinator; None if nothing came within these seconds."""
+        ...
+
+
+def run_with_workers(
+    job: Job, crew_of: Callable[[Job], AbstractContextManager[Crew]], clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Run a job with workers; when one is lost, with new ones. `crew_of` starts them, and as a context ends them."""
+    stages, losses, last = stages_of(job.graph), 0, -1
+    while True:
+        try:
+            with crew_of(job) as crew:
+                take_all(job, Workers(crew.names[:-1], stages, crew.post, crew.receive), clock)
+                return
+        except WorkerLost as lost:
+            through = job.epoch_log.totals.epochs
+            losses = 1 if through > last else losses + 1
+            last = through
+            if losses == _MOST_LOSSES:
+                message = f"{lost}; that was the {losses}rd time in a row that no epoch came through"
+                raise WorkerLost(message) from lost
+            job.restarted(f"{lost}; all workers start again from what is saved")
