@@ -78,6 +78,8 @@ class Passage:
     through: Callable[[Processed], None] = lambda processed: None
     saved: Callable[[Save, float], None] = lambda save, seconds: None
     clock: Callable[[], float] = time.monotonic
+    saver_of: Callable[[SaveStore, Callable[[Save], None]], Saver] = Saver
+    """Whoever writes the saves beside the work."""
     _held: dict[str, int] = field(default_factory=dict)
     _unmarked: set[str] = field(default_factory=set)
     _notes: dict[int, list[Note]] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class Passage:
     _saver: Saver = field(init=False)
 
     def __post_init__(self) -> None:
-        self._saver = Saver(self.saves, self._save_done)
+        self._saver = self.saver_of(self.saves, self._save_done)
 
     def start(self) -> int:
         """Load the state to go on from; the first epoch to take."""
