@@ -18,6 +18,8 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
+from millstream.runs.killing import descendants
+
 Millstream = Callable[..., Any]
 Begun = Callable[..., "subprocess.Popen[str]"]
 
@@ -130,7 +132,7 @@ def test_status_tells_how_a_run_that_goes_is_doing(begun: Begun, demo: Path, mil
     for line in (
         r"speed      [\d,]+ records/s",
         r"latency    \S+ m?s from an epoch's cut until it is through, 99 % within \S+ m?s",
-        r"in flight  \d epochs",
+        r"in flight  \d epochs?",
         r"restarts   0",
         r"last save  \S+Z, \S+ m?s ago",
     ):
@@ -170,6 +172,20 @@ def test_prometheus_is_answered_as_long_as_a_run_goes(begun: Begun, demo: Path) 
     assert ended(process)[0] == 0
     with pytest.raises(URLError, match="refused"):
         asked(address)
+
+
+def test_a_worker_that_was_killed_is_told(begun: Begun, demo: Path, millstream: Millstream) -> None:
+    process = begun("run", "demo.yaml", *FOLLOWING, "--set", "engine.workers=3", "--metrics-port", "0")
+    address = _line_with("metrics are at", process).split()[-1]
+    until(lambda: windows(demo / "runs/demo") >= 1, process)
+    os.kill(descendants(process.pid)[-1], signal.SIGKILL)
+    reason = _line_with("killed", process).strip().removeprefix("warning: ")
+    assert 'millstream_worker_restarts_total{pipeline="demo"} 1\n' in asked(address)
+
+    until(lambda: "restarts   0" not in millstream("status", "runs/demo").out, process)
+    assert f"  restarts   1; the last: {reason}\n" in millstream("status", "runs/demo").out
+    process.terminate()
+    assert ended(process)[0] == 0
 
 
 def test_a_port_that_is_taken_is_told_before_anything_is_begun(demo: Path, millstream: Millstream) -> None:

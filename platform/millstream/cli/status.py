@@ -78,7 +78,7 @@ def _doing(vitals: Vitals) -> Iterator[str]:
     yield f"  speed      {'nothing is through yet' if speed is None else f'{speed:,.0f} records/s'}"
     if median is not None and most is not None:
         yield f"  latency    {_lasting(median)} from an epoch's cut until it is through, 99 % within {_lasting(most)}"
-    yield f"  in flight  {vitals.epochs_in_flight:,} epochs"
+    yield f"  in flight  {vitals.epochs_in_flight:,} epoch{'s' if vitals.epochs_in_flight != 1 else ''}"
     last = f"; the last: {vitals.last_restart}" if vitals.last_restart is not None else ""
     yield f"  restarts   {vitals.restarts:,}{last}"
 

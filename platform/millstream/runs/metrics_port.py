@@ -75,8 +75,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Request(BaseHTTPRequestHandler):
     server: _Server
-    server_version, sys_version = "millstream", ""
     timeout = _PATIENCE_SECONDS
+
+    def version_string(self) -> str:
+        return "millstream"
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != _PATH:

@@ -95,11 +95,13 @@ class Standing:
 def standing(directory: RunDirectory) -> Standing:
     """Look at a run."""
     loaded = load_run(directory)
+    outputs = outputs_of(directory, loaded)  # takes seconds where a step imports much, and the run goes on meanwhile
     running = directory.in_use
     totals, processed = _epoch_log(directory)
     saves = SaveReader(directory.saves)
     save = saves.newest()
     saved_at = saves.written_at(save) if save is not None else None
+    now, vitals = time.time(), read_vitals(directory) if running else None
     partitions, unknown = _partitions(directory, loaded, totals)
     config = loaded.config
     error = directory.error.read_text() if directory.error.exists() else None
@@ -116,14 +118,11 @@ def standing(directory: RunDirectory) -> Standing:
         accuracy=totals.correct / totals.labelled if totals.labelled else None,
         partitions=partitions,
         unknown=unknown,
-        save_age=max(0.0, round(time.time() - saved_at / 1e6, 3)) if saved_at is not None else None,
+        save_age=max(0.0, round(now - saved_at / 1e6, 3)) if saved_at is not None else None,
         saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
-        outputs={
-            name: OutputStanding(_rows(output, unknown), output.location)
-            for name, output in outputs_of(directory, loaded).items()
-        },
+        outputs={name: OutputStanding(_rows(output, unknown), output.location) for name, output in outputs.items()},
         error=None if error is None else loaded.redact(error),
-        vitals=read_vitals(directory) if running else None,
+        vitals=vitals,
     )
 
 
