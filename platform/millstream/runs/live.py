@@ -9,6 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 
 from millstream.runs.directory import RunDirectory
@@ -30,31 +31,38 @@ def read_vitals(directory: RunDirectory) -> Vitals | None:
 
 
 class Live(Observer):
-    """Writes live.json from a thread of its own; `warn` is told, once, if it cannot."""
+    """Writes live.json, from a thread of its own; `warn` is told, once, if it cannot."""
 
     def __init__(self, directory: RunDirectory, vitals: Callable[[], Vitals], *, warn: Callable[[str], None]) -> None:
         self._directory, self._vitals, self._warn = directory, vitals, warn
+        self._written: Vitals | None = None
+        self._warned = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="millstream-live", daemon=True)
+        self._tell()
         self._thread.start()
 
     def close(self) -> None:
         self._closing.set()
         self._thread.join()
-        self._directory.live.unlink(missing_ok=True)
+        with suppress(OSError):  # what stays is not believed
+            self._directory.live.unlink()
 
     def _run(self) -> None:
-        written: Vitals | None = None
+        while not self._closing.wait(_EVERY_SECONDS):
+            self._tell()
+
+    def _tell(self) -> None:
+        vitals = self._vitals()
+        if vitals == self._written:
+            return
         try:
-            while True:
-                vitals = self._vitals()
-                if vitals != written:
-                    self._write(vitals)
-                    written = vitals
-                if self._closing.wait(_EVERY_SECONDS):
-                    return
+            self._write(vitals)
+            self._written = vitals
         except OSError as error:
-            self._warn(f"cannot write {self._directory.live}: {error.strerror}; `status` tells less of this run")
+            if not self._warned:
+                self._warn(f"cannot write {self._directory.live}: {error.strerror}; status tells less of this run")
+            self._warned = True
 
     def _write(self, vitals: Vitals) -> None:
         """Whole or not at all for readers; it need not outlive a loss of power."""
