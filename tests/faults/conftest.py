@@ -58,11 +58,9 @@ def wait_until(true: Callable[[], bool], what: str, seconds: float = 60) -> None
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    folder = tmp_path_factory.mktemp("commands")
-    write_documents(folder / "documents", records=RECORDS)
-    config = {
+def config_of(epoch: int) -> dict[str, Any]:
+    """The pipeline that is killed, in epochs of so many records."""
+    return {
         "name": "killed",
         "source": {"type": "files", "path": "documents"},
         "pipeline": {
@@ -71,9 +69,15 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
             "model": {"type": "sgd", "block": 64},
             "popularity": {"window": {"type": "tumbling", "size": "1h"}, "threshold": 0.3},
         },
-        "engine": {"type": "spark", "epoch": {"max_records": EPOCH}},
+        "engine": {"type": "spark", "epoch": {"max_records": epoch}},
     }
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    folder = tmp_path_factory.mktemp("commands")
+    write_documents(folder / "documents", records=RECORDS)
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(config_of(EPOCH)))
     return Commands(folder)
 
 

@@ -36,6 +36,8 @@ Receive = Callable[[float | None], Message | None]
 """The next message to the coordinator; None if nothing came within these seconds."""
 
 _IDLE_SECONDS = 0.002
+_GROUP_EPOCHS, _GROUP_RECORDS = 64, 10_000
+"""How much may change state before it is delivered: so much that a delivery costs little beside it."""
 
 
 class Workers:
@@ -53,7 +55,8 @@ class Workers:
         self._readers = readers
         self._with_state = [*(readers if stages.keyed else ()), KEEPER]
         self._post, self._receive = post, receive
-        self._sent = 0
+        self._held_back: deque[Epoch] = deque()
+        """What was sent and is not yet allowed."""
         self._done: dict[int, Processed] = {}
         self._asked = 0
         self._saved: list[States] = []
@@ -62,9 +65,9 @@ class Workers:
         """Let an epoch be read, and taken through the first steps."""
         self._join(epoch)
         ranges = [Range(rank, self.partitions[rank], *span) for rank, span in epoch.cut.items()]
-        if self.allowed == self._sent:
-            self.allowed = epoch.number  # the first one: the epochs before are in the state, or lost
-        self._sent = epoch.number + 1
+        if not self._held_back:
+            self.allowed = epoch.number  # also for the first one: the epochs before are in the state, or lost
+        self._held_back.append(epoch)
         self._post(KEEPER, Take(epoch))
         self._post(self._readers[epoch.number % len(self._readers)], Read(epoch.number, ranges))
 
@@ -96,9 +99,14 @@ class Workers:
         return replace(processed, note=replace(processed.note, attempt=attempt))
 
     def go_on(self) -> None:
-        """All epochs that were sent may change state, if any may that is not yet taken."""
-        if self.ahead:
-            self._allow(self._sent)
+        """More of the epochs that were sent may change state, if any may that is not yet taken."""
+        epochs = records = 0
+        while self.ahead and self._held_back and epochs < _GROUP_EPOCHS:
+            records += self._held_back[0].size
+            if epochs and records > _GROUP_RECORDS:
+                break
+            epochs += 1
+            self._allow(self._held_back[0].number + 1)
 
     def skip(self, epoch: Epoch) -> None:
         self._join(epoch)
@@ -131,6 +139,8 @@ class Workers:
             for party in self._with_state:
                 self._post(party, Allow(self.allowed, stop))
             self.allowed = stop
+        while self._held_back and self._held_back[0].number < stop:
+            self._held_back.popleft()
 
     def _join(self, epoch: Epoch) -> None:
         for event in epoch.events:
@@ -180,5 +190,6 @@ def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monot
     workers.ahead = False
     if group := [epoch for epoch in waiting if epoch.number < workers.allowed]:
         take(group)
+    job.processing.restore(workers.ask_save()(), workers.partitions)  # from here on no worker can be missed
+    passage.processing = job.processing
     passage.end()
-    job.processing.restore(workers.ask_save()(), workers.partitions)

@@ -1,0 +1,180 @@
+"""The local engine's workers die, hang, fail; the run goes on as if nothing had been, or says in one line what was."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+from faults.conftest import Commands
+from faults.party_kills import kill_parties
+from faults.test_killed import same
+
+from millstream.engines.local import crew
+from millstream.engines.local.engine import LocalEngine
+from millstream.errors import MillstreamError, StepFailed
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Delivery, Point
+from millstream.log import planner
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+from millstream.steps.processing import Processed
+
+WORKERS = ("--set", "engine.type=local", "--set", "engine.workers=3")
+
+
+def shoot(*names: str, by: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to workers of the run in this process."""
+    shot = {process.name: process for process in multiprocessing.active_children()}
+    for name in names:
+        os.kill(shot[name].pid or 0, by)
+
+
+@dataclass
+class Shooting(Observer):
+    """Watches a run and calls `then` after some epochs, the first time that they are through; keeps the reasons."""
+
+    then: dict[int, Callable[[], None]] = field(default_factory=dict)
+    at_start: list[Callable[[], None]] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def began(self, first: int) -> None:
+        if self.at_start:
+            self.at_start.pop(0)()
+
+    def through(self, processed: Processed) -> None:
+        self.then.pop(processed.epoch.number, lambda: None)()
+
+    def restarted(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def run(self, pipeline: Pipeline, name: str, **options: Any) -> Summary:
+        def observers(watched: Watched) -> Sequence[Observer]:
+            return [self]
+
+        place = Options(pipeline.folder / "runs" / name, follow=False, **options)
+        return start(pipeline.loaded(name), place, engine=pipeline.engine, observers=observers)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)  # so that epochs follow while workers die
+    write_documents(tmp_path / "documents")
+    return Pipeline(tmp_path, LocalEngine(), model={"type": "sgd", "block": 16}, engine_name="local-3")
+
+
+def results(summary: Summary) -> tuple[Any, ...]:
+    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.records
+
+
+@pytest.mark.parametrize("names", [["reader 0"], ["reader 1"], ["keeper"], ["reader 0", "keeper"]], ids=" and ".join)
+def test_killed_workers_cost_nothing_but_a_line(pipeline: Pipeline, names: list[str]) -> None:
+    golden = pipeline.run("golden")
+    shooting = Shooting({0: lambda: shoot(*names), EPOCHS // 2: lambda: shoot(*names)})
+    summary = shooting.run(pipeline, "run", records=10_000)
+    assert results(summary) == results(golden)
+    assert len(shooting.reasons) == 2
+    for reason in shooting.reasons:
+        assert reason.startswith(tuple(names))
+        assert reason.endswith("was killed by SIGKILL; all workers start again from what is saved")
+
+
+def test_a_worker_that_is_killed_while_the_others_recover(pipeline: Pipeline) -> None:
+    golden = pipeline.run("golden")
+    shooting = Shooting({2: lambda: shoot("keeper")}, [lambda: None, lambda: shoot("reader 1")])
+    assert results(shooting.run(pipeline, "run")) == results(golden)
+    assert [reason.partition(" (")[0] for reason in shooting.reasons] == ["keeper", "reader 1"]
+
+
+def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "_SILENCE_SECONDS", 1.5)
+    golden = pipeline.run("golden")
+    shooting = Shooting({3: lambda: shoot("keeper", by=signal.SIGSTOP)})
+    assert results(shooting.run(pipeline, "run")) == results(golden)
+    assert shooting.reasons == ["keeper has not moved for 2 s; all workers start again from what is saved"]
+
+
+AS_IF = {
+    Delivery.AT_LEAST_ONCE: {
+        Point.CUT: (Point.CUT, 5),
+        Point.PROCESS: (Point.DELIVER, 5),
+        Point.DELIVER: (Point.DELIVER, 5),
+        Point.SAVE: (Point.CUT, 6),
+        Point.COMMIT: (Point.CUT, 6),
+    },
+    Delivery.AT_MOST_ONCE: {
+        Point.CUT: (Point.COMMIT, 5),
+        Point.COMMIT: (Point.COMMIT, 5),
+        Point.PROCESS: (Point.PROCESS, 5),
+        Point.SAVE: (Point.COMMIT, 6),
+        Point.DELIVER: (Point.COMMIT, 6),
+    },
+}
+"""The coordinator goes on until it needs the worker that was killed: to process, or to say its state."""
+
+
+@pytest.mark.parametrize("delivery", AS_IF)
+@pytest.mark.parametrize("point", Point)
+def test_a_worker_killed_at_a_point_is_a_crash_there(pipeline: Pipeline, delivery: Delivery, point: Point) -> None:
+    pipeline.run("golden")
+    pipeline.delivery = delivery
+    options = Options(pipeline.folder / "runs/run", follow=False, crash=CrashPoint(point, 5))
+    shots = [lambda: shoot("keeper")]
+    summary = start(
+        pipeline.loaded("run"), options, engine=pipeline.engine, fire=lambda: shots.pop()() if shots else None
+    )
+    predicted = pipeline.predicted([CrashPoint(*AS_IF[delivery][point])], list(summary.delivered))
+    counts, found = pipeline.counts("golden"), pipeline.audit("run", "golden")
+    assert found.trained_twice == sum(counts[epoch]["records"] for epoch in predicted.trained_twice)
+    assert found.lost == sum(counts[epoch]["records"] for epoch in predicted.lost)
+
+
+def test_a_worker_that_dies_of_its_work_ends_the_run_in_one_sentence(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deadly_function.py").write_text("import os\n\ndef touch(record):\n    os._exit(13)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    pipeline.steps = [{"type": "map", "function": "deadly_function:touch"}]
+    pipeline.sinks = {}
+    shooting = Shooting()
+    with pytest.raises(MillstreamError, match=r"reader \d .*exit code 13; that was the 3rd time in a row"):
+        shooting.run(pipeline, "run")
+    assert len(shooting.reasons) == 2
+    sys.modules.pop("deadly_function", None)
+
+
+def test_a_step_that_fails_in_a_worker_says_what_it_says_alone(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "picky_function.py").write_text(
+        "def touch(record):\n    assert record['label'] != 'glacier', 'too cold'\n    return {}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    pipeline.steps = [{"type": "map", "function": "picky_function:touch"}]
+    pipeline.sinks = {}
+    told = []
+    for engine_name in ("local", "local-3"):
+        pipeline.engine_name = engine_name
+        with pytest.raises(StepFailed) as failed:
+            pipeline.run(engine_name)
+        told.append(str(failed.value))
+    assert told[0] == told[1]
+    assert "too cold" in told[0]
+    sys.modules.pop("picky_function", None)
+
+
+def test_kills_of_random_parties_leave_no_process_and_no_trace(commands: Commands) -> None:
+    small = ("--set", "engine.epoch.max_records=25")
+    killed = kill_parties(commands, "parties", [*WORKERS, *small], kills=10, apart=20_000, seed=7)
+    assert "the coordinator" in killed and "a worker" in killed
+    golden = commands.finish("golden-small", "--set", "engine.type=local", *small)
+    same(commands.finish("parties", *WORKERS, *small), golden)
