@@ -38,7 +38,7 @@ class Counting:
     """Adds `seen`: how many records with the same label came before; in the output `firsts`, the first of each."""
 
     firsts = pa.schema([("_rank", pa.int32()), ("_offset", pa.int64()), ("_time", pa.int64()), ("label", pa.string())])
-    traits = Traits(Scope.KEYED)
+    traits = Traits(Scope.KEYED, key="label")
     outputs = (Output("firsts", firsts),)
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -59,10 +59,10 @@ class Counting:
         return Result(self.none)
 
     def save(self) -> State:
-        return {"counts": json.dumps(self.counts).encode()}
+        return {label: str(count).encode() for label, count in self.counts.items()}
 
     def restore(self, state: State) -> None:
-        self.counts = json.loads(bytes(state["counts"])) if state else {}
+        self.counts = {label: int(bytes(count)) for label, count in state.items()}
 
 
 class OtherOutput(Counting):
@@ -161,7 +161,40 @@ class SaysStateless(Counting):
 
 
 class SaysUnordered(Counting):
-    traits = Traits(Scope.KEYED, ordered=False)
+    traits = Traits(Scope.KEYED, ordered=False, key="label")
+
+
+class SaysKeyedByNothing(Counting):
+    traits = Traits(Scope.KEYED)
+
+
+class SaysKeyedByANumber(Counting):
+    traits = Traits(Scope.KEYED, key="_offset")
+
+
+class NamesItsStateOtherwise(Counting):
+    """Saves all of its state under one name."""
+
+    def save(self) -> State:
+        return {"counts": json.dumps(self.counts).encode()}
+
+    def restore(self, state: State) -> None:
+        self.counts = json.loads(bytes(state["counts"])) if state else {}
+
+
+class LooksAtOtherKeys(Counting):
+    """Counts the records of all labels for each."""
+
+    def count(self, label: str) -> int:
+        self.counts[label] = sum(self.counts.values()) + 1
+        return self.counts[label]
+
+
+class RemembersAnotherKey(Counting):
+    """Keeps for `a` what is of all labels."""
+
+    def count(self, label: str) -> int:
+        return super().count("a")
 
 
 class RemembersAll(Counting):
@@ -199,16 +232,25 @@ BROKEN_STEPS = [
     (OtherColumns, "outputs_are_as_declared", r"declares for 'firsts'"),
     (UntypedWhenEmpty, "an_empty_batch_is_fine", r"gives an empty batch other columns than a full one"),
     (RowPerBatch, "an_empty_batch_is_fine", r"makes 1 rows of an empty batch"),
-    (CountsBatches, "an_empty_batch_is_fine", r"remembers an empty batch; 'counts' in the state"),
+    (CountsBatches, "an_empty_batch_is_fine", r"remembers an empty batch; 'batches' in the state"),
     (WritesInput, "input_is_not_modified", r"changed the records it was given, in batch 0"),
     (RanksInBatch, "batching_changes_nothing", r"batches of one record; the records: row 1 of 'seen': 1, then 0"),
-    (ForgetsLabelC, "saving_and_restoring_changes_nothing", r"does not restore all that it saves; 'counts'"),
+    (
+        ForgetsLabelC,
+        "saving_and_restoring_changes_nothing",
+        r"does not restore all that it saves; the names",
+    ),
     (RestoresLate, "saving_and_restoring_changes_nothing", r"goes on differently once saved .*row 10 of 'seen'"),
     (SharesItsState, "saving_and_restoring_changes_nothing", r"goes on writing to what it saved"),
     (KeepsWhatItHas, "restoring_nothing_makes_it_new", r"used and restored from an empty state, is not new"),
     (BeginsAtFive, "restoring_nothing_makes_it_new", r"new and restored from an empty state, is not new"),
-    (SaysStateless, "traits_are_true", r"declares itself stateless, and remembers \['counts'\]"),
+    (SaysStateless, "traits_are_true", r"declares itself stateless, and remembers \['a', 'b', 'c'\]"),
     (SaysUnordered, "traits_are_true", r"not ordered, but differs when records come in reverse; .*'seen'"),
+    (SaysKeyedByNothing, "keys_can_be_dealt_out", r"keyed, but not by which field; say Traits\(Scope.KEYED, key=...\)"),
+    (SaysKeyedByANumber, "keys_can_be_dealt_out", r"is keyed by '_offset', which is int64; keys are text"),
+    (NamesItsStateOtherwise, "keys_can_be_dealt_out", r"keyed by 'label', but its state has 'counts', which no record"),
+    (LooksAtOtherKeys, "keys_can_be_dealt_out", r"differs when each key's records go to one of 3; .* of 'seen'"),
+    (RemembersAnotherKey, "keys_can_be_dealt_out", r"remembers 'a', of which it has not seen a record"),
     (RemembersAll, "state_is_bounded", r"grows on records that repeat: [\d,]+ bytes after 4 times"),
 ]
 

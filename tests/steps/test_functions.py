@@ -299,7 +299,7 @@ def test_a_filter_that_returns_no_verdict_fails(per: str, returned: Any, told: s
         ("record", {"length": "3"}, "a field 'length', which the records do not have; declare it in `adds`"),
         ("record", {"_offset": "3"}, "a field '_offset'"),
         ("record", {"new": 3}, r"it returned 3 \(int\) for 'new'; fields are text"),
-        ("record", {"score": 0.7}, "it changed 'score', which is double; a map replaces text fields only"),
+        ("record", {"score": 0.7}, "it changed 'score', which is double; it may replace text fields only"),
         ("batch", {"new": ["a"]}, "not a pyarrow.Table of 1 rows"),
         ("batch", pa.table({"new": ["a", "b"]}), "it returned 2 rows, not a pyarrow.Table of 1 rows"),
         ("batch", pa.table({"length": ["a"]}), "a field 'length', which the records do not have"),

@@ -71,7 +71,9 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     several = resolved.get("sources")
     sources = several or {source.name: resolved["source"] for source in config.logs}
     fixed = {source.name: _fixed_options(source.config, sources[source.name]) for source in config.logs}
-    steps = json.dumps([{"name": step.name, **step.config.model_dump(mode="json")} for step in config.steps])
+    steps = json.dumps(
+        [{"name": s.name, **_fixed_options(s.config, s.config.model_dump(mode="json"))} for s in config.steps]
+    )
     return {
         "pipeline name": config.name,
         "source": fixed if several else next(iter(fixed.values())),
@@ -82,7 +84,7 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
 
 
 def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a source that say what it reads; those marked as `may_change` only say how."""
+    """The options of a source or a step that say what it does; those marked as `may_change` only say how."""
     free = {
         field.alias or name
         for name, field in type(config).model_fields.items()

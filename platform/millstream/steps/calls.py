@@ -13,11 +13,15 @@ from millstream.errors import StepFailed
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.contracts import rejects_schema
 
-__all__ = ["Calls", "Done", "Misuse"]
+__all__ = ["Calls", "Done", "Misuse", "Rejected", "shown"]
 
 
 class Misuse(Exception):
     """A function returned what it may not. That is its author's mistake, so no record is rejected for it."""
+
+
+class Rejected(Exception):
+    """A record that cannot be given to the function, for the reason said, whatever becomes of errors."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Calls:
 
     step: str
     text: str
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
     per: Literal["record", "batch"]
     rejects: bool
 
@@ -53,15 +57,20 @@ class Calls:
         read_batch: Callable[[pa.Table, Any], Any],
     ) -> Done:
         """Call it on all records; the readers check what it returned and raise `Misuse`."""
-        fields = records.select([name for name in records.column_names if not name.startswith("_")])
         if self.per == "batch" and records.num_rows:
-            return self._batch(records, fields, read_batch)
+            return self._batch(records, _fields(records), read_batch)
+        return self.each(records, lambda record: read_one(record, self.function(dict(record))))
+
+    def each(self, records: pa.Table, call: Callable[[Mapping[str, Any]], Any]) -> Done:
+        """Have it called on each record; `call` gets the record's fields, and raises `Misuse` or `Rejected`."""
         values, faults = [], {}
-        for row, record in enumerate(fields.to_pylist()):
+        for row, record in enumerate(_fields(records).to_pylist()):
             try:
-                values.append(read_one(record, self.function(dict(record))))
+                values.append(call(record))
             except Misuse as misuse:
                 self._fail(records, row, str(misuse))
+            except Rejected as rejected:
+                faults[row] = str(rejected)
             except Exception as error:
                 faults[row] = self._fault(records, row, error)
         return Done(_without(records, faults), values, self._outputs(records, faults))
@@ -119,6 +128,10 @@ class Calls:
         return {"rejects": rows.cast(rejects_schema())}
 
 
+def _fields(records: pa.Table) -> pa.Table:
+    return records.select([name for name in records.column_names if not name.startswith("_")])
+
+
 def _without(table: pa.Table, faults: Mapping[int, str]) -> pa.Table:
     if not faults:
         return table
@@ -129,3 +142,9 @@ def _without(table: pa.Table, faults: Mapping[int, str]) -> pa.Table:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+
+
+def shown(value: Any) -> str:
+    """A value as messages tell it."""
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

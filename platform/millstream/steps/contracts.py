@@ -130,7 +130,8 @@ class StepConfig(Protocol):
     """What a step plug-in registers: a pydantic model with a `type`, and the step that it builds.
 
     `records` is the schema of what the step will get, with the fields' metadata; `build` refuses (`ConfigError`) what
-    it cannot work on. What the next step will get is the schema of what `process` makes of no records.
+    it cannot work on. What the next step will get is the schema of what `process` makes of no records. A run keeps to
+    its steps' options, but for fields with `json_schema_extra={"may_change": True}`, which change no result.
     """
 
     @property

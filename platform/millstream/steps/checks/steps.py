@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME, digest_of, in_step_order
 from millstream.state.digests import state_digest
 from millstream.steps.checks.elsewhere import same_in_another_process
 from millstream.steps.checks.life import Life, difference, in_states, live
-from millstream.steps.contracts import Scope, State, Step, StepConfig
+from millstream.steps.contracts import Output, Scope, State, Step, StepConfig
+from millstream.steps.keys import check_key, owner, owners
 
 __all__ = ["STEP_CHECKS", "check_step", "chosen", "epochs_of"]
 
@@ -21,6 +23,8 @@ Check = Callable[[StepConfig, Sequence[pa.Table]], None]
 
 _EPOCHS = 4
 _PASSES = 8
+_SHARES = 3
+_POSITION = (RANK, OFFSET)
 
 
 def check_step(config: StepConfig, records: pa.Table, skip: Collection[str] = ()) -> None:
@@ -156,7 +160,8 @@ def state_is_bounded(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     sizes: list[int] = []
 
     def measured(step: Step) -> Step:
-        sizes.append(sum(len(value) if isinstance(value, bytes) else value.nbytes for value in step.save().values()))
+        state = step.save().items()
+        sizes.append(sum(len(name) + (len(v) if isinstance(v, bytes) else v.nbytes) for name, v in state))
         return step
 
     live(config, [_later(epochs, epoch, times) for times in range(_PASSES) for epoch in epochs], edge=measured)
@@ -176,7 +181,32 @@ def traits_are_true(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     if not step.traits.ordered:
         turned = live(config, epochs, order=lambda epoch: epoch.take(pa.array(np.arange(epoch.num_rows)[::-1])))
         what = "declares that it is not ordered, but differs when records come in reverse"
-        _same(config, _by_position(usual), _by_position(turned), what)
+        _same(config, _by_position(usual, step.outputs), _by_position(turned, step.outputs), what)
+
+
+def keys_can_be_dealt_out(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
+    """Several of a keyed step, each with the records and the state of some of the keys, make the same as one."""
+    step = config.build(epochs[0].schema)
+    if step.traits.scope is not Scope.KEYED:
+        return
+    try:
+        check_key(step.traits, epochs[0].schema)
+    except ConfigError as error:
+        raise AssertionError(f"{config!r}: {error}") from error
+    key = str(step.traits.key)
+    usual = live(config, epochs)
+    keys = {name for epoch in epochs for name in epoch[key].to_pylist()}
+    strange = sorted(usual.state.keys() - keys)
+    if strange:
+        message = f"{config!r} is keyed by {key!r}, but its state has {strange[0]!r}, which no record has there"
+        raise AssertionError(f"{message}; the names of a keyed step's state are its keys")
+    lives = [live(config, epochs, cut=_of_share(key, share)) for share in range(_SHARES)]
+    for share, life in enumerate(lives):
+        foreign = [name for name in life.state if owner(name, _SHARES) != share]
+        if foreign:
+            raise AssertionError(f"{config!r} remembers {foreign[0]!r}, of which it has not seen a record")
+    what = f"declares that it is keyed by {key!r}, but differs when each key's records go to one of {_SHARES}"
+    _same(config, _by_position(usual, step.outputs), _by_position(_together(lives), step.outputs), what)
 
 
 STEP_CHECKS: dict[str, Check] = {
@@ -189,6 +219,7 @@ STEP_CHECKS: dict[str, Check] = {
         saving_and_restoring_changes_nothing,
         restoring_nothing_makes_it_new,
         traits_are_true,
+        keys_can_be_dealt_out,
         state_is_bounded,
         another_process_changes_nothing,
     )
@@ -199,6 +230,7 @@ _COMPARING = {
     "batching_changes_nothing",
     "saving_and_restoring_changes_nothing",
     "traits_are_true",
+    "keys_can_be_dealt_out",
     "another_process_changes_nothing",
 }
 
@@ -224,13 +256,28 @@ def _later(epochs: Sequence[pa.Table], epoch: pa.Table, times: int) -> pa.Table:
     return epoch
 
 
-def _by_position(life: Life) -> Life:
-    outputs = {name: _sorted(rows) for name, rows in life.outputs.items()}
-    return Life(_sorted(life.records), outputs, life.correct, life.labelled, life.state)
+def _of_share(key: str, share: int) -> Callable[[pa.Table], list[pa.Table]]:
+    """Leaves of an epoch the records whose keys have this owner."""
+    return lambda epoch: [epoch.filter(pa.array(owners(epoch[key], _SHARES) == share))]
 
 
-def _sorted(rows: pa.Table) -> pa.Table:
-    position = [name for name in (RANK, OFFSET) if name in rows.column_names]
-    if not position:
+def _together(lives: Sequence[Life]) -> Life:
+    """What several lives made, as one."""
+    outputs = {name: pa.concat_tables([life.outputs[name] for life in lives]) for name in lives[0].outputs}
+    state = {name: value for life in lives for name, value in life.state.items()}
+    correct, labelled = sum(life.correct for life in lives), sum(life.labelled for life in lives)
+    return Life(pa.concat_tables([life.records for life in lives]), outputs, correct, labelled, state)
+
+
+def _by_position(life: Life, outputs: Sequence[Output]) -> Life:
+    """The same with its rows in the order of their identities."""
+    windows = {output.name: ["_window", *output.key] for output in outputs if output.of == "window"}
+    rows = {name: _sorted(table, windows.get(name, _POSITION)) for name, table in life.outputs.items()}
+    return Life(_sorted(life.records, _POSITION), rows, life.correct, life.labelled, life.state)
+
+
+def _sorted(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    names = [name for name in by if name in rows.column_names]
+    if not names:
         return rows
-    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in position]))
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))

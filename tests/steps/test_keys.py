@@ -1,0 +1,99 @@
+"""Keys: each has one owner, the same everywhere, and a keyed step must name the field of its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millstream.config.pipeline import NamedStep
+from millstream.errors import ConfigError
+from millstream.steps.contracts import Result, Scope, State, Step, Traits
+from millstream.steps.graph import build_graph, check_graph
+from millstream.steps.keys import owner, owners
+
+
+def test_owners_are_the_same_everywhere() -> None:
+    keys = ["", "ann", "bob", "cleo", "dora", "ü"]
+    assert [owner(key, 7) for key in keys] == [5, 2, 4, 4, 4, 3]
+    assert [owner(key, 1) for key in keys] == [0] * 6
+
+
+def test_keys_are_spread_evenly() -> None:
+    found = [owner(f"key {number}", 4) for number in range(4000)]
+    assert all(900 < found.count(share) < 1100 for share in range(4))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["ann", None, "bob", "ann"]),
+        pa.array(["ann", None, "bob", "ann"], pa.large_string()),
+        pa.array(["ann", None, "bob", "ann"]).dictionary_encode(),
+        pa.chunked_array([["ann", None], [], ["bob", "ann"]]),
+        pa.chunked_array([pa.array(["ann", None]).dictionary_encode(), pa.array(["bob", "ann"]).dictionary_encode()]),
+    ],
+    ids=lambda column: f"{type(column).__name__} of {column.type}",
+)
+def test_the_owners_of_a_column_are_those_of_its_keys(column: Any) -> None:
+    assert owners(column, 7).tolist() == [owner("ann", 7), 0, owner("bob", 7), owner("ann", 7)]
+
+
+@pytest.mark.parametrize(
+    "empty", [pa.array([], pa.string()), pa.chunked_array([], pa.string()), pa.nulls(0, pa.string())]
+)
+def test_no_keys_have_no_owners(empty: Any) -> None:
+    assert owners(empty, 3).tolist() == []
+    assert owners(pa.nulls(2, pa.string()), 3).tolist() == [0, 0]
+
+
+class Keyed:
+    outputs = ()
+
+    def __init__(self, key: str | None) -> None:
+        self.traits = Traits(Scope.KEYED, key=key)
+
+    def process(self, records: pa.Table) -> Result:
+        return Result(records)
+
+    def ended(self, substream: Any) -> Result:
+        raise AssertionError
+
+    def save(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Config:
+    key: str | None
+    type: str = "keyed"
+
+    def build(self, records: pa.Schema) -> Step:
+        return Keyed(self.key)
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        (None, "step 'follow': it declares itself keyed, but not by which field; say Traits(Scope.KEYED, key=...)"),
+        (
+            "autor",
+            "step 'follow': it is keyed by 'autor', but the records have no such field here; did",
+        ),
+        ("_offset", "step 'follow': it is keyed by '_offset', which is int64; keys are text"),
+    ],
+)
+def test_a_keyed_step_that_does_not_name_its_key_is_refused(key: str | None, told: str) -> None:
+    graph, problems = check_graph([NamedStep("follow", Config(key))], ["author", "text"])
+    assert graph is None and problems[0].message.startswith(told)
+    with pytest.raises(ConfigError, match="keyed"):
+        build_graph([NamedStep("follow", Config(key))], ["author", "text"])
+
+
+def test_a_keyed_step_that_does_is_taken() -> None:
+    assert build_graph([NamedStep("follow", Config("author"))], ["author"]).steps[0].traits.key == "author"
