@@ -156,13 +156,13 @@ METRICS = (
         "millstream_last_save_timestamp_seconds",
         "gauge",
         "When the last save was written, in seconds since 1970.",
-        lambda page: page.pulse.last_save.at if page.pulse.last_save else None,
+        lambda page: save.at if (save := page.pulse.last_save) else None,
     ),
     Metric(
         "millstream_last_save_bytes",
         "gauge",
         "How large the last save is on disk.",
-        lambda page: page.pulse.last_save.size if page.pulse.last_save else None,
+        lambda page: save.size if (save := page.pulse.last_save) else None,
     ),
     Metric(
         "millstream_worker_restarts_total",

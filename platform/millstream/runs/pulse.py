@@ -52,11 +52,10 @@ class Pulse(Observer):
         self._records = 0
         self._recent: deque[float] = deque(maxlen=_RECENT_EPOCHS)
         self._saves = SaveReader(watched.directory.saves)
-        save = self._saves.newest()
+        self._save = self._saves.newest()
         self.latency, self.saving = Histogram(_BOUNDS), Histogram(_BOUNDS)
         self.restarts = 0
         self.last_restart: str | None = None
-        self.last_save = self._look_at(save) if save is not None else None
 
     def began(self, first: int) -> None:
         with self._lock:
@@ -76,10 +75,17 @@ class Pulse(Observer):
 
     def saved(self, save: Save, seconds: float) -> None:
         self.saving.observe(seconds)
-        self.last_save = self._look_at(save) or self.last_save
+        self._save = save
 
     def restarted(self, reason: str) -> None:
         self.restarts, self.last_restart = self.restarts + 1, reason
+
+    @property
+    def last_save(self) -> LastSave | None:
+        if (save := self._save) is None:
+            return None
+        at, size = self._saves.written_at(save), self._saves.size(save)
+        return LastSave(at / 1e6, size) if at is not None and size is not None else None
 
     def vitals(self) -> Vitals:
         with self._lock:
@@ -92,7 +98,3 @@ class Pulse(Observer):
             restarts=self.restarts,
             last_restart=self.last_restart,
         )
-
-    def _look_at(self, save: Save) -> LastSave | None:
-        at, size = self._saves.written_at(save), self._saves.size(save)
-        return LastSave(at / 1e6, size) if at is not None and size is not None else None
