@@ -91,7 +91,12 @@ def _options(loaded: Loaded, node: Node) -> dict[str, Any]:
 def _places(loaded: Loaded, graph: Graph) -> dict[str, str]:
     """Where each step runs."""
     if loaded.config.engine.type == "local":
-        return {node.name: "process" for node in graph.steps}
+        if loaded.config.engine.workers == 1:
+            return {node.name: "process" for node in graph.steps}
+        from millstream.engines.workers.stages import stages_of
+
+        stages = stages_of(graph)
+        return {node.name: "keeper" if node in stages.rest else "readers" for node in graph.steps}
     from millstream.engines.spark.placement import worker_steps
 
     in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}

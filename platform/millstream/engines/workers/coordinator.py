@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from millstream.engines.workers.parties import KEEPER, Post
 from millstream.engines.workers.stages import Stages
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Added, Epoch, PartitionName
+from millstream.state.keyed import Keyed, KeyedStore
 from millstream.state.saves import Array, States
 from millstream.steps.processing import Processed
 
@@ -53,13 +54,15 @@ class Workers:
         self.ahead = False
         """Whether epochs may be allowed before those in hand are delivered."""
         self._readers = readers
-        self._with_state = [*(readers if stages.keyed else ()), KEEPER]
+        self._with_state = [*(readers if stages.keyed is not None else ()), KEEPER]
         self._post, self._receive = post, receive
         self._held_back: deque[Epoch] = deque()
         """What was sent and is not yet allowed."""
         self._done: dict[int, Processed] = {}
         self._asked = 0
         self._saved: list[States] = []
+        self._keyed: dict[str, KeyedStore] = {}
+        """By step: the state of all keys, as far as it was told."""
 
     def send(self, epoch: Epoch) -> None:
         """Let an epoch be read, and taken through the first steps."""
@@ -82,7 +85,8 @@ class Workers:
                 pass
             case Done(processed):
                 self._done[processed.epoch.number] = processed
-            case Saved(number, states):
+            case Saved(number, states, changed):
+                self._keep(states, changed)
                 if number == self._asked:
                     self._saved.append(states)
             case Failed(error):
@@ -122,17 +126,26 @@ class Workers:
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         self.partitions = list(partitions)
+        self._keyed = {}
         for party in self._with_state:
             self._post(party, Restore(states, partitions))
 
     def _states(self) -> States:
         while len(self._saved) < len(self._with_state):
             self.hear(None)
-        whole: dict[str, dict[str, Array | bytes]] = {}
+        whole: dict[str, Mapping[str, Array | bytes]] = {}
         for states in self._saved:
             for step, state in states.items():
-                whole.setdefault(step, {}).update(state)
-        return whole
+                whole[step] = {**whole.get(step, {}), **state}
+        return whole | {step: store.snapshot() for step, store in self._keyed.items()}
+
+    def _keep(self, states: States, changed: Mapping[str, Mapping[str, bytes | None]]) -> None:
+        """Keep keyed state up, of which readers tell only what has changed."""
+        by_key = {step: dict(state) for step, state in states.items() if isinstance(state, Keyed)}
+        for step, entries in {**by_key, **changed}.items():
+            store = self._keyed.setdefault(step, KeyedStore())
+            for key, value in entries.items():
+                store.put(key, value)
 
     def _allow(self, stop: int) -> None:
         if stop > self.allowed:

@@ -1,6 +1,6 @@
-"""What lies between two stages: an epoch is dealt out by key, and put together again in its order.
+"""What lies between parties: an epoch is dealt out by key, and put together again in its order.
 
-The parts of an epoch may arrive in any order, and between those of others. A stage holds them until the epoch has ended
+The parts of an epoch may arrive in any order, and between those of others. They are held until the epoch has ended
 upstream and is next.
 """
 
@@ -19,7 +19,7 @@ from millstream.steps.chain import InHand
 from millstream.steps.contracts import Array
 from millstream.steps.keys import owners
 
-__all__ = ["ORDER", "Exchange", "dealt", "gathered", "in_place"]
+__all__ = ["Exchange", "dealt", "gathered", "in_place"]
 
 ORDER = "_order"
 """A record's place in its epoch, as long as the epoch is in parts."""
@@ -59,9 +59,7 @@ class Exchange:
 
 def dealt(hand: InHand, key: str, shares: int) -> list[InHand]:
     """An epoch in parts, one for each owner of keys; the first also has all that is known of the epoch."""
-    records = hand.records
-    if ORDER not in records.column_names:
-        records = records.append_column(ORDER, pa.array(np.arange(records.num_rows)))
+    records = hand.records.append_column(ORDER, pa.array(np.arange(hand.records.num_rows)))
     theirs = owners(records[key], shares)
     others = [InHand(hand.epoch, records.filter(pa.array(theirs == share)), {}, {}, {}) for share in range(1, shares)]
     return [replace(hand, records=records.filter(pa.array(theirs == 0))), *others]
@@ -69,8 +67,6 @@ def dealt(hand: InHand, key: str, shares: int) -> list[InHand]:
 
 def gathered(parts: Sequence[InHand]) -> InHand:
     """An epoch put together again, its records in step order."""
-    if len(parts) == 1:
-        return parts[0]
     whole = InHand(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
     settled: dict[str, list[pa.Table]] = {}
     made: dict[str, list[pa.Table]] = {}
@@ -84,7 +80,7 @@ def gathered(parts: Sequence[InHand]) -> InHand:
             for table in tables:
                 (made if ORDER in table.column_names else settled).setdefault(name, []).append(table)
     for name in {**settled, **made}:
-        rows = [_in_order(made[name]).drop_columns([ORDER])] if name in made else []
+        rows = [_in_order(made[name])] if name in made else []
         whole.outputs[name] = [*settled.get(name, []), *rows]
     return whole
 
@@ -104,7 +100,7 @@ def in_place(rows: Mapping[str, Sequence[pa.Table]], records: pa.Table) -> dict[
 
 def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
-    return table.take(pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable")))
+    return table.take(pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable"))).drop_columns([ORDER])
 
 
 def _identities(records: pa.Table) -> Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.saves import States
@@ -76,9 +76,8 @@ class Allow:
 
 @dataclass(frozen=True)
 class Part:
-    """All that one party has of an epoch for a stage; it says too that there is no more."""
+    """All that one party has of an epoch for another; it says too that there is no more."""
 
-    stage: int
     hand: InHand
 
 
@@ -98,10 +97,14 @@ class AskSave:
 
 @dataclass(frozen=True)
 class Saved:
-    """To the coordinator: the state that was asked for."""
+    """To the coordinator: the state that was asked for.
+
+    `changed` has, for keyed steps, what has changed since the state that was told before; None for keys that are gone.
+    """
 
     number: int
     states: States
+    changed: Mapping[str, Mapping[str, bytes | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.engines.workers.exchange import ORDER, Exchange, dealt, gathered, in_place
+from millstream.engines.workers.exchange import Exchange, dealt, gathered, in_place
 from millstream.engines.workers.messages import (
     Allow,
     AskSave,
@@ -24,8 +24,9 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.stages import Stages
 from millstream.log.epochs import Epoch, PartitionName
+from millstream.state.keyed import Keyed
 from millstream.steps.chain import Chain, InHand, begun
-from millstream.steps.graph import Graph
+from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner
 from millstream.steps.processing import Processing
 
@@ -51,46 +52,31 @@ def reader_name(place: int) -> str:
 
 
 class Reader:
-    """Reads whole epochs, takes them through the first steps, and owns its share of the keys of keyed ones."""
+    """Reads whole epochs, takes them through the first steps, and owns its share of the keys of a keyed one."""
 
     def __init__(self, place: int, readers: int, graph: Graph, stages: Stages, read: ReadRanges, post: Post) -> None:
-        self._place, self._readers = place, readers
-        self._graph, self._stages = graph, stages
+        self._readers = readers
+        self._graph = graph
         self._read, self._post = read, post
         self._head = Chain(graph, stages.head)
         self._names: dict[int, PartitionName] = {}
-        self._keyed = [_Owned(graph, stages, stage, readers) for stage in range(1, len(stages.keyed) + 1)]
+        self._owned = _Owned(graph, stages.keyed, place, readers) if stages.keyed is not None else None
 
     def hear(self, message: Message) -> None:
-        match message:
-            case Read():
-                self._names |= {wanted.rank: wanted.partition for wanted in message.ranges}
-                hand = begun(message.epoch, self._read(message.ranges), self._graph)
-                self._head.run(hand, self._position)
-                self._pass_on(hand, 1)
-            case Part():
-                self._keyed[message.stage - 1].exchange.take(message.hand)
-            case Allow():
-                for owned in self._keyed:
-                    owned.exchange.allow(message)
-            case Restore():
-                for owned in self._keyed:
-                    owned.restore(message.states, self._place, self._readers)
-            case AskSave():
-                self._post(COORDINATOR, Saved(message.number, {owned.name: owned.save() for owned in self._keyed}))
-            case _:
-                raise AssertionError(message)
-        for owned in self._keyed:
-            while (parts := owned.exchange.ready()) is not None:
-                self._pass_on(owned.run(gathered(parts), self._position), owned.stage + 1)
+        if isinstance(message, Read):
+            self._names |= {wanted.rank: wanted.partition for wanted in message.ranges}
+            hand = begun(message.epoch, self._read(message.ranges), self._graph)
+            self._head.run(hand, self._position)
+            self._pass_on(hand)
+        elif self._owned is not None:
+            self._owned.hear(message, self._post, self._position)
 
-    def _pass_on(self, hand: InHand, stage: int) -> None:
-        key = self._stages.key_of(stage)
-        if key is None:
-            self._post(KEEPER, Part(stage, hand))
+    def _pass_on(self, hand: InHand) -> None:
+        if self._owned is None:
+            self._post(KEEPER, Part(hand))
             return
-        for place, part in enumerate(dealt(hand, key, self._readers)):
-            self._post(reader_name(place), Part(stage, part))
+        for place, part in enumerate(dealt(hand, self._owned.key, self._readers)):
+            self._post(reader_name(place), Part(part))
 
     def _position(self, rank: int, offset: int) -> str:
         named = self._names.get(rank)
@@ -98,30 +84,51 @@ class Reader:
 
 
 class _Owned:
-    """One keyed step, with the keys that are this reader's."""
+    """A keyed step, with the keys that are this reader's."""
 
-    def __init__(self, graph: Graph, stages: Stages, stage: int, readers: int) -> None:
-        node = stages.keyed[stage - 1]
-        self.stage, self.name = stage, node.name
-        self.exchange = Exchange(1 if stage == 1 else readers)
-        self._step = node.step
+    def __init__(self, graph: Graph, node: Node, place: int, readers: int) -> None:
+        self.key = str(node.traits.key)
+        self._name, self._step = node.name, node.step
+        self._place, self._readers = place, readers
+        self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node], whole=False)
+        self._told: Mapping[str, Any] | None = None
 
-    def run(self, hand: InHand, position: Callable[[int, int], str]) -> InHand:
+    def hear(self, message: Message, post: Post, position: Callable[[int, int], str]) -> None:
+        match message:
+            case Part():
+                self._exchange.take(message.hand)
+            case Allow():
+                self._exchange.allow(message)
+            case Restore():
+                self._restore(message.states.get(self._name, {}))
+            case AskSave():
+                post(COORDINATOR, self._state(message.number))
+            case _:
+                raise AssertionError(message)
+        while (parts := self._exchange.ready()) is not None:
+            post(KEEPER, Part(self._run(parts[0], position)))
+
+    def _run(self, hand: InHand, position: Callable[[int, int], str]) -> InHand:
         settled, records = hand.outputs, hand.records
         hand.outputs = {}
         self._chain.run(hand, position)
-        for name, tables in in_place(hand.outputs, records).items():
-            settled.setdefault(name, []).extend(tables)
-        hand.outputs = settled
+        made = in_place(hand.outputs, records)
+        hand.outputs = {name: [*settled.get(name, ()), *made.get(name, ())] for name in {**settled, **made}}
         return hand
 
-    def save(self) -> Mapping[str, Any]:
-        return self._step.save()
+    def _state(self, number: int) -> Saved:
+        """All keys' state at first; then, if that can be told, what has changed since."""
+        before, self._told = self._told, self._step.save()
+        if isinstance(self._told, Keyed) and before is not None:
+            changes = self._told.since(before)
+            if changes is not None:
+                return Saved(number, {}, {self._name: changes})
+        return Saved(number, {self._name: self._told})
 
-    def restore(self, states: Mapping[str, Mapping[str, Any]], place: int, readers: int) -> None:
-        own = {key: value for key, value in states.get(self.name, {}).items() if owner(key, readers) == place}
-        self._step.restore(own)
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._told = None
+        self._step.restore({key: value for key, value in state.items() if owner(key, self._readers) == self._place})
 
 
 class Keeper:
@@ -129,10 +136,15 @@ class Keeper:
 
     def __init__(self, readers: int, graph: Graph, stages: Stages, post: Post) -> None:
         self._post = post
-        self._exchange = Exchange(readers if stages.keyed else 1)
         self._epochs: dict[int, Epoch] = {}
-        self._processing = Processing(graph, [*stages.keyed, *stages.rest])
-        self._processing.run_ahead(node.name for node in stages.keyed)
+        if stages.keyed is None:
+            self._exchange = Exchange(parts=1)
+            self._processing = Processing(graph, stages.rest)
+        else:
+            self._exchange = Exchange(parts=readers)
+            self._processing = Processing(graph, [stages.keyed, *stages.rest])
+            self._processing.run_ahead([stages.keyed.name])
+        self._dealt = stages.keyed is not None
 
     def hear(self, message: Message) -> None:
         match message:
@@ -151,9 +163,7 @@ class Keeper:
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
-            hand = gathered(parts)
-            if ORDER in hand.records.column_names:
-                hand.records = hand.records.drop_columns([ORDER])
+            hand = gathered(parts) if self._dealt else parts[0]
             self._post(COORDINATOR, Done(self._processing.complete(self._epochs.pop(hand.epoch), hand)))
 
 

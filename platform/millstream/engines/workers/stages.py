@@ -16,27 +16,23 @@ __all__ = ["Stages", "stages_of"]
 class Stages:
     """The steps of a pipeline by who runs them.
 
-    `head`: whole epochs are dealt to the readers in turn, as these steps have no state. `keyed`: each of them runs in
-    all readers, a key always in the same one. `rest`: the keeper has them alone.
+    `head`: whole epochs are dealt to the readers in turn, as these steps have no state. `keyed` runs in all readers, a
+    key always in the same one. `rest`: the keeper has them alone.
     """
 
     head: Sequence[Node]
-    keyed: Sequence[Node]
+    keyed: Node | None
     rest: Sequence[Node]
-
-    def key_of(self, stage: int) -> str | None:
-        """The field that deals records out to a stage; None for the keeper's, which gets all. Stages count from 1."""
-        if stage > len(self.keyed):
-            return None
-        return self.keyed[stage - 1].traits.key
 
 
 def stages_of(graph: Graph) -> Stages:
     """Share out the steps; their order stays."""
     steps = graph.steps
     head = tuple(itertools.takewhile(lambda node: node.traits.scope is Scope.STATELESS, steps))
-    keyed = tuple(itertools.takewhile(_shared_by_key, steps[len(head) :]))
-    return Stages(head, keyed, steps[len(head) + len(keyed) :])
+    rest = steps[len(head) :]
+    if rest and _shared_by_key(rest[0]):
+        return Stages(head, rest[0], rest[1:])
+    return Stages(head, None, rest)
 
 
 def _shared_by_key(node: Node) -> bool:

@@ -1,0 +1,75 @@
+"""Keyed steps among several readers: the same to the bit as in one process, rejects included."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.harness import EPOCHS, Pipeline, write_documents
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Point
+
+FUNCTIONS = """
+def first_word(record):
+    return {"word": record["text"].split()[0]}
+
+def seen(record, state):
+    seen = state or 0
+    if seen % 7 == 6:
+        raise ValueError(f"seventh {record['word']}")
+    return {"seen": str(seen)}, seen + 1
+
+def labels(record, state):
+    return {"after": (state or {}).get("last")}, {"last": record["seen"]}
+"""
+STEPS: list[dict[str, Any]] = [
+    {"type": "map", "name": "word", "function": "keyed_functions:first_word", "adds": ["word"]},
+    {"type": "per_key", "name": "seen", "key": "word", "function": "keyed_functions:seen", "adds": ["seen"],
+     "on_error": "reject"},
+    {"type": "per_key", "name": "labels", "key": "label", "function": "keyed_functions:labels", "adds": ["after"]},
+    {"type": "classify", "model": {"type": "river_nb"}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    (tmp_path / "keyed_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("keyed_functions", None)
+    write_documents(tmp_path / "documents")
+    return Pipeline(tmp_path, LocalEngine(), steps=STEPS, sinks={}, engine_name="local")
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_any_number_of_workers_gives_the_same_through_crashes(pipeline: Pipeline, workers: int) -> None:
+    golden = pipeline.run("golden")
+    assert golden.delivered["rejects"] > 10  # without a label, or a seventh
+    pipeline.engine_name = f"local-{workers}"
+    pipeline.crash("run", CrashPoint(Point.SAVE, 2))
+    pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS // 2))
+    summary = pipeline.run("run")
+    assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
+
+
+def test_the_notes_are_the_same_too(pipeline: Pipeline) -> None:
+    """So that a run may change its number of workers: notes of replayed epochs are compared."""
+    pipeline.run("golden")
+    pipeline.engine_name = "local-3"
+    pipeline.run("shared")
+    assert [note.line() for note in notes(pipeline, "shared")] == [note.line() for note in notes(pipeline, "golden")]
+
+
+def notes(pipeline: Pipeline, run: str) -> Any:
+    from millstream.log.epochs import EpochReader
+
+    return EpochReader(pipeline.folder / "runs" / run / "epochs").notes()
+
+
+def test_more_readers_than_keys(pipeline: Pipeline) -> None:
+    golden = pipeline.run("golden")
+    pipeline.engine_name = "local-7"
+    assert pipeline.run("run").state == golden.state
