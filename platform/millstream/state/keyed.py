@@ -58,8 +58,8 @@ def put_together(parts: Iterable[Mapping[str, bytes | None]]) -> dict[str, bytes
     whole: dict[str, bytes | None] = {}
     for part in parts:
         whole.update(part)
-        for key, value in part.items():
-            if value is None:
+        if None in part.values():
+            for key in [key for key, value in part.items() if value is None]:
                 del whole[key]
     return whole  # type: ignore[return-value]  # no None is left
 
@@ -124,8 +124,11 @@ class Memory:
             self._entries[key] = value
 
     def put_all(self, part: Mapping[str, bytes | None]) -> None:
-        for key, value in part.items():
-            self.put(key, value)
+        if None in part.values():
+            for key, value in part.items():
+                self.put(key, value)
+        else:
+            self._entries.update(part)  # type: ignore[arg-type]  # no None is there
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
         return iter(self._entries.copy().items())

@@ -184,14 +184,13 @@ def _framed(parts: Iterable[Mapping[str, bytes | None]]) -> Iterator[bytes]:
 def _unframed(content: bytes, count: int) -> dict[str, bytes | None]:
     lengths = np.frombuffer(content, "<u4", count)
     sizes = np.frombuffer(content, "<i8", count, lengths.nbytes)
-    at = lengths.nbytes + sizes.nbytes
-    ends = (at + np.cumsum(lengths, dtype=np.int64)).tolist()
-    value_at = ends[-1]
-    part: dict[str, bytes | None] = {}
-    for end, size in zip(ends, sizes.tolist(), strict=True):
-        part[content[at:end].decode()] = None if size < 0 else content[value_at : value_at + size]
-        at, value_at = end, value_at + max(size, 0)
-    return part
+    widths = np.concatenate([lengths.astype(np.int64), np.maximum(sizes, 0)])
+    edges = (lengths.nbytes + sizes.nbytes + np.concatenate([[0], np.cumsum(widths)])).tolist()
+    pieces = list(map(content.__getitem__, map(slice, edges, edges[1:])))
+    values: list[bytes | None] = [*pieces[count:]]
+    for place in np.flatnonzero(sizes < 0).tolist():
+        values[place] = None
+    return dict(zip(map(bytes.decode, pieces[:count]), values, strict=True))
 
 
 def _check(path: Path, file: BinaryIO) -> None:
