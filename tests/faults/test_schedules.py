@@ -46,6 +46,13 @@ def test_a_clean_end_commits_although_its_last_save_is_an_older_start_s(pipeline
     assert pipeline.audit("run").trained_twice == 2 * EPOCH_RECORDS
 
 
+def test_a_start_that_finds_everything_saved_commits_it(pipeline: Pipeline) -> None:
+    pipeline.crash("run", CrashPoint(Point.SAVE, EPOCHS - 1))
+    assert pipeline.run("run").processed == EPOCHS * EPOCH_RECORDS
+    assert EpochReader(pipeline.folder / "runs/run/epochs").totals().committed == EPOCHS - 1
+    assert pipeline.audit("run").output is OutputClass.PRECISE
+
+
 def test_a_lost_mark_of_epochs_without_rows_costs_no_replay(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,8 @@ class Passage:
             raise AlteredLog(message)
         self._applied = save.applied.copy() if save else Applied()
         self._saved_epoch = save.epoch if save else -1
+        if exactly and save is not None:
+            self._covered = save.epoch  # what was saved and not yet committed is not done again
         first = (self._saved_epoch if exactly else totals.committed) + 1
         self.processing.restore(self.saves.load(save) if save else {}, totals.partitions)
         self._last = first - 1
@@ -309,7 +311,7 @@ class Passage:
         self.saved(save, self.clock() - self._saving_since)
 
     def _commit(self, epoch: int) -> bool:
-        """C := max(C, min(epoch, the newest save written since this start))."""
+        """C := max(C, min(epoch, the newest save written since this start, or gone on from with exactly_once))."""
         if self._covered is None:
             return False
         committed = min(epoch, self._covered)
@@ -323,8 +325,7 @@ class Passage:
         self._saver.wait()
         if self._dirty and self._covered != self._last:  # a save of this start, so that it may be committed
             self._save(self._last)
-        if self._dirty:
-            self._commit(self._last)
+        self._commit(self._last)
         self.log.sync()
         for sink in self.sinks.values():
             sink.close()
