@@ -32,16 +32,19 @@ def engine(engine_name: str) -> Iterator[Engine]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On Spark, where each takes seconds, one distance of saves, fewer points of Kafka's, and fewer seeds are tried."""
-    left_out = [item for item in items if "[spark-" in item.nodeid and _tried_on_one_machine_only(item.nodeid)]
+    """Where each run takes longer, one distance of saves, fewer points of Kafka's, and fewer seeds are tried."""
+    left_out = [item for item in items if _tried_alone_only(item.nodeid)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 
 
-def _tried_on_one_machine_only(test: str) -> bool:
+def _tried_alone_only(test: str) -> bool:
     file, _, rest = test.rpartition("/")[2].partition("::")
+    engine = next((engine for engine in ("local-3", "simulated", "spark") if f"[{engine}-" in rest), None)
+    if engine is None:
+        return False
     if file == "test_deliveries.py":
         return rest.endswith("-1]")
     if file == "test_kafka.py":
-        return any(f"spark-{point}@" in rest for point in ("cut", "save", "commit"))
-    return file == "test_crashes_in_a_row.py" and any(f"spark-{seed}" in rest for seed in (2, 3))
+        return any(f"{engine}-{point}@" in rest for point in ("cut", "save", "commit"))
+    return file == "test_crashes_in_a_row.py" and any(f"{engine}-{seed}]" in rest for seed in (2, 3))

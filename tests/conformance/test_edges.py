@@ -30,7 +30,9 @@ def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeli
     here = pipeline.run("here")
     other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
     there = other.run("there", replay=pipeline.folder / "runs/here")
-    assert (here.model, here.state, here.outputs) == (there.model, there.state, there.outputs)
+    back = pipeline.run("back", replay=pipeline.folder / "runs/there")
+    for replayed in (there, back):
+        assert (replayed.model, replayed.state, replayed.outputs) == (here.model, here.state, here.outputs)
     assert here.engine == engine_name.partition("-")[0]
 
 

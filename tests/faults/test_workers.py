@@ -87,6 +87,25 @@ def test_killed_workers_cost_nothing_but_a_line(pipeline: Pipeline, names: list[
         assert reason.endswith("was killed by SIGKILL; all workers start again from what is saved")
 
 
+@pytest.mark.parametrize("name", ["reader 0", "reader 1", "keeper"])
+def test_a_worker_killed_at_every_point_one_after_the_other(pipeline: Pipeline, name: str) -> None:
+    golden = pipeline.run("golden")
+    shot: list[int] = []
+    for place, point in enumerate(Point):
+        options = Options(
+            pipeline.folder / "runs/run", follow=False, records=EPOCH_RECORDS, crash=CrashPoint(point, place)
+        )
+
+        def fire() -> None:
+            if len(shot) == place:  # noqa: B023
+                shoot(name)
+                shot.append(place)  # noqa: B023
+
+        start(pipeline.loaded("run"), options, engine=pipeline.engine, fire=fire)
+    assert len(shot) == len(Point)
+    assert results(pipeline.run("run")) == results(golden)
+
+
 def test_a_worker_that_is_killed_while_the_others_recover(pipeline: Pipeline) -> None:
     golden = pipeline.run("golden")
     shooting = Shooting({2: lambda: shoot("keeper")}, [lambda: None, lambda: shoot("reader 1")])
