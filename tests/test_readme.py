@@ -412,6 +412,7 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
         "bootstrap": "localhost:9092",
         "topic": "documents",
         "function": "operator:truth",
+        "key": "author",
         "model": {"type": "river_nb"},
         "window": {"type": "count", "size": 2},
     }
