@@ -192,6 +192,6 @@ def test_a_failed_run_leaves_its_reason_until_it_goes_on(
 
 def test_other_versions_of_libraries_since_the_last_save_are_told() -> None:
     before = {**versions(), "numpy": "1.0"}
-    assert changed_libraries(Save(0, 0, Applied(), before, None, 0)) == f"numpy 1.0 (now {versions()['numpy']})"
-    assert changed_libraries(Save(0, 0, Applied(), versions(), None, 0)) == ""
+    assert changed_libraries(Save(0, 0, Applied(), before, None)) == f"numpy 1.0 (now {versions()['numpy']})"
+    assert changed_libraries(Save(0, 0, Applied(), versions(), None)) == ""
     assert changed_libraries(None) == ""
