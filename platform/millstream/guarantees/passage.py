@@ -31,6 +31,9 @@ __all__ = ["Passage", "Plan", "Steps"]
 
 _KEPT_SAVES = 3
 """How many saves are there to go back to, for a sink that has lost its last appends."""
+_REST, _LONGEST_REST = 9, 1.0
+"""With exactly_once, saves beside the work rest so many times as long as the last one took, but not longer than this
+many seconds: they take a tenth of the time of what they share with the work, and a crash repeats little."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class Passage:
     _last: int = -1
     _saved_epoch: int = -1
     _saving_since: float = 0.0
+    _rested: float = float("-inf")
+    """When saves have rested from the last one."""
     _covered: int | None = None
     _dirty: bool = False
     _saver: Saver = field(init=False)
@@ -195,6 +200,8 @@ class Passage:
             if epoch.number == alone:
                 self._take_group(group)
                 group = []
+                if self._dirty and self._last - self._saved_epoch >= self.plan.save_every:
+                    self._save(self._last)  # so that what the crash shows is of this epoch
                 self._take_one(epoch, records)
             else:
                 group.append((epoch, records))
@@ -228,12 +235,13 @@ class Passage:
         done = [self._processed(epoch, records) for epoch, records in group]
         last = group[-1][0].number
         saves = last - self._saved_epoch >= self.plan.save_every and not self._saver.busy
+        saves = saves and self.clock() >= self._rested
         asked, applied = self.processing.ask_save() if saves else None, self._applied.copy()
         self.processing.go_on()
         self.log.sync()
         self._deliver(done)
         if asked is not None:
-            self._start_save(last, applied, asked())
+            self._start_save(last, applied, asked)
         if any(due(epoch.number, self.plan.commit_every) for epoch, _ in group):
             self._commit(last)
         for processed in done:
@@ -297,18 +305,21 @@ class Passage:
 
     def _save(self, epoch: int) -> None:
         """A save that is durable on return."""
-        self._start_save(epoch, self._applied.copy(), self.processing.ask_save()())
+        self._start_save(epoch, self._applied.copy(), self.processing.ask_save())
         self._saver.wait()
 
-    def _start_save(self, epoch: int, applied: Applied, states: States) -> None:
+    def _start_save(self, epoch: int, applied: Applied, asked: Callable[[], States]) -> None:
         self._saving_since = self.clock()
-        self._saver.start(epoch, applied, states)
+        self._saver.start(epoch, applied, asked())
         self._saved_epoch = epoch
 
     def _save_done(self, save: Save) -> None:
         self._covered = save.epoch
         self.saves.drop_before(self.saves.numbers()[-_KEPT_SAVES:][0])
-        self.saved(save, self.clock() - self._saving_since)
+        now = self.clock()
+        took = now - self._saving_since
+        self._rested = now + min(_REST * took, _LONGEST_REST)
+        self.saved(save, took)
 
     def _commit(self, epoch: int) -> bool:
         """C := max(C, min(epoch, the newest save written since this start, or gone on from with exactly_once))."""

@@ -98,17 +98,17 @@ def _inputs(records: pa.Table, columns: Sequence[str]) -> dict[int, tuple[int, s
     """For each rank the record count and the digest of its records."""
     ranks = records[RANK].to_numpy()
     plain = records.select(columns)
+    if len(ranks) and (ranks == ranks[0]).all():
+        return {int(ranks[0]): (records.num_rows, digest_of([plain]))}
     present = np.unique(ranks).tolist()
-    if len(present) == 1:
-        return {present[0]: (records.num_rows, digest_of([plain]))}
     parts = {rank: plain.filter(pa.array(ranks == rank)) for rank in present}
     return {rank: (part.num_rows, digest_of([part])) for rank, part in parts.items()}
 
 
 def _split(records: pa.Table, source_step: str) -> tuple[pa.Table, pa.Table]:
     """The records that could be read, and reject rows for the others."""
-    rejected = records[REJECT].is_valid()
-    if records.num_rows and pc.any(rejected).as_py():
+    if records[REJECT].null_count < records.num_rows:
+        rejected = records[REJECT].is_valid()
         bad = records.filter(rejected)
         step = pa.array([source_step] * bad.num_rows, pa.string())
         rejects = pa.table({RANK: bad[RANK], OFFSET: bad[OFFSET], TIME: bad[TIME], "step": step, "reason": bad[REJECT]})

@@ -20,6 +20,7 @@ from millstream.steps.contracts import Array, Model, Output, Result, Scope, Stat
 __all__ = ["Classifier", "Classify"]
 
 _MODEL = "model/"
+_FEW = 16
 _POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
 
@@ -108,7 +109,7 @@ class Classifier:
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
-        rows = [*(records[name].cast(pa.int64()) for name in (RANK, OFFSET, TIME)), labels, *answer]
+        rows = [*(_whole(records[name]) for name in (RANK, OFFSET, TIME)), labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
         correct = pc.sum(pc.equal(answer[0], labels)).as_py() or 0
         return Result(made, {"predictions": predictions}, correct, len(labels) - labels.null_count)
@@ -176,6 +177,9 @@ class Classifier:
 
     def _learn(self, inputs: Any, labels: pa.Array) -> None:
         self._blocks += 1
+        if len(labels) <= _FEW:
+            self._learn_few(inputs, labels.to_pylist())
+            return
         coded = labels.dictionary_encode()
         names = coded.dictionary.to_pylist()  # by first appearance
         for name in names:
@@ -190,6 +194,16 @@ class Classifier:
             numbers = np.array([self._names[name] for name in names], np.int64)
             self._model.learn(inputs, numbers[codes.to_numpy()], len(self._names))
 
+    def _learn_few(self, inputs: Any, labels: list[str | None]) -> None:
+        """The same for so few that it is quicker one by one."""
+        labelled = [place for place, name in enumerate(labels) if name is not None]
+        codes = [self._names.setdefault(name, len(self._names)) for name in labels if name is not None]
+        if len(self._names) > len(self._dictionary):
+            self._dictionary = pa.array(list(self._names), pa.string())
+        if codes:
+            some = inputs if len(labelled) == len(labels) else inputs[np.array(labelled)]
+            self._model.learn(some, np.array(codes, np.int64), len(self._names))
+
     def _inputs(self, records: pa.Table) -> pa.Array:
         return _one(records[self._model.reads], self._kind)
 
@@ -199,6 +213,10 @@ class Classifier:
 
     def _waiting_schema(self) -> pa.Schema:
         return pa.schema([pa.field("input", self._kind), pa.field("label", pa.string())])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column if pa.types.is_int64(column.type) else column.cast(pa.int64())
 
 
 def _one(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:

@@ -14,7 +14,7 @@ from millstream.state.digests import states_digest
 from millstream.state.saves import States
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
-from millstream.steps.rows import rows_for_sinks
+from millstream.steps.rows import row_schema, rows_for_sinks
 from millstream.substreams.event_time import EventTime
 
 __all__ = ["Processed", "Processing"]
@@ -42,6 +42,7 @@ class Processing:
         self.partitions: list[PartitionName] = []
         self._chain = Chain(graph, graph.steps if steps is None else steps)
         self._event_time = EventTime()
+        self._no_rows = {name: row_schema(output).empty_table() for name, output in graph.outputs.items()}
 
     def run_ahead(self, steps: Iterable[str]) -> None:
         """These steps run elsewhere, before the records come here; their state is not kept here either."""
@@ -89,9 +90,8 @@ class Processing:
         return states
 
     def ask_save(self) -> Callable[[], States]:
-        """What `save` gives now, to be called for when it is wanted."""
-        states = self.save()
-        return lambda: states
+        """What `save` gives now, to be called for before anything else is processed."""
+        return self.save
 
     def go_on(self) -> None:
         """The epochs that follow may be processed before those in hand are delivered; here they cannot."""
@@ -128,7 +128,9 @@ class Processing:
         return f"{partition.source}/{partition.name} offset {offset}"
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:
-        output = self.graph.outputs[name]
-        chosen = [table.select(output.schema.names).cast(output.schema) for table in tables]
-        table = pa.concat_tables(chosen) if chosen else output.schema.empty_table()
-        return rows_for_sinks(output, table, self.partitions)
+        if not tables:
+            return self._no_rows[name]
+        schema = self.graph.outputs[name].schema
+        chosen = [table.select(schema.names) for table in tables]
+        alike = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
+        return rows_for_sinks(pa.concat_tables(alike), self._no_rows[name].schema, self.partitions)

@@ -13,6 +13,8 @@ from millstream.steps.contracts import Output
 __all__ = ["identity_columns", "row_schema", "rows_for_sinks"]
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
+_FEW = 16
+"""Up to so many rows are named one by one: that is quicker than the calls for a column."""
 
 
 def row_schema(output: Output) -> pa.Schema:
@@ -35,17 +37,26 @@ def identity_columns(output: Output) -> list[str]:
     return ["_source", "_partition", OFFSET]
 
 
-def rows_for_sinks(output: Output, rows: pa.Table, partitions: Sequence[PartitionName]) -> pa.Table:
-    """Rows with ranks turned into `_source` and `_partition`, and `_time` into a timestamp."""
+def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[PartitionName]) -> pa.Table:
+    """Rows of an output with ranks turned into `_source` and `_partition`, and `_time` into a timestamp.
+
+    `schema` is the output's `row_schema`.
+    """
     arrays: list[pa.ChunkedArray | pa.Array] = []
-    for column in output.schema:
-        values = rows[column.name]
-        if column.name == RANK:
-            sources = pa.array([partition.source for partition in partitions], pa.string())
-            numbers = pa.array([partition.number for partition in partitions], pa.int32())
-            arrays += [sources.take(values.combine_chunks()), numbers.take(values.combine_chunks())]
-        elif column.name == TIME:
-            arrays.append(values.cast(_TIMESTAMP))
+    for name, values in zip(rows.column_names, rows.columns, strict=True):
+        if name == RANK:
+            arrays += _names(values.combine_chunks(), partitions)
+        elif name == TIME:
+            arrays.append(pa.chunked_array([chunk.view(_TIMESTAMP) for chunk in values.chunks], _TIMESTAMP))
         else:
             arrays.append(values)
-    return pa.Table.from_arrays(arrays, schema=row_schema(output))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _names(ranks: pa.Array, partitions: Sequence[PartitionName]) -> list[pa.Array]:
+    if len(ranks) <= _FEW:
+        named = [partitions[rank] for rank in ranks.to_pylist()]
+        return [pa.array([n.source for n in named], pa.string()), pa.array([n.number for n in named], pa.int32())]
+    sources = pa.array([partition.source for partition in partitions], pa.string())
+    numbers = pa.array([partition.number for partition in partitions], pa.int32())
+    return [sources.take(ranks), numbers.take(ranks)]
