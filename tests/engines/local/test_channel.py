@@ -1,0 +1,64 @@
+"""Messages between a run's processes: whole, in order, and never waited for."""
+
+from __future__ import annotations
+
+import socket
+
+import pyarrow as pa
+import pytest
+
+from millstream.engines.local.channel import Channel, Closed
+
+
+@pytest.fixture
+def ends() -> tuple[Channel, Channel]:
+    here, there = socket.socketpair()
+    return Channel(here), Channel(there)
+
+
+def test_messages_larger_than_the_sockets_buffer_go_both_ways_at_once(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    big = pa.table({"text": ["x" * 1000] * 5000})
+    for end in ends:
+        end.send(("first", big))
+        end.send("second")
+        assert end.pending, "the other side has not read yet, and nobody waits for it"
+    got: dict[Channel, list[object]] = {here: [], there: []}
+    while here.pending or there.pending or len(got[here]) < 2 or len(got[there]) < 2:
+        for end in ends:
+            end.flush()
+            got[end] += end.received()
+    assert got[here] == got[there] == [("first", big), "second"]
+
+
+def test_nothing_is_received_of_a_message_until_it_is_whole() -> None:
+    sender, receiver = socket.socketpair()
+    whole = bytearray()
+    there, back = socket.socketpair()
+    Channel(there).send({"a": 1})
+    whole += back.recv(1 << 16)
+    channel = Channel(receiver)
+    for place in range(len(whole)):
+        sender.send(whole[place : place + 1])
+        assert channel.received() == ([{"a": 1}] if place == len(whole) - 1 else [])
+    for end in (sender, there, back):
+        end.close()
+
+
+def test_what_was_sent_before_the_other_side_was_gone_arrives(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    there.send("last words")
+    there.close()
+    assert here.received() == ["last words"]
+    with pytest.raises(Closed):
+        here.received()
+    with pytest.raises(Closed):
+        here.send("hello?")
+
+
+def test_a_slice_travels_without_what_lies_around_it(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    table = pa.table({"text": ["x" * 100_000, "y"]})
+    here.send(table.slice(1))
+    assert not here.pending
+    assert there.received() == [pa.table({"text": ["y"]})]
