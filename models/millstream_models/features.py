@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from millstream.errors import ConfigError
 from millstream.steps.contracts import Array
 
-__all__ = ["FEATURES", "compacted", "dimensions_of", "features_field", "to_arrow", "to_csr"]
+__all__ = ["FEATURES", "Counted", "compacted", "dimensions_of", "features_field", "to_arrow", "to_csr"]
 
 FEATURES = "features"
 _PAIR = pa.struct([pa.field("index", pa.int32()), pa.field("count", pa.float32())])
@@ -62,16 +63,51 @@ def to_csr(column: pa.Array, dimensions: int) -> Any:
     """
     from scipy.sparse import csr_matrix
 
-    edges = np.zeros(len(column) + 1, np.int32)
-    np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), out=edges[1:])
-    pairs = column.flatten()
-    indices = pairs.field(0).to_numpy(zero_copy_only=False)
-    counts = pairs.field(1).to_numpy(zero_copy_only=False).astype(np.float64)
-    return csr_matrix((counts, indices, edges), shape=(len(column), dimensions), copy=False)
+    rows = Counted.of(column, dimensions)
+    return csr_matrix((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=False)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The parts of a CSR matrix of float64: all that many models need of one, without the checks that SciPy makes.
+
+    >>> column = pa.array([[{"index": 1, "count": 2.0}], None, [{"index": 0, "count": 3.0}]], features_field(2).type)
+    >>> rows = Counted.of(column, 2)
+    >>> rows[1:].data.tolist(), rows[np.array([2, 0])].indices.tolist()
+    ([3.0], [0, 1])
+    """
+
+    indptr: Array
+    indices: Array
+    data: Array
+    shape: tuple[int, int]
+
+    @staticmethod
+    def of(column: pa.Array, dimensions: int) -> Counted:
+        """Lists of (index, count); a missing list is an empty row."""
+        edges = np.zeros(len(column) + 1, np.int32)
+        np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), out=edges[1:])
+        pairs = column.flatten()
+        indices = pairs.field(0).to_numpy(zero_copy_only=False)
+        counts = pairs.field(1).to_numpy(zero_copy_only=False).astype(np.float64)
+        return Counted(edges, indices, counts, (len(column), dimensions))
+
+    def __getitem__(self, rows: slice | Array) -> Counted:
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(self.shape[0])
+            first, last = int(self.indptr[start]), int(self.indptr[stop])
+            some = slice(first, last)
+            edges = self.indptr[start : stop + 1] - first
+            return Counted(edges, self.indices[some], self.data[some], (stop - start, self.shape[1]))
+        lengths = np.diff(self.indptr)[rows]
+        edges = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum(lengths, out=edges[1:])
+        places = np.repeat(self.indptr[rows] - edges[:-1], lengths) + np.arange(edges[-1])
+        return Counted(edges, self.indices[places], self.data[places], (len(rows), self.shape[1]))
 
 
 def compacted(rows: Any) -> tuple[Array, Any]:
-    """The dimensions that occur in the rows, ascending, and the rows over only those.
+    """The dimensions that occur in the rows (of a CSR matrix, or `Counted`), ascending, and the rows over only those.
 
     What a model needs to know for a block are a few thousand dimensions out of all.
 

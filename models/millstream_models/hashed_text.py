@@ -58,18 +58,21 @@ class _Hashing:
 
     def __init__(self, dimensions: int, ngrams: tuple[int, int], records: pa.Schema) -> None:
         import numpy as np
+        from sklearn.feature_extraction import FeatureHasher
         from sklearn.feature_extraction.text import HashingVectorizer
 
         self._field = features_field(dimensions)
         self._no_records = records.append(self._field).empty_table()
+        # HashingVectorizer makes these two anew for every batch, which costs more than hashing a few texts.
+        self._words = HashingVectorizer(ngram_range=ngrams).build_analyzer()
         # Signed or normalised counts would make naive Bayes refuse them, or depend on the order of its records.
-        self._vectorizer = HashingVectorizer(
-            n_features=dimensions, ngram_range=ngrams, alternate_sign=False, norm=None, dtype=np.float32
-        )
+        self._hasher = FeatureHasher(dimensions, input_type="string", dtype=np.float32, alternate_sign=False)
 
     def process(self, records: pa.Table) -> Result:
         texts = [text or "" for text in records["text"].to_pylist()]
-        features = to_arrow(self._vectorizer.transform(texts)) if texts else pa.array([], self._field.type)
+        if not texts:
+            return Result(records.append_column(self._field, pa.array([], self._field.type)))
+        features = to_arrow(self._hasher.transform(map(self._words, texts)))
         return Result(records.append_column(self._field, features))
 
     def ended(self, substream: Any) -> Result:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.steps.contracts import Array, State
-from millstream_models.features import FEATURES, compacted, dimensions_of, to_csr
+from millstream_models.features import FEATURES, Counted, compacted, dimensions_of
 
 __all__ = ["ComplementNB", "MultinomialNB"]
 
@@ -80,7 +80,7 @@ class _NaiveBayes(ABC):
         self.restore({})
 
     def prepare(self, column: pa.Array) -> Any:
-        return to_csr(column, self._dimensions)
+        return Counted.of(column, self._dimensions)
 
     def predict(self, inputs: Any) -> tuple[Array, Array]:
         scores = self.scores(inputs)
