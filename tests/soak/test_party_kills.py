@@ -19,5 +19,5 @@ def test_a_hundred_kills_of_random_parties_over_200_000_records_leave_no_trace(t
     write_documents(tmp_path / "documents", records=200_000)
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(config_of(epoch=50)))
     commands, workers = Commands(tmp_path), (*LOCAL, "--set", "engine.workers=3")
-    kill_parties(commands, "parties", workers, kills=100, apart=40_000, seed=11)
+    kill_parties(commands, "parties", workers, kills=100, apart=25_000, seed=11)
     same(commands.finish("parties", *workers), commands.finish("golden", *LOCAL))
