@@ -1,0 +1,85 @@
+"""Who dies when: a plan of blows, each so many moments after the one before."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Blow", "Died", "Fate", "Killed", "Victim", "blows"]
+
+_SOON = 15
+"""Moments after a blow in which the next one meets whoever recovers."""
+
+
+class Victim(StrEnum):
+    """Who is struck: a worker, which is killed or stopped; the coordinator, or with the power everybody."""
+
+    WORKER = "worker"
+    STOPPED = "worker stopped"
+    COORDINATOR = "coordinator"
+    POWER = "power"
+
+
+_WEIGHTS = {Victim.WORKER: 4, Victim.STOPPED: 1, Victim.COORDINATOR: 4, Victim.POWER: 3}
+
+
+class Died(BaseException):
+    """The coordinator, right here, and with it its workers."""
+
+    def __init__(self, victim: Victim) -> None:
+        super().__init__(victim)
+        self.victim = victim
+
+
+class Killed(BaseException):
+    """A worker, in the midst of what it was at."""
+
+
+@dataclass(frozen=True)
+class Blow:
+    """Strikes after so many moments, or after so many before or after an effect: a write that outlives a process."""
+
+    victim: Victim
+    after: int
+    of_effects: bool
+
+
+class Fate:
+    """Counts moments, and says who is struck at one.
+
+    >>> fate = Fate([Blow(Victim.WORKER, 2, of_effects=False)])
+    >>> fate.moment(), fate.moment(), fate.moment()
+    (None, <Victim.WORKER: 'worker'>, None)
+    """
+
+    def __init__(self, blows: Iterable[Blow] = ()) -> None:
+        self.struck: Counter[Victim] = Counter()
+        self._blows = deque(blows)
+        self._passed = 0
+
+    def moment(self, effect: bool = False) -> Victim | None:
+        """Who is struck now, if anybody; `effect` if an effect is just about to happen, or just has."""
+        if not self._blows or (self._blows[0].of_effects and not effect):
+            return None
+        self._passed += 1
+        if self._passed < self._blows[0].after:
+            return None
+        self._passed = 0
+        return self._blows.popleft().victim
+
+
+def blows(rng: random.Random, moments: int, effects: int) -> list[Blow]:
+    """Some blows for a run that would have about so many moments and effects without them."""
+    count = rng.choice((0, 1, 1, 2, 2, 3, 4))
+    plan: list[Blow] = []
+    for number in range(count):
+        victim = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        of_effects = rng.random() < 0.5
+        most = max(2, 2 * (effects if of_effects else moments) // (count + 1))
+        if number and rng.random() < 0.35:
+            most = _SOON
+        plan.append(Blow(victim, 1 + rng.randrange(most), of_effects))
+    return plan

@@ -1,0 +1,92 @@
+"""What a simulated run is held against: the same epochs in one process, which nothing befalls."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from millstream.config.models import Config
+from millstream.engines.simulated.graphs import Graphs
+from millstream.engines.simulated.history import Sequenced
+from millstream.engines.simulated.logs import MemoryLog, Recorded
+from millstream.engines.simulated.machine import Machine
+from millstream.engines.simulated.run import Habits, SimulatedRun
+from millstream.engines.simulated.scheduler import Scheduler
+from millstream.log.epochs import EpochReader, Totals
+from millstream.log.reading import read_epoch, records_schema
+from millstream.state.saves import States
+from millstream.steps.processing import Processing
+
+__all__ = ["Enactments", "Golden", "epochs_key", "golden_run"]
+
+_NEVER = 1_000_000
+
+
+@dataclass(frozen=True)
+class Golden:
+    """An undisturbed run: its state, its rows, and the totals of its epoch log."""
+
+    states: States
+    rows: Mapping[str, pa.Table]
+    totals: Totals
+
+
+def epochs_key(epochs: EpochReader) -> str:
+    """Equal for runs of the same epochs."""
+    return json.dumps([epoch.line() for epoch in epochs.epochs()])
+
+
+def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:
+    """Replay the epochs of a run, in a folder for the while."""
+    guarantee = config.guarantee.model_copy(
+        update={"delivery": "exactly_once", "save_every": _NEVER, "commit_every": _NEVER}
+    )
+    machine = Machine(Scheduler(random.Random(0)))
+    alone = config.model_copy(update={"guarantee": guarantee})
+    run = SimulatedRun(alone, graphs, records, machine, folder, lambda: Habits(1, 1), epochs)
+    job = run.to_its_end().job
+    rows = {name: kept.rows() for name, kept in run.kept.items()}
+    golden = Golden(job.processing.save(), rows, job.epoch_log.totals)
+    graphs.take_back(job.graph)
+    return golden
+
+
+class Enactments:
+    """What one process makes of epochs that it meets in any order, some of them again, or never."""
+
+    def __init__(self, epochs: EpochReader, graphs: Graphs, records: Recorded) -> None:
+        self._graphs = graphs
+        self._epochs = {epoch.number: epoch for epoch in epochs.epochs()}
+        self._partitions = epochs.totals().partitions
+        self._records = records
+        self._rows: dict[Sequenced, Mapping[str, pa.Table]] = {}
+
+    def rows(self, met: Sequenced) -> Mapping[str, pa.Table]:
+        """The rows of the epoch met last."""
+        if met not in self._rows:
+            self.states(met)
+        return self._rows[met]
+
+    def states(self, met: Sequenced) -> States:
+        """The state after all of them."""
+        graph = self._graphs.lend()
+        schema = records_schema(graph.fields)
+        logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
+        processing = Processing(graph)
+        processing.restore({}, [])
+        for place, (number, processed) in enumerate(met, 1):
+            epoch = self._epochs[number]
+            if processed:
+                batches = read_epoch(epoch, logs, self._partitions, schema)
+                records = pa.Table.from_batches(batches, schema)
+                self._rows[met[:place]] = processing.process(epoch, records).rows
+            else:
+                processing.skip(epoch)
+        states = processing.save()
+        self._graphs.take_back(graph)
+        return states

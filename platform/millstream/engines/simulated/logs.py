@@ -1,0 +1,94 @@
+"""The first records of a pipeline's sources, in memory: read once, for any number of simulated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.log.contracts import Log, Partition
+from millstream.records import OFFSET
+
+__all__ = ["MemoryLog", "Recorded", "RecordedPartition", "recorded"]
+
+
+@dataclass(frozen=True)
+class RecordedPartition:
+    """The records of a partition at the offsets [start, stop); `ended` if it has no more, ever."""
+
+    partition: Partition
+    start: int
+    stop: int
+    ended: bool
+    records: pa.Table
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+Recorded = Mapping[str, Sequence[RecordedPartition]]
+"""The records of each source."""
+
+
+def recorded(logs: Mapping[str, Log], most: int) -> Recorded:
+    """At most so many offsets of each source, in equal shares of its partitions."""
+    found: dict[str, list[RecordedPartition]] = {}
+    for source, log in logs.items():
+        partitions = log.partitions()
+        share = max(1, most // max(1, len(partitions)))
+        found[source] = [_recorded(log, partition, share) for partition in partitions]
+    return found
+
+
+def _recorded(log: Log, partition: Partition, most: int) -> RecordedPartition:
+    start, end = log.beginning(partition.name), log.end(partition.name)
+    stop = min(end, start + most)
+    batches = list(log.read(partition.name, start, stop))
+    table = pa.Table.from_batches(batches).combine_chunks() if batches else pa.table({OFFSET: pa.array([], pa.int64())})
+    return RecordedPartition(partition, start, stop, stop == end and log.ended(partition.name), table)
+
+
+class MemoryLog:
+    """A source as a run reads it. `there` says how many of a partition's offsets there are by now."""
+
+    def __init__(
+        self,
+        partitions: Sequence[RecordedPartition],
+        fields: Sequence[str],
+        there: Callable[[RecordedPartition], int] = lambda part: part.size,
+    ) -> None:
+        self.fields = fields
+        self._parts = {part.partition.name: part for part in partitions}
+        self._there = there
+
+    def partitions(self) -> Sequence[Partition]:
+        return [part.partition for part in self._parts.values()]
+
+    def beginning(self, partition: str, *, joined: bool = False) -> int:
+        return self._parts[partition].start
+
+    def resume(self, partition: str, wanted: int) -> int:
+        return wanted
+
+    def end(self, partition: str) -> int:
+        part = self._parts[partition]
+        return part.start + min(part.size, self._there(part))
+
+    def ended(self, partition: str) -> bool:
+        part = self._parts[partition]
+        return part.ended and self.end(partition) == part.stop
+
+    def identity(self, partition: str, upto: int) -> str:
+        return partition
+
+    def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        records = self._parts[partition].records
+        offsets = records[OFFSET].to_numpy()
+        first, last = np.searchsorted(offsets, [start, stop])
+        yield from records.slice(first, last - first).to_batches()
+
+    def close(self) -> None:
+        pass

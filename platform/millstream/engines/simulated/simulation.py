@@ -1,0 +1,139 @@
+"""Seeds into runs, and runs into verdicts: any number of schedules of one pipeline."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millstream.config.models import Config
+from millstream.engines.simulated.fate import Fate, Victim, blows
+from millstream.engines.simulated.golden import Enactments, Golden, epochs_key, golden_run
+from millstream.engines.simulated.graphs import Graphs
+from millstream.engines.simulated.judge import differences_exactly_once, differences_of_the_others
+from millstream.engines.simulated.logs import Recorded
+from millstream.engines.simulated.machine import Machine
+from millstream.engines.simulated.run import Ended, Habits, SimulatedRun
+from millstream.engines.simulated.scheduler import Scheduler
+from millstream.log.epochs import EpochReader
+from millstream.state.applied import Applied
+from millstream.state.saves import SaveStore
+
+__all__ = ["Outcome", "Simulation"]
+
+_KEPT_GOLDENS = 24
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
+_EPOCHS = (3, 5, 8, 8, 12)
+"""How many epochs the records make."""
+_ARRIVALS = (0.001, 0.003, 0.006)
+"""Seconds until all records are there, where they come while the run goes on."""
+_CHANGES = 0.3
+"""How often a start is set up otherwise than the one before."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one schedule came to. `wrong`: each difference from what the delivery promises, in a line."""
+
+    seed: int
+    wrong: tuple[str, ...]
+    struck: Mapping[Victim, int]
+    starts: int
+    epochs: int
+    steps: int
+
+
+class Simulation:
+    """Runs schedules of a pipeline over recorded records; as a context, it has a folder for their disks."""
+
+    def __init__(self, config: Config, records: Recorded) -> None:
+        fields = [field for source in config.logs for field in source.config.fields]
+        self._config, self._records = config, records
+        self._graphs = Graphs(config.steps, fields)
+        self._size = sum(part.size for parts in records.values() for part in parts)
+        self._goldens: dict[str, Golden] = {}
+        base = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        self._own = tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=base)
+        self._folder = Path(self._own.name)
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._own.cleanup()
+
+    def run(self, seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
+        """The schedule of a seed: always the same."""
+        rng = random.Random(seed)
+        epochs = rng.choice(_EPOCHS)
+        fate = Fate(blows(rng, moments=40 * epochs, effects=14 * epochs))
+        scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"))
+        folder = self._folder / "run"
+        habits = self._habits(rng, epochs)
+        run = SimulatedRun(
+            self._config, self._graphs, self._records, Machine(scheduler, fate), folder, lambda: next(habits)
+        )
+        ended: Ended | None = None
+        try:
+            ended = run.to_its_end()
+            wrong = tuple(self._differences(run, ended))
+        except Exception as error:
+            wrong = (f"{type(error).__name__}: {error}",)
+        finally:
+            if ended is not None:
+                ended.job.epoch_log.close()
+                self._graphs.take_back(ended.job.graph)
+            shutil.rmtree(folder, ignore_errors=True)
+        for line in wrong:
+            scheduler.tell(lambda line=line: f"WRONG: {line}")  # type: ignore[misc]
+        return Outcome(
+            seed,
+            wrong,
+            Counter(fate.struck),
+            ended.starts if ended else 0,
+            ended.last + 1 if ended else 0,
+            scheduler.steps,
+        )
+
+    def _habits(self, rng: random.Random, epochs: int) -> Iterator[Habits]:
+        size = max(1, self._size // epochs)
+        follow = rng.random() < 0.3
+        habits = Habits(
+            workers=rng.choice((1, 2, 2, 3, 3, 4)),
+            max_records=size,
+            max_wait=rng.choice((0.0, 0.0005, 0.005)),
+            arrival=rng.choice(_ARRIVALS) / self._size if follow else 0.0,
+            in_flight=rng.choice((size, 3 * size, 100_000)),
+            packing=rng.random() < 0.25,
+        )
+        while True:
+            yield habits
+            if rng.random() < _CHANGES:
+                habits = replace(
+                    habits, workers=rng.choice((1, 2, 3, 4)), max_records=max(1, size * rng.choice((1, 2, 3)) // 2)
+                )
+
+    def _differences(self, run: SimulatedRun, ended: Ended) -> Iterator[str]:
+        epochs = EpochReader(run.disk.epochs)
+        newest = SaveStore(run.disk.saves, {}).newest()
+        applied = newest.applied if newest else Applied()  # with at_most_once all may be lost
+        if run.history is None:
+            yield from differences_exactly_once(ended, run.kept, applied, self._golden(epochs))
+            return
+        enactments = Enactments(epochs, self._graphs, self._records)
+        yield from differences_of_the_others(ended, run.kept, run.history, applied, enactments)
+
+    def _golden(self, epochs: EpochReader) -> Golden:
+        key = epochs_key(epochs)
+        if key not in self._goldens:
+            folder = self._folder / "golden"
+            golden = golden_run(self._config, self._graphs, self._records, epochs, folder)
+            shutil.rmtree(folder)
+            if len(self._goldens) == _KEPT_GOLDENS:
+                self._goldens.pop(next(iter(self._goldens)))
+            self._goldens[key] = golden
+        return self._goldens[key]
