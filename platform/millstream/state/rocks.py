@@ -2,11 +2,12 @@
 
 It lies in a folder for temporary files. That is enough: nothing in it outlives the process, since what must is in the
 saves, from which it is filled again at every start. The folder is removed with what uses it; that of a process which
-was killed, by the next one that makes such a folder.
+was killed, by the next one that makes or has made such folders.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -73,7 +74,7 @@ class Rocks:
         options = WriteOptions()
         options.disable_wal = True  # type: ignore[method-assign,assignment]  # its stub is wrong
         self._database.set_write_options(options)
-        weakref.finalize(self, _discard, self._database, folder, lock, os.getpid())
+        weakref.finalize(self, _discard, self._database, folder, lock)
         return self._database
 
 
@@ -89,28 +90,34 @@ def _options() -> Options:
     return options
 
 
-def _discard(database: Rdict, folder: Path, lock: int, maker: int) -> None:
-    if os.getpid() == maker:  # and not a process forked from it
-        database.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+def _discard(database: Rdict, folder: Path, lock: int) -> None:
+    database.close()
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
 
 
 def _own_folder() -> tuple[Path, int]:
     """A new folder, and the lock on it, which the kernel lets go of when this process dies."""
-    place = Path(tempfile.gettempdir())
-    for left in place.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another user's, in use, or gone by now
-            lock = _locked(left)
-            shutil.rmtree(left, ignore_errors=True)
-            os.close(lock)
+    _remove_left()
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         with suppress(FileNotFoundError, BlockingIOError):  # another process has taken it for one that was left
             lock = _locked(folder)
             if folder.exists():
                 return folder, lock
             os.close(lock)
+
+
+def _remove_left() -> None:
+    """Remove the folders of processes that are no more."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another user's, in use, or gone by now
+            lock = _locked(left)
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+
+
+atexit.register(_remove_left)  # of workers, which are killed
 
 
 def _locked(folder: Path) -> int:
