@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -250,6 +250,9 @@ class Totals:
         return Totals(**fields)
 
 
+_written: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _parsed(entry: Entry) -> dict[str, Any]:
     line: dict[str, Any] = json.loads(entry.payload)
     return line
@@ -362,4 +365,4 @@ class EpochLog:
         self._journal.close()
 
     def _append(self, line: dict[str, Any]) -> None:
-        self._journal.append(json.dumps(line, separators=(",", ":")).encode())
+        self._journal.append(_written(line).encode())

@@ -25,7 +25,7 @@ from millstream.errors import AlteredLog, ConfigError, InUse, Truncated
 from millstream.log.durable import make_folder, sync_folder
 from millstream.log.frames import joined, note
 from millstream.log.lock import FolderLock
-from millstream.log.part import Entry, Part, first_indexes, part_head, part_path, part_seed
+from millstream.log.part import Entry, Part, first_indexes, part_head, part_name, part_path, part_seed
 
 __all__ = ["Entry", "Journal", "JournalReader"]
 
@@ -122,14 +122,13 @@ class Journal:
 
     def _add(self, data: bytes) -> None:
         try:
-            self._write(self._file, part_path(self._folder, self._first), self._size, data)
+            self._write(self._file, self._first, self._size, data)
         except BaseException:
             os.ftruncate(self._file, self._size)
             raise
         self._size += len(data)
 
-    @staticmethod
-    def _write(file: int, path: Path, at: int, data: bytes) -> None:
+    def _write(self, file: int, first: int, at: int, data: bytes) -> None:
         view = memoryview(data)
         try:
             while view:
@@ -137,7 +136,7 @@ class Journal:
                 at, view = at + written, view[written:]
         except OSError as error:
             message = f"cannot append {len(data):,} bytes: {error.strerror}"
-            raise OSError(error.errno, message, str(path)) from error
+            raise OSError(error.errno, message, str(part_path(self._folder, first))) from error
 
     def sync(self) -> None:
         """Make everything appended so far outlive a loss of power."""
@@ -163,7 +162,7 @@ class Journal:
         path, making = part_path(self._folder, self.next_index), self._folder / _MAKING
         file = os.open(making, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
-            self._write(file, path, 0, head)
+            self._write(file, self.next_index, 0, head)
             os.fsync(file)
             making.rename(path)
         except BaseException:
@@ -275,7 +274,7 @@ class JournalReader:
                 return False
         except FileNotFoundError:
             return False
-        return part.end == part.first or not part_path(self._folder, part.end).exists()
+        return part.end == part.first or not os.path.exists(os.path.join(self._folder, part_name(part.end)))
 
     def read(self, start: int, stop: int | None = None) -> Iterator[Entry]:
         """The entries at [start, stop), or up to what is there now."""

@@ -15,7 +15,7 @@ from crc32c import crc32c
 from millstream.errors import AlteredLog
 from millstream.log.frames import Frame, cut_short, frames, joined, refuse_altered
 
-__all__ = ["Entry", "Part", "first_indexes", "part_head", "part_path", "part_seed"]
+__all__ = ["Entry", "Part", "first_indexes", "part_head", "part_name", "part_path", "part_seed"]
 
 _MAGIC = b"MSJRNL1\n"
 _HEAD = struct.Struct("<16sq")
@@ -34,7 +34,12 @@ class Entry:
 
 def part_path(folder: Path, first: int) -> Path:
     """The file of the part whose first entry is `first`."""
-    return folder / f"{first:020d}{_SUFFIX}"
+    return folder / part_name(first)
+
+
+def part_name(first: int) -> str:
+    """The name of that file."""
+    return f"{first:020d}{_SUFFIX}"
 
 
 def first_indexes(folder: Path) -> list[int]:

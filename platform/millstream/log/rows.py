@@ -17,6 +17,7 @@ __all__ = ["json_lines", "table_of"]
 
 _FEW = 16
 """Up to so many rows are written one by one: that is quicker than the many calls for a column."""
+_quoted: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b"), ("\f", "\\f"))
 
@@ -71,10 +72,6 @@ def _written(column: pa.ChunkedArray) -> list[str]:
 def _is_written_alike(value: float | None) -> bool:
     """Whether Python and Arrow write this number with the same signs: without an exponent."""
     return value is None or value == 0 or 1e-4 <= abs(value) < 1e9
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _time(micros: int) -> str:
