@@ -13,7 +13,7 @@ class LocalEngine:
 
     def run(self, job: Job) -> None:
         if job.config.engine.workers == 1:
-            run_alone(job)
+            run_alone(job, read_ahead=True)
             return
         from millstream.engines.local.crew import Crew
         from millstream.engines.workers.recovery import run_with_workers
