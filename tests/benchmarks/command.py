@@ -20,6 +20,9 @@ from benchmarks import (
     exactly_once,
     first_epoch,
     follow_latency,
+    local_against_loop,
+    local_latency,
+    local_start,
 )
 from benchmarks.documents import Documents
 from benchmarks.figures import Figure, Measurement, Setting
@@ -38,6 +41,9 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *first_epoch.MEASUREMENTS,
     *epoch_log.MEASUREMENTS,
     *against_kafka.MEASUREMENTS,
+    *local_against_loop.MEASUREMENTS,
+    *local_latency.MEASUREMENTS,
+    *local_start.MEASUREMENTS,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,18 +21,29 @@ _ENDING = 60.0
 class MillstreamProcess:
     """A run that goes on beside us until the `with` block ends."""
 
-    def __init__(self, config: Path, run: Path, *arguments: str) -> None:
+    def __init__(self, config: Path, run: Path, *arguments: str, plugins: Path | None = None) -> None:
         program = Path(sys.executable).with_name("millstream")
+        environment = {**os.environ, "PYTHONPATH": str(plugins)} if plugins is not None else None
         self._log = run.with_name(run.name + ".stderr.txt")
+        self._killed = False
         self.began = time.monotonic()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [program, "run", config, "--run", run, "--json", *arguments], stdout=subprocess.DEVNULL, stderr=log
+                [program, "run", config, "--run", run, "--json", *arguments],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env=environment,
             )
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL; it is gone on return."""
+        self._process.kill()
+        self._process.wait()
+        self._killed = True
 
     def until(self, look: Callable[[], _Found | None], *, every: float, within: float) -> _Found:
         """Look again and again until something is there; fails if the run ends meanwhile."""
@@ -53,6 +65,8 @@ class MillstreamProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._killed:
+            return
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         try:

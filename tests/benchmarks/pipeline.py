@@ -18,7 +18,7 @@ from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 
-__all__ = ["CLASSIFY", "Run", "kept_spark", "run_pipeline"]
+__all__ = ["CLASSIFY", "PER_RECORD", "Run", "kept_spark", "run_pipeline"]
 
 CLASSIFY: dict[str, Any] = {
     "use": "text_topics",
@@ -26,6 +26,8 @@ CLASSIFY: dict[str, Any] = {
     "model": {"type": "complement_nb", "block": BLOCK},
     "popularity": None,
 }
+PER_RECORD: dict[str, Any] = {"use": "text_topics", "model": {"type": "river_nb"}, "popularity": None}
+"""River's model, which reads the text itself and learns from every record at once."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,22 @@ class Run:
 
 
 def run_pipeline(
-    engine: Engine, name: str, source: Path | Mapping[str, Any], folder: Path, records: int, epoch: int
+    engine: Engine,
+    name: str,
+    source: Path | Mapping[str, Any],
+    folder: Path,
+    records: int,
+    epoch: int,
+    pipeline: Mapping[str, Any] = CLASSIFY,
+    workers: int = 1,
 ) -> Run:
     """A run from its beginning, exactly_once with defaults, to files; its run directory is removed again."""
     config = {
         "name": "bench",
         "source": {"type": "files", "path": str(source)} if isinstance(source, Path) else dict(source),
-        "pipeline": CLASSIFY,
+        "pipeline": dict(pipeline),
         "sinks": {"predictions": {"type": "files"}},
-        "engine": {"type": name, "epoch": {"max_records": epoch}},
+        "engine": {"type": name, "workers": workers, "epoch": {"max_records": epoch}},
     }
     loaded = read_config(config, folder, "bench.yaml")
     steady: list[Steady] = []
