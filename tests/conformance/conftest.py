@@ -8,8 +8,10 @@ import pytest
 
 from millstream.engines.job import Engine
 
+ENGINES = ["local", "local-3", "simulated", pytest.param("spark", marks=pytest.mark.spark)]
 
-@pytest.fixture(scope="session", params=["local", "local-3", pytest.param("spark", marks=pytest.mark.spark)])
+
+@pytest.fixture(scope="session", params=ENGINES)
 def engine_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -20,6 +22,11 @@ def engine(engine_name: str) -> Iterator[Engine]:
         from millstream.engines.local.engine import LocalEngine
 
         yield LocalEngine()
+        return
+    if engine_name == "simulated":
+        from millstream.engines.simulated.engine import SimulatedEngine
+
+        yield SimulatedEngine.seeded(1)
         return
     from pyspark.sql import SparkSession
 

@@ -59,7 +59,8 @@ def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_
 class Pipeline:
     """One pipeline over documents in `folder`, run by `engine` in run directories below it.
 
-    `{run}` in what is said of sinks stands for the run's name. `engine_name` may say how many workers: `local-3`.
+    `{run}` in what is said of sinks stands for the run's name. `engine_name` may say how many workers: `local-3`;
+    `simulated` has as many.
     """
 
     folder: Path
@@ -76,6 +77,7 @@ class Pipeline:
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
 
     def loaded(self, name: str) -> Loaded:
+        kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
         config = {
             "name": "conformance",
             "source": {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source},
@@ -87,10 +89,10 @@ class Pipeline:
                 "commit_every": self.commit_every,
             },
             "engine": {
-                "type": self.engine_name.partition("-")[0],
-                "workers": int(self.engine_name.partition("-")[2] or 1),
+                "type": kind,
+                "workers": int(workers or 1),
                 "epoch": {"max_records": EPOCH_RECORDS},
-                "run": self.placement if self.engine_name == "spark" else {},
+                "run": self.placement if kind == "spark" else {},
             },
         }
         return read_config(config, self.folder, f"{name}.yaml")

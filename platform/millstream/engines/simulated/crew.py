@@ -107,6 +107,7 @@ class SimulatedCrew:
         self._scheduler.tell(lambda: f"{sender} -> {receiver}: {told(message)}")
         if receiver == COORDINATOR:
             self._arrived.append(message)
+            self._scheduler.progress()
             return
         self.running = receiver
         try:

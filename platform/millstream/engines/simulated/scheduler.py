@@ -15,7 +15,6 @@ Ready = tuple[str, Callable[[], None]]
 """Something that may happen next: whose turn it would be, and what is done."""
 
 _STEP_SECONDS = 50e-6
-_MOST_STEPS = 50_000
 _SPEEDS = (0.05, 1.0, 1.0, 4.0)
 """Some are slow, some fast, so that what they send overtakes far."""
 _MOST_MEANWHILE = 3
@@ -34,6 +33,8 @@ class Actor(Protocol):
 class Scheduler:
     """Lets one of those go on who can, with a clock that moves with every step and jumps when nothing is to do.
 
+    `patience` is how many steps may be taken of which nothing comes; it is without end by default.
+
     >>> scheduler = Scheduler(random.Random(1))
     >>> scheduler.at(5.0, lambda: print("five o'clock"))
     >>> scheduler.step(until=1.0), scheduler.now
@@ -43,7 +44,9 @@ class Scheduler:
     (True, 5.0)
     """
 
-    def __init__(self, rng: random.Random, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, rng: random.Random, tell: Callable[[str], None] | None = None, patience: int | None = None
+    ) -> None:
         self.rng = rng
         self.now = 0.0
         self.steps = 0
@@ -51,7 +54,7 @@ class Scheduler:
         self._actors: list[Actor] = []
         self._speeds: dict[str, float] = {}
         self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._fruitless = 0
+        self._patience, self._fruitless = patience, 0
 
     def clock(self) -> float:
         return self.now
@@ -65,12 +68,13 @@ class Scheduler:
         self._actors.append(actor)
 
     def clear(self) -> None:
-        """All who had something to do are gone, and what was to happen to them; the others come with other speeds."""
+        """All who had something to do are gone, and what was to happen to them; others come with other speeds."""
         self._actors, self._timers, self._speeds = [], [], {}
         self.progress()
 
     def leave(self, actor: Actor) -> None:
         self._actors.remove(actor)
+        self._speeds = {}
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Have something happen at a time, unless everybody is gone before."""
@@ -117,6 +121,6 @@ class Scheduler:
     def _count(self) -> None:
         self.steps += 1
         self._fruitless += 1
-        if self._fruitless > _MOST_STEPS:
-            message = f"{_MOST_STEPS:,} steps were taken, and nothing came of them"
+        if self._patience is not None and self._fruitless > self._patience:
+            message = f"{self._patience:,} steps were taken, and nothing came of them"
             raise Stuck(message)

@@ -31,6 +31,8 @@ _EPOCHS = (3, 5, 8, 8, 12)
 """How many epochs the records make."""
 _ARRIVALS = (0.001, 0.003, 0.006)
 """Seconds until all records are there, where they come while the run goes on."""
+_PATIENCE = 20_000
+"""Steps of which nothing comes: more than any schedule needs."""
 _CHANGES = 0.3
 """How often a start is set up otherwise than the one before."""
 
@@ -71,7 +73,7 @@ class Simulation:
         rng = random.Random(seed)
         epochs = rng.choice(_EPOCHS)
         fate = Fate(blows(rng, moments=40 * epochs, effects=14 * epochs))
-        scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"))
+        scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"), _PATIENCE)
         folder = self._folder / "run"
         habits = self._habits(rng, epochs)
         run = SimulatedRun(
