@@ -43,6 +43,14 @@ def test_defaults_are_sane(config: Path) -> None:
     assert loaded.base == config.parent
 
 
+def test_on_the_local_engine_a_record_waits_only_where_the_config_says_so(config: Path) -> None:
+    def max_wait(*sets: str) -> int:
+        return load_config(config, list(sets)).config.engine.epoch.max_wait
+
+    assert max_wait("engine.type=local") == max_wait("engine={type: local, epoch: {max_records: 7}}") == 0
+    assert max_wait("engine.type=local", "engine.epoch.max_wait=20ms") == parse_duration("20ms")
+
+
 def test_a_lone_source_is_called_source_and_several_have_their_names(config: Path) -> None:
     [source] = load_config(config).config.logs
     assert (source.name, source.config.type) == ("source", "files")

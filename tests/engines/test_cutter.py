@@ -102,6 +102,22 @@ def test_the_first_partition_of_a_source_that_had_none_has_joined(tmp_path: Path
     assert [epoch.cut for epoch in cut_all(made)] == [{0: (2, 8)}]
 
 
+def test_without_a_wait_epochs_are_small_while_it_is_quiet_and_grow_while_the_engine_is_busy(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0)})
+    made = cutter(log, tmp_path)
+    cuts = []
+    for there, through in ((0, -1), (1, 0), (2, 1), (3, 1), (4, 1), (9, 1), (10, 2), (10, 3)):
+        log.spans["a"] = (0, there)
+        made.throttle.through(through)
+        epoch = made.cut(0.0)
+        cuts.append(epoch.cut if epoch is not None else None)
+    assert cuts == [{}, {0: (0, 1)}, {0: (1, 2)}, {0: (2, 3)}, None, None, {0: (3, 10)}, None]
+    log.spans["a"] = (0, 500)  # full epochs are cut all the same
+    epoch = made.cut(0.0)
+    assert epoch is not None and epoch.cut == {0: (10, 110)}
+    made.epoch_log.close()
+
+
 def test_a_replay_does_without_nothing(tmp_path: Path) -> None:
     log = Topics({"a": (0, 0)}, goes_on=True)
     made = cutter(log, tmp_path / "one")

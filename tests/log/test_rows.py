@@ -77,6 +77,13 @@ def test_however_rows_are_chunked_they_print_the_same() -> None:
     assert json_lines(table.slice(60, 60)) + json_lines(table.slice(120)) == json_lines(table.slice(60))
 
 
+def test_few_rows_print_as_they_do_among_many() -> None:
+    table = rows(700)
+    assert b"".join(json_lines(table.slice(row, 1)) for row in range(700)) == json_lines(table)
+    whole = pa.table({"x": [number / 7 * 10.0**power for number in range(-9, 10) for power in range(-12, 18)]})
+    assert b"".join(json_lines(whole.slice(row, 1)) for row in range(whole.num_rows)) == json_lines(whole)
+
+
 def test_what_is_not_a_number_is_null() -> None:
     assert json_lines(pa.table({"x": [math.nan, math.inf, 2.0]})) == b'{"x": null}\n{"x": null}\n{"x": 2.0}\n'
 
