@@ -20,6 +20,7 @@ from benchmarks import (
     exactly_once,
     first_epoch,
     follow_latency,
+    keyed_state,
     local_against_loop,
     local_latency,
     local_start,
@@ -44,6 +45,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *local_against_loop.MEASUREMENTS,
     *local_latency.MEASUREMENTS,
     *local_start.MEASUREMENTS,
+    *keyed_state.MEASUREMENTS,
 )
 
 
