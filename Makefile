@@ -15,8 +15,8 @@ $(READY): pyproject.toml constraints.txt constraints-java.txt scripts/setup
 	@scripts/setup
 	@touch $@
 
-demo: $(READY)  ## a first run, start to end; FRESH=1 starts over
-	@$(BIN)/python scripts/demo.py $(if $(FRESH),--fresh)
+demo: $(READY)  ## a first run, start to end; ENGINE=local needs no Java, FRESH=1 starts over
+	@$(BIN)/python scripts/demo.py $(if $(ENGINE),--set engine.type=$(ENGINE)) $(if $(FRESH),--fresh)
 
 demo-kafka: $(READY)  ## from topic to topics through a kill -9, with a broker of its own
 	@$(BIN)/python scripts/demo_kafka.py

@@ -20,7 +20,7 @@ Kill a run in the midst of an epoch, let it go on, and see that nothing of it sh
   {millstream} run {CONFIG} --run runs/demo-crash --crash deliver@3
   {millstream} run {CONFIG} --run runs/demo-crash
   {millstream} audit runs/demo-crash
-The same without Spark: add `--set engine.type=local` (and another --run); the digests are the same.
+The same without Spark, in seconds: make demo ENGINE=local FRESH=1; the digests are the same.
 Start over: make demo FRESH=1"""
 
 

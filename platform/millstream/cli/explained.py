@@ -26,6 +26,10 @@ def show(told: Mapping[str, Any]) -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
+def _waiting(most: str) -> str:
+    return "waits for none" if most == "0s" else f"waits at most {most}"
+
+
 def _draw(console: Console, told: Mapping[str, Any]) -> None:
     guarantee, epoch = told["guarantee"], told["epoch"]
     sources = ", ".join(f"{source['name']} ({source['type']})" for source in told["sources"])
@@ -33,7 +37,7 @@ def _draw(console: Console, told: Mapping[str, Any]) -> None:
     console.print(
         f"{guarantee['delivery']}, recovery {guarantee['recovery']}; saved {_every(guarantee['save_every'])}, "
         f"committed {_every(guarantee['commit_every'])}; "
-        f"an epoch holds at most {epoch['max_records']:,} records and waits at most {epoch['max_wait']}"
+        f"an epoch holds at most {epoch['max_records']:,} records and {_waiting(epoch['max_wait'])}"
     )
     _heading(console, "Steps")
     console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, told["steps"])))
