@@ -24,6 +24,7 @@ from benchmarks import (
     local_against_loop,
     local_latency,
     local_start,
+    local_workers,
 )
 from benchmarks.documents import Documents
 from benchmarks.figures import Figure, Measurement, Setting
@@ -45,6 +46,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *local_against_loop.MEASUREMENTS,
     *local_latency.MEASUREMENTS,
     *local_start.MEASUREMENTS,
+    *local_workers.MEASUREMENTS,
     *keyed_state.MEASUREMENTS,
 )
 
