@@ -102,3 +102,24 @@ def test_keys_are_in_the_order_of_text() -> None:
     names = ["b", "", "ü", "a", "a\x00", "ab", "\U0001f600", "\uffff", "z"]
     values.put_all(dict.fromkeys(names, b""))
     assert [key for key, _ in values.in_order()] == sorted(names)
+
+
+LIMITED = """
+import resource
+from millstream.errors import MillstreamError
+from millstream.state.rocks import Rocks
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+values = Rocks()
+try:
+    for number in range(2_000_000):
+        values.put(f"key {number}", b"x" * 200)
+except MillstreamError as error:
+    print(error)
+"""
+
+
+def test_a_disk_without_room_is_told_and_leaves_no_folder(place: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("state by key in RocksDB: IO error: ") and not ran.stderr
+    assert "make room there, or set TMPDIR" in ran.stdout
+    assert list(place.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import random
 from pathlib import Path
 
@@ -113,6 +114,14 @@ def test_a_store_goes_on_from_what_was_saved_in_memory_or_in_rocksdb(tmp_path: P
         again.restore(state)
         assert again.snapshot().copied() == expected.copied()
         assert states_digest({"per_key": again.snapshot()}) == states_digest({"per_key": state})
+
+
+def test_a_loaded_state_goes_to_another_process_as_its_files(tmp_path: Path) -> None:
+    SaveStore(tmp_path, {}).write(0, Applied(), {"per_key": filled(10_000).snapshot()})
+    state = read_newest(tmp_path, lambda _, states: states["per_key"])
+    assert state is not None and len(state) == 10_000
+    sent = pickle.dumps(state)
+    assert len(sent) < 1_000 and dict(pickle.loads(sent)) == dict(state)  # noqa: S301 - just written
 
 
 def test_a_step_that_keeps_a_dict_is_saved_by_what_changed_too(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from millstream.errors import ConfigError, StepFailed
+from millstream.errors import ConfigError, MillstreamError, StepFailed
 from millstream.steps.checks import check_step
 from millstream.steps.contracts import Scope, Step
 from millstream.steps.per_key import PerKey
@@ -156,6 +156,16 @@ def test_a_record_that_raises_stops_the_run_by_default(following: Following) -> 
     with pytest.raises(StepFailed, match=told) as failed:
         following(count, adds=["before"], name="follow").process(records(("ann", "x"), ("ann", "bad")))
     assert failed.value.offset == 11
+
+
+def test_a_place_that_fails_is_not_a_records_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rules", types.SimpleNamespace(count=count))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    config = PerKey(key="author", function="rules:count", adds=("before",), on_error="reject", store="rocksdb")
+    with pytest.raises(
+        MillstreamError, match=r"state by key in RocksDB: .*No such file.*; make room there, or set TMPDIR"
+    ):
+        config.build(SCHEMA).process(records(("ann", "x")))
 
 
 class Thing:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
+from millstream.errors import MillstreamError
+
 __all__ = ["Rocks"]
 
 _PREFIX = "millstream-keys-"
@@ -39,15 +41,21 @@ class Rocks:
         self._database: Rdict | None = None
 
     def get(self, key: str) -> bytes | None:
-        found: bytes | None = self._database.get(key.encode()) if self._database is not None else None
+        try:
+            found: bytes | None = self._database.get(key.encode()) if self._database is not None else None
+        except Exception as error:
+            raise _failed(error) from error
         return found
 
     def put(self, key: str, value: bytes | None) -> None:
-        database = self._database if self._database is not None else self._made()
-        if value is None:
-            database.delete(key.encode())
-        else:
-            database.put(key.encode(), value)
+        try:
+            database = self._database if self._database is not None else self._made()
+            if value is None:
+                database.delete(key.encode())
+            else:
+                database.put(key.encode(), value)
+        except Exception as error:
+            raise _failed(error) from error
 
     def put_all(self, part: Mapping[str, bytes | None]) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -56,8 +64,11 @@ class Rocks:
                 batch.delete(key.encode())
             else:
                 batch.put(key.encode(), value)
-        if part:
-            (self._database if self._database is not None else self._made()).write(batch)
+        try:
+            if part:
+                (self._database if self._database is not None else self._made()).write(batch)
+        except Exception as error:
+            raise _failed(error) from error
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
         return self.in_order()
@@ -90,8 +101,16 @@ def _options() -> Options:
     return options
 
 
+def _failed(error: Exception) -> MillstreamError:
+    """RocksDB's own errors are of no class that tells them from a mistake in a record."""
+    return MillstreamError(
+        f"state by key in RocksDB: {error}; make room there, or set TMPDIR to a folder that has some"
+    )
+
+
 def _discard(database: Rdict, folder: Path, lock: int) -> None:
-    database.close()
+    with suppress(Exception):  # it may be unable to write, what nobody will read
+        database.close()
     shutil.rmtree(folder, ignore_errors=True)
     os.close(lock)
 

@@ -162,6 +162,9 @@ class Stored(Keyed):
     def __getitem__(self, key: str) -> bytes:
         return self._copied[key]
 
+    def __reduce__(self) -> tuple[type[Stored], tuple[str, Sequence[Path]]]:
+        return Stored, (self._step, self.layers)  # whoever gets it reads the files
+
     @cached_property
     def _copied(self) -> dict[str, bytes]:
         return put_together(self.parts())

@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from millstream.errors import StepFailed
+from millstream.errors import MillstreamError, StepFailed
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.contracts import rejects_schema
 
@@ -71,6 +71,8 @@ class Calls:
                 self._fail(records, row, str(misuse))
             except Rejected as rejected:
                 faults[row] = str(rejected)
+            except MillstreamError:  # of where state is kept: no record is to blame
+                raise
             except Exception as error:
                 faults[row] = self._fault(records, row, error)
         return Done(_without(records, faults), values, self._outputs(records, faults))
