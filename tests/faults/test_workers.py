@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -23,6 +24,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log import planner
+from millstream.log.epochs import EpochReader
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
@@ -189,6 +191,27 @@ def test_a_step_that_fails_in_a_worker_says_what_it_says_alone(
     assert told[0] == told[1]
     assert "too cold" in told[0]
     sys.modules.pop("picky_function", None)
+
+
+@pytest.mark.parametrize("delivery", Delivery)
+def test_what_was_cut_before_a_record_that_fails_is_delivered_before(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: Delivery
+) -> None:
+    """Although a reader meets it while the epochs before are on their way."""
+    failing = EPOCHS // 2
+    line = (tmp_path / "documents/part0.jsonl").read_text().splitlines()[failing * EPOCH_RECORDS // 2 + 1]
+    (tmp_path / "late_function.py").write_text(
+        f"def touch(record):\n    assert record['text'] != {json.loads(line)['text']!r}, 'too late'\n    return {{}}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    pipeline.steps, pipeline.sinks = [{"type": "map", "function": "late_function:touch"}], {}
+    pipeline.delivery = delivery
+    for pipeline.engine_name in ("local", "local-3"):
+        with pytest.raises(StepFailed, match=f"too late.*epoch {failing},"):
+            pipeline.run(pipeline.engine_name)
+        totals = EpochReader(pipeline.folder / "runs" / pipeline.engine_name / "epochs").totals()
+        assert totals.epochs == failing
+    sys.modules.pop("late_function", None)
 
 
 def test_kills_of_random_parties_leave_no_process_and_no_trace(commands: Commands) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import EPOCHS, Pipeline, write_documents
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 
 from millstream.engines.local.engine import LocalEngine
+from millstream.errors import StepFailed
 from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Point
+from millstream.steps.keys import owner
 
 FUNCTIONS = """
 def first_word(record):
@@ -25,12 +28,20 @@ def seen(record, state):
 
 def labels(record, state):
     return {"after": (state or {}).get("last")}, {"last": record["seen"]}
+
+def pairs(record, state):
+    return {"pair": str(state)}, None if state else 1
+
+def picky(record, state):
+    assert record["word"] != "WORD", "not this one"
+    return {}, None
 """
 STEPS: list[dict[str, Any]] = [
     {"type": "map", "name": "word", "function": "keyed_functions:first_word", "adds": ["word"]},
     {"type": "per_key", "name": "seen", "key": "word", "function": "keyed_functions:seen", "adds": ["seen"],
      "on_error": "reject"},
     {"type": "per_key", "name": "labels", "key": "label", "function": "keyed_functions:labels", "adds": ["after"]},
+    {"type": "per_key", "name": "pairs", "key": "word", "function": "keyed_functions:pairs", "adds": ["pair"]},
     {"type": "classify", "model": {"type": "river_nb"}},
 ]  # fmt: skip
 
@@ -67,6 +78,19 @@ def notes(pipeline: Pipeline, run: str) -> Any:
     from millstream.log.epochs import EpochReader
 
     return EpochReader(pipeline.folder / "runs" / run / "epochs").notes()
+
+
+def test_a_key_s_record_is_named_where_another_reader_has_read_it(pipeline: Pipeline, tmp_path: Path) -> None:
+    texts = [json.loads(line)["text"] for line in (tmp_path / "documents/part0.jsonl").read_text().splitlines()[:9]]
+    word = next(text.split()[0] for text in texts if owner(text.split()[0], 3) == 1)  # and reader 0 reads epoch 0
+    (tmp_path / "keyed_functions.py").write_text(FUNCTIONS.replace("WORD", word))
+    pipeline.steps = [STEPS[0], {"type": "per_key", "key": "word", "function": "keyed_functions:picky"}]
+    told = []
+    for pipeline.engine_name in ("local", "local-4"):
+        with pytest.raises(StepFailed, match="not this one") as failed:
+            pipeline.run(pipeline.engine_name, records=EPOCH_RECORDS)
+        told.append(str(failed.value))
+    assert told[0] == told[1]
 
 
 def test_more_readers_than_keys(pipeline: Pipeline) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from millstream.engines.workers.parties import KEEPER, Post
 from millstream.engines.workers.stages import Stages
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Added, Epoch, PartitionName
+from millstream.log.planner import room
 from millstream.state.keyed import Keyed, KeyedStore
 from millstream.state.saves import Array, States
 from millstream.steps.processing import Processed
@@ -59,6 +61,8 @@ class Workers:
         self._held_back: deque[Epoch] = deque()
         """What was sent and is not yet allowed."""
         self._done: dict[int, Processed] = {}
+        self._failed: dict[int, Exception] = {}
+        """What could not be read ahead: it is told when it is that epoch's turn, as if nobody had read ahead."""
         self._asked = 0
         self._saved: list[States] = []
         self._keyed: dict[str, KeyedStore] = {}
@@ -74,9 +78,15 @@ class Workers:
         self._post(KEEPER, Take(epoch))
         self._post(self._readers[epoch.number % len(self._readers)], Read(epoch.number, ranges))
 
+    def group(self, waiting: Iterable[Epoch]) -> list[Epoch]:
+        """The epochs that pass together: those that may change state, up to one that failed, which comes alone."""
+        allowed = list(itertools.takewhile(lambda epoch: epoch.number < self.allowed, waiting))
+        sound = list(itertools.takewhile(lambda epoch: epoch.number not in self._failed, allowed))
+        return sound or allowed[:1]
+
     def through(self, epochs: Sequence[Epoch]) -> bool:
-        """Whether all of these are through all steps."""
-        return all(epoch.number in self._done for epoch in epochs)
+        """Whether all of these are through all steps, or will never be."""
+        return all(epoch.number in self._done or epoch.number in self._failed for epoch in epochs)
 
     def hear(self, seconds: float | None) -> None:
         """Take in one message, if one comes within these seconds."""
@@ -89,8 +99,10 @@ class Workers:
                 self._keep(states, changed)
                 if number == self._asked:
                     self._saved.append(states)
-            case Failed(error):
+            case Failed(error, None):
                 raise error
+            case Failed(error, int(epoch)):
+                self._failed[epoch] = error
             case other:
                 raise AssertionError(other)
 
@@ -98,6 +110,8 @@ class Workers:
         """What an epoch that was sent comes to; `records` are the readers' business."""
         self._allow(epoch.number + 1)
         while epoch.number not in self._done:
+            if epoch.number in self._failed:
+                raise self._failed[epoch.number]
             self.hear(None)
         processed = self._done.pop(epoch.number)
         return replace(processed, note=replace(processed.note, attempt=attempt))
@@ -117,7 +131,7 @@ class Workers:
         self._post(KEEPER, Skip(epoch))
 
     def ask_save(self) -> Callable[[], States]:
-        """The state after the epochs allowed so far, of which all must be through."""
+        """The state after the epochs allowed so far, of which all must be through, but for those that never will be."""
         self._asked += 1
         self._saved = []
         for party in self._with_state:
@@ -135,12 +149,12 @@ class Workers:
             self.hear(None)
         whole: dict[str, Mapping[str, Array | bytes]] = {}
         for states in self._saved:
-            for step, state in states.items():
-                whole[step] = {**whole.get(step, {}), **state}
+            for step in states.keys() - self._keyed.keys():
+                whole[step] = {**whole.get(step, {}), **states[step]}
         return whole | {step: store.snapshot() for step, store in self._keyed.items()}
 
     def _keep(self, states: States, changed: Mapping[str, Mapping[str, bytes | None]]) -> None:
-        """Keep keyed state up, of which readers tell only what has changed."""
+        """Keep state by key up: each party tells all of its own once, and then what has changed."""
         by_key = {step: dict(state) for step, state in states.items() if isinstance(state, Keyed)}
         for step, entries in {**by_key, **changed}.items():
             store = self._keyed.setdefault(step, KeyedStore())
@@ -182,12 +196,15 @@ def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monot
         for _ in epochs:
             waiting.popleft()
 
-    for epoch in job.waiting(passage.start()):
-        send(epoch)
+    repeated = deque(job.waiting(passage.start()))
     while not job.stop.is_set():
-        while (cut := cutter.cut(clock())) is not None:
+        records = sum(epoch.size for epoch in waiting) if repeated else 0
+        while repeated and room(len(waiting), records, repeated[0].size):
+            records += repeated[0].size
+            send(repeated.popleft())
+        while not repeated and (cut := cutter.cut(clock())) is not None:
             send(cut)
-        group = [epoch for epoch in waiting if epoch.number < workers.allowed]
+        group = workers.group(waiting)
         if group and workers.through(group):
             take(group)
         elif group:
@@ -201,7 +218,7 @@ def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monot
         else:
             take([waiting[0]])
     workers.ahead = False
-    if group := [epoch for epoch in waiting if epoch.number < workers.allowed]:
+    while group := workers.group(waiting):
         take(group)
     job.processing.restore(workers.ask_save()(), workers.partitions)  # from here on no worker can be missed
     passage.processing = job.processing

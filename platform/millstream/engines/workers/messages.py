@@ -76,9 +76,13 @@ class Allow:
 
 @dataclass(frozen=True)
 class Part:
-    """All that one party has of an epoch for another; it says too that there is no more."""
+    """All that one party has of an epoch for another; it says too that there is no more.
+
+    `names` are those of partitions that it has not told of before.
+    """
 
     hand: InHand
+    names: Mapping[int, PartitionName] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,8 @@ class AskSave:
 class Saved:
     """To the coordinator: the state that was asked for.
 
-    `changed` has, for keyed steps, what has changed since the state that was told before; None for keys that are gone.
+    State by key is told in full once; `changed` has what has changed since it was told before, None for keys that are
+    gone.
     """
 
     number: int
@@ -109,9 +114,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class Failed:
-    """To the coordinator: a party cannot go on."""
+    """To the coordinator: a party cannot go on; `epoch` is one that could not be read and begun, ahead of its turn."""
 
     error: Exception
+    epoch: int | None = None
 
 
 Message = Restore | Skip | Read | Take | Allow | Part | Done | AskSave | Saved | Failed

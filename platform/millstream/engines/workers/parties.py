@@ -24,7 +24,8 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.stages import Stages
 from millstream.log.epochs import Epoch, PartitionName
-from millstream.state.keyed import Keyed
+from millstream.state.keyed import Entries, Keyed
+from millstream.state.saves import States
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner
@@ -60,6 +61,8 @@ class Reader:
         self._read, self._post = read, post
         self._head = Chain(graph, stages.head)
         self._names: dict[int, PartitionName] = {}
+        self._named: set[int] = set()
+        """The partitions whose names the other readers were told."""
         self._owned = _Owned(graph, stages.keyed, place, readers) if stages.keyed is not None else None
 
     def hear(self, message: Message) -> None:
@@ -69,14 +72,18 @@ class Reader:
             self._head.run(hand, self._position)
             self._pass_on(hand)
         elif self._owned is not None:
+            if isinstance(message, Part):
+                self._names |= message.names
             self._owned.hear(message, self._post, self._position)
 
     def _pass_on(self, hand: InHand) -> None:
         if self._owned is None:
             self._post(KEEPER, Part(hand))
             return
+        names = {rank: self._names[rank] for rank in hand.inputs if rank not in self._named}
+        self._named |= names.keys()
         for place, part in enumerate(dealt(hand, self._owned.key, self._readers)):
-            self._post(reader_name(place), Part(part))
+            self._post(reader_name(place), Part(part, names))
 
     def _position(self, rank: int, offset: int) -> str:
         named = self._names.get(rank)
@@ -92,7 +99,7 @@ class _Owned:
         self._place, self._readers = place, readers
         self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node], whole=False)
-        self._told: Mapping[str, Any] | None = None
+        self._told = _Told()
 
     def hear(self, message: Message, post: Post, position: Callable[[int, int], str]) -> None:
         match message:
@@ -103,7 +110,7 @@ class _Owned:
             case Restore():
                 self._restore(message.states.get(self._name, {}))
             case AskSave():
-                post(COORDINATOR, self._state(message.number))
+                post(COORDINATOR, self._told.saved(message.number, {self._name: self._step.save()}))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
@@ -117,18 +124,29 @@ class _Owned:
         hand.outputs = {name: [*settled.get(name, ()), *made.get(name, ())] for name in {**settled, **made}}
         return hand
 
-    def _state(self, number: int) -> Saved:
-        """All keys' state at first; then, if that can be told, what has changed since."""
-        before, self._told = self._told, self._step.save()
-        if isinstance(self._told, Keyed) and before is not None:
-            changes = self._told.since(before)
-            if changes is not None:
-                return Saved(number, {}, {self._name: changes})
-        return Saved(number, {self._name: self._told})
-
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._told = None
+        self._told = _Told()
         self._step.restore({key: value for key, value in state.items() if owner(key, self._readers) == self._place})
+
+
+class _Told:
+    """The state by key that the coordinator was told, so that what has changed since is enough."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Keyed] = {}
+
+    def saved(self, number: int, states: States) -> Saved:
+        by_key = {step: state for step, state in states.items() if isinstance(state, Keyed)}
+        changed = {step: _changes(before, by_key[step]) for step, before in self._before.items()}
+        self._before = by_key
+        return Saved(number, {step: state for step, state in states.items() if step not in changed}, changed)
+
+
+def _changes(before: Keyed, now: Keyed) -> Mapping[str, bytes | None]:
+    changes = now.since(before)
+    if changes is None:  # it is of no kind that knows of the one before
+        changes = Entries(now).since(Entries(before))
+    return changes or {}
 
 
 class Keeper:
@@ -145,6 +163,7 @@ class Keeper:
             self._processing = Processing(graph, [stages.keyed, *stages.rest])
             self._processing.run_ahead([stages.keyed.name])
         self._dealt = stages.keyed is not None
+        self._told = _Told()
 
     def hear(self, message: Message) -> None:
         match message:
@@ -155,11 +174,12 @@ class Keeper:
             case Allow():
                 self._exchange.allow(message)
             case Restore():
+                self._told = _Told()
                 self._processing.restore(message.states, message.partitions)
             case Skip():
                 self._processing.skip(message.epoch)
             case AskSave():
-                self._post(COORDINATOR, Saved(message.number, self._processing.save()))
+                self._post(COORDINATOR, self._told.saved(message.number, self._processing.save()))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
@@ -191,4 +211,4 @@ def heard(party: Party, message: Message, post: Post) -> None:
     try:
         party.hear(message)
     except Exception as error:
-        post(COORDINATOR, Failed(error))
+        post(COORDINATOR, Failed(error, message.epoch if isinstance(message, Read) else None))

@@ -1,0 +1,35 @@
+"""How much is under way among workers at a time: also of what is repeated, however long ago the last save was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.engines.workers.coordinator import Workers
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Delivery, Point
+from millstream.log import planner
+from millstream.log.epochs import Epoch
+
+
+def test_epochs_that_are_repeated_are_sent_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_documents(tmp_path / "documents")
+    pipeline = Pipeline(
+        tmp_path, LocalEngine(), delivery=Delivery.AT_LEAST_ONCE, save_every=EPOCHS, engine_name="local-2"
+    )
+    pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
+    monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)
+    send, under_way = Workers.send, []
+
+    def counted(workers: Workers, epoch: Epoch) -> None:
+        send(workers, epoch)
+        under_way.append(epoch.number + 1 - workers.allowed)
+
+    monkeypatch.setattr(Workers, "send", counted)
+    summary = pipeline.run("run")
+    assert summary.processed == 2 * EPOCHS * EPOCH_RECORDS
+    assert len(under_way) == EPOCHS
+    assert max(under_way) == 3
