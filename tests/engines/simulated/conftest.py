@@ -1,0 +1,88 @@
+"""Pipelines to simulate: the demo's, and one with keyed steps, rejects and partitions that end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.harness import write_documents
+
+from millstream.config.load import Loaded, load_config, read_config
+from millstream.config.models import Config
+from millstream.engines.simulated.logs import Recorded, recorded
+from millstream.log.contracts import Place
+
+DEMO = Path(__file__).parents[3] / "configs/demo.yaml"
+FUNCTIONS = """
+def first_word(record):
+    return {"word": record["text"].split()[0]}
+
+def seen(record, state):
+    seen = state or 0
+    if seen % 7 == 6:
+        raise ValueError(f"seventh {record['word']}")
+    return {"seen": str(seen)}, seen + 1
+"""
+STEPS: list[dict[str, Any]] = [
+    {"type": "map", "name": "word", "function": "simulated_functions:first_word", "adds": ["word"]},
+    {"type": "per_key", "key": "word", "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
+    {"type": "hashed_text", "dimensions": 256},
+    {"type": "classify", "model": {"type": "complement_nb", "block": 16}},
+    {"type": "popularity", "window": {"type": "tumbling", "size": "10m", "lateness": "1m"}, "threshold": 0.3},
+]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A pipeline's config, and its first records."""
+
+    config: Config
+    records: Recorded
+
+
+Simulating = Callable[..., Simulated]
+"""Gives a pipeline with a delivery, and perhaps how often it saves and commits."""
+
+
+def _guarantee(delivery: str, save_every: int, commit_every: int) -> dict[str, Any]:
+    return {"delivery": delivery, "save_every": save_every, "commit_every": commit_every}
+
+
+def _with_records(loaded: Loaded, cache: Path, most: int) -> Simulated:
+    source = loaded.config.logs[0]
+    log = source.config.open(Place(loaded.base, cache))
+    return Simulated(loaded.config, recorded({source.name: log}, most))
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Simulating:
+    def make(delivery: str, save_every: int = 1, commit_every: int = 1) -> Simulated:
+        guarantee = _guarantee(delivery, save_every, commit_every)
+        sets = [f"guarantee.{name}={value}" for name, value in guarantee.items()]
+        return _with_records(load_config(str(DEMO), sets), tmp_path / "cache", 300)
+
+    return make
+
+
+@pytest.fixture
+def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulating:
+    (tmp_path / "simulated_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("simulated_functions", None)
+    write_documents(tmp_path / "documents", records=160)
+
+    def make(delivery: str, save_every: int = 1, commit_every: int = 1) -> Simulated:
+        config = {
+            "name": "keyed",
+            "source": {"type": "files", "path": "documents", "ends": True},
+            "pipeline": {"steps": STEPS},
+            "guarantee": _guarantee(delivery, save_every, commit_every),
+            "engine": {"type": "local"},
+        }
+        return _with_records(read_config(config, tmp_path, "keyed.yaml"), tmp_path / "cache", 160)
+
+    return make

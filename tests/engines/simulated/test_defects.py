@@ -1,0 +1,106 @@
+"""Defects that were put into the code are found: a simulator that finds nothing proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from engines.simulated.conftest import Simulated, Simulating
+
+from millstream.engines.simulated.disk import SimulatedEpochLog
+from millstream.engines.simulated.simulation import Simulation
+from millstream.engines.workers.coordinator import Workers
+from millstream.engines.workers.exchange import Exchange
+from millstream.engines.workers.messages import Allow
+from millstream.guarantees.passage import Passage
+from millstream.log.contracts import Sink
+from millstream.state.saves import States
+from millstream.steps.chain import InHand
+
+SEEDS = range(60)
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def effects_before_their_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedEpochLog, "sync", lambda log: None)
+
+
+def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
+    def ready(exchange: Exchange) -> Sequence[InHand] | None:
+        for epoch, parts in exchange._held.items():
+            if len(parts) >= exchange._parts and epoch in exchange._allowed:
+                exchange._allowed.remove(epoch)
+                return exchange._held.pop(epoch)
+        return None
+
+    patch.setattr(Exchange, "ready", ready)
+
+
+def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
+    take = Exchange.take
+
+    def take_at_once(exchange: Exchange, part: InHand) -> None:
+        if part.epoch not in exchange._allowed:
+            exchange.allow(Allow(part.epoch, part.epoch + 1))
+        take(exchange, part)
+
+    patch.setattr(Exchange, "take", take_at_once)
+
+
+def a_save_of_what_is_not_yet_delivered(patch: pytest.MonkeyPatch) -> None:
+    ask_save = Workers.ask_save
+
+    def ask_late(workers: Workers) -> Callable[[], States]:
+        workers.go_on()
+        return ask_save(workers)
+
+    patch.setattr(Workers, "ask_save", ask_late)
+
+
+def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    holds = Passage._holds
+
+    def holds_less(passage: Passage, name: str, sink: Sink) -> int:
+        return holds(passage, name, sink) - 1
+
+    patch.setattr(Passage, "_holds", holds_less)
+
+
+def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
+    def commit(passage: Passage, epoch: int) -> bool:
+        if epoch > passage.log.totals.committed:
+            passage.log.commit(epoch)
+        return True
+
+    patch.setattr(Passage, "_commit", commit)
+
+
+def lost_epochs_that_nobody_hears_of(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Workers, "skip", Workers._join)
+
+
+def found(simulated: Simulated, folder: Path) -> bool:
+    simulation = Simulation(simulated.config, simulated.records, folder)
+    return any(simulation.run(seed).wrong for seed in SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("defect", "delivery"),
+    [
+        (effects_before_their_sync, "exactly_once"),
+        (effects_before_their_sync, "at_most_once"),
+        (epochs_in_order_of_arrival, "exactly_once"),
+        (state_that_changes_before_it_is_allowed, "exactly_once"),
+        (a_save_of_what_is_not_yet_delivered, "exactly_once"),
+        (a_guard_that_is_off_by_one, "exactly_once"),
+        (a_commit_of_what_is_not_saved, "at_least_once"),
+        (lost_epochs_that_nobody_hears_of, "at_most_once"),
+    ],
+)
+def test_some_schedule_shows_it(
+    keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
+) -> None:
+    made = keyed(delivery, save_every=1 if delivery == "exactly_once" else 2)
+    defect(monkeypatch)
+    assert found(made, tmp_path / "disks")

@@ -1,0 +1,59 @@
+"""Whatever the order, whoever dies: no schedule comes out otherwise than its delivery promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from engines.simulated.conftest import Simulating
+
+from millstream.engines.simulated.fate import Victim
+from millstream.engines.simulated.many import outcomes
+from millstream.engines.simulated.simulation import Simulation
+
+GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 2, 1)]
+
+
+@pytest.mark.parametrize(("delivery", "save_every", "commit_every"), GUARANTEES)
+def test_a_hundred_schedules_of_the_demo(demo: Simulating, delivery: str, save_every: int, commit_every: int) -> None:
+    made = demo(delivery, save_every, commit_every)
+    struck: Counter[Victim] = Counter()
+    for outcome in outcomes(made.config, made.records, range(100), jobs=2):
+        assert not outcome.wrong, outcome
+        struck.update(outcome.struck)
+    assert all(struck[victim] > 5 for victim in Victim)
+
+
+@pytest.mark.parametrize(("delivery", "save_every", "commit_every"), [*GUARANTEES, ("exactly_once", 3, 2)])
+def test_schedules_of_keyed_steps(
+    keyed: Simulating, tmp_path: Path, delivery: str, save_every: int, commit_every: int
+) -> None:
+    made = keyed(delivery, save_every, commit_every)
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(25):
+        assert not simulation.run(seed).wrong, seed
+
+
+def test_a_seed_is_always_the_same_schedule(keyed: Simulating, tmp_path: Path) -> None:
+    made = keyed("exactly_once")
+    traces: list[list[str]] = []
+    for folder in ("one", "other"):
+        simulation = Simulation(made.config, made.records, tmp_path / folder)
+        for first in range(3 if traces else 0):  # what was run before makes no difference
+            simulation.run(first)
+        traces.append([])
+        simulation.run(5, traces[-1].append)
+    assert traces[0] == traces[1]
+    assert len(traces[0]) > 50
+
+
+def test_other_seeds_are_other_schedules(keyed: Simulating, tmp_path: Path) -> None:
+    made = keyed("exactly_once")
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    traces: list[tuple[str, ...]] = []
+    for seed in (1, 2, 3):
+        lines: list[str] = []
+        simulation.run(seed, lines.append)
+        traces.append(tuple(line.partition("step")[2] for line in lines))
+    assert len(set(traces)) == 3
