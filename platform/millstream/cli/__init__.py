@@ -26,6 +26,7 @@ _COMMANDS = {
     "predict": "Ask the model of a run.",
     "status": "Show how far a run is.",
     "audit": "Count what crashes did to a run's results.",
+    "simulate": "Crash a pipeline in simulated runs, and hold each against its promise.",
     "log": "List, read and append to logs.",
 }
 
