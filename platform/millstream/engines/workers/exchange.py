@@ -7,19 +7,20 @@ upstream and is next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.engines.workers.messages import Allow
+from millstream.errors import StepFailed
 from millstream.records import OFFSET, RANK
 from millstream.steps.chain import InHand
 from millstream.steps.contracts import Array
 from millstream.steps.keys import owners
 
-__all__ = ["Exchange", "dealt", "gathered", "in_place"]
+__all__ = ["ORDER", "Exchange", "dealt", "gathered", "in_place"]
 
 ORDER = "_order"
 """A record's place in its epoch, as long as the epoch is in parts."""
@@ -85,17 +86,25 @@ def gathered(parts: Sequence[InHand]) -> InHand:
     return whole
 
 
-def in_place(rows: Mapping[str, Sequence[pa.Table]], records: pa.Table) -> dict[str, list[pa.Table]]:
-    """Rows that a step has made from these records, with the records' places, so that `gathered` can order them."""
-    known = _identities(records)
+def in_place(made: pa.Table, records: pa.Table) -> pa.Table:
+    """What a step has made from these records, with the records' places, so that `gathered` can order it.
+
+    The step need not pass the places on, and does not see them.
+    """
+    known, wanted = _identities(records), _identities(made)
+    if np.array_equal(known, wanted):
+        return made.append_column(ORDER, records[ORDER])
     by_identity = np.argsort(known)
-    order = records[ORDER].to_numpy()[by_identity]
-    placed = {}
-    for name, tables in rows.items():
-        table = pa.concat_tables(tables)
-        places = order[np.searchsorted(known[by_identity], _identities(table))]
-        placed[name] = [table.append_column(ORDER, pa.array(places))]
-    return placed
+    found = np.searchsorted(known[by_identity], wanted)
+    there = (found < len(known)).all() and (known[by_identity][found] == wanted).all()
+    places = records[ORDER].to_numpy()[by_identity][found] if there else np.zeros(0, np.int64)
+    if not there or (places[1:] < places[:-1]).any():
+        message = (
+            "it made rows that are not those of records that it was given, in their order: they have no place among "
+            "those that other workers make; let it do so, or declare itself global"
+        )
+        raise StepFailed(message)
+    return made.append_column(ORDER, pa.array(places))
 
 
 def _in_order(tables: Sequence[pa.Table]) -> pa.Table:

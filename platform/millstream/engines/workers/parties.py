@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.engines.workers.exchange import Exchange, dealt, gathered, in_place
+from millstream.engines.workers.exchange import ORDER, Exchange, dealt, gathered, in_place
 from millstream.engines.workers.messages import (
     Allow,
     AskSave,
@@ -23,6 +23,7 @@ from millstream.engines.workers.messages import (
     Take,
 )
 from millstream.engines.workers.stages import Stages
+from millstream.errors import StepFailed
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.keyed import Entries, Keyed
 from millstream.state.saves import States
@@ -118,9 +119,14 @@ class _Owned:
 
     def _run(self, hand: InHand, position: Callable[[int, int], str]) -> InHand:
         settled, records = hand.outputs, hand.records
-        hand.outputs = {}
+        hand.records, hand.outputs = records.drop_columns([ORDER]), {}
         self._chain.run(hand, position)
-        made = in_place(hand.outputs, records)
+        try:
+            hand.records = in_place(hand.records, records)
+            made = {name: [in_place(table, records) for table in tables] for name, tables in hand.outputs.items()}
+        except StepFailed as error:
+            message = f"step '{self._name}' failed in epoch {hand.epoch}: {error}"
+            raise StepFailed(message) from error
         hand.outputs = {name: [*settled.get(name, ()), *made.get(name, ())] for name in {**settled, **made}}
         return hand
 
