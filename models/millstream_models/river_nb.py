@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from itertools import chain
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.steps.contracts import Array, State
 
 __all__ = ["RiverNB"]
+
+_FOLDED_AT = 1000
+_FEWEST_ROWS = 1024
+_quoted: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class RiverNB(BaseModel):
@@ -41,6 +45,8 @@ class RiverNB(BaseModel):
 
 
 class _RiverNB:
+    """River's model, and beside it the same counts as a matrix: a save copies that, and looks at no word again."""
+
     reads = RiverNB.reads
 
     def __init__(self, alpha: float) -> None:
@@ -66,15 +72,16 @@ class _RiverNB:
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
         for words, label in zip(inputs, labels.tolist(), strict=True):
             self._model.learn_one(words, label)
+            self._learned.append((words, label))
+        if len(self._learned) >= _FOLDED_AT:
+            self._fold()
 
     def save(self) -> State:
+        self._fold()
         model = self._model
-        by_word = list(model.feature_counts.values())
         return {
-            "words": json.dumps(list(model.feature_counts), ensure_ascii=False).encode(),
-            "word_classes": np.fromiter(map(len, by_word), np.int64, len(by_word)),
-            "classes": np.fromiter(chain.from_iterable(by_word), np.int64),
-            "counts": np.fromiter(chain.from_iterable(counts.values() for counts in by_word), np.int64),
+            "words": b"[" + bytes(self._texts) + b"]",
+            "counts": self._counts.copy(),
             "records": np.array(list(model.class_counts.items()), np.int64).reshape(-1, 2),
             "totals": np.array(list(model.class_totals.items()), np.int64).reshape(-1, 2),
         }
@@ -83,11 +90,35 @@ class _RiverNB:
         from river.naive_bayes import MultinomialNB
 
         self._model: Any = MultinomialNB(alpha=self._alpha)  # type: ignore[no-untyped-call]
-        if not state:
+        self._learned: list[tuple[dict[str, int], int]] = []
+        self._texts = bytearray(bytes(state["words"])[1:-1] if state else b"")
+        words: list[str] = json.loads(b"[" + self._texts + b"]")
+        self._rows = {word: row for row, word in enumerate(words)}
+        self._counts: Array = np.array(state.get("counts", np.zeros((_FEWEST_ROWS, 0), np.int64)))
+        for word, counts in zip(words, self._counts[: len(words)].tolist(), strict=True):
+            self._model.feature_counts[word] = Counter({label: count for label, count in enumerate(counts) if count})
+        if state:
+            self._model.class_counts.update(dict(np.asarray(state["records"]).tolist()))
+            self._model.class_totals.update(dict(np.asarray(state["totals"]).tolist()))
+
+    def _fold(self) -> None:
+        """Count in the matrix what was learned since: a row for each word, as they came, a column for each class."""
+        rows: list[int] = []
+        for words, _ in self._learned:
+            for word in words:
+                if (row := self._rows.get(word)) is None:
+                    row = self._rows[word] = len(self._rows)
+                    self._texts += ((", " if row else "") + _quoted(word)).encode()
+                rows.append(row)
+        labels = [label for words, label in self._learned for _ in words]
+        counts = [count for words, _ in self._learned for count in words.values()]
+        self._learned = []
+        if not rows:
             return
-        arrays = {name: value.tolist() for name, value in state.items() if isinstance(value, np.ndarray)}
-        pairs = iter(zip(arrays["classes"], arrays["counts"], strict=True))
-        for word, size in zip(json.loads(bytes(state["words"])), arrays["word_classes"], strict=True):
-            self._model.feature_counts[word] = Counter(dict(next(pairs) for _ in range(size)))
-        self._model.class_counts.update(dict(arrays["records"]))
-        self._model.class_totals.update(dict(arrays["totals"]))
+        # With room for more words, its shape seldom changes: then a save has only what has changed.
+        room = max(_FEWEST_ROWS, 1 << (len(self._rows) - 1).bit_length())
+        classes = max(self._counts.shape[1], max(labels) + 1)
+        if (room, classes) != self._counts.shape:
+            old, self._counts = self._counts, np.zeros((room, classes), np.int64)
+            self._counts[: old.shape[0], : old.shape[1]] = old
+        np.add.at(self._counts, (rows, labels), counts)
