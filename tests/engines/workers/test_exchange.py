@@ -12,7 +12,8 @@ from millstream.steps.chain import InHand
 
 def epoch(*offsets: int) -> pa.Table:
     keys = [f"key {offset % 3}" for offset in offsets]
-    return pa.table({"_rank": [0] * len(offsets), "_offset": offsets, "key": keys})
+    columns = [pa.array([0] * len(offsets), pa.int32()), pa.array(offsets, pa.int64()), pa.array(keys, pa.string())]
+    return pa.table(columns, ["_rank", "_offset", "key"])
 
 
 def test_an_epoch_that_is_dealt_and_gathered_is_what_it_was_though_steps_do_not_pass_on_their_places() -> None:
