@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from faults.test_killed import same
 
 from millstream.engines.local import crew
 from millstream.engines.local.engine import LocalEngine
-from millstream.errors import MillstreamError, StepFailed
+from millstream.errors import ConfigError, MillstreamError, StepFailed
 from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log import planner
@@ -171,6 +172,17 @@ def test_a_worker_that_dies_of_its_work_ends_the_run_in_one_sentence(
         shooting.run(pipeline, "run")
     assert len(shooting.reasons) == 2
     sys.modules.pop("deadly_function", None)
+
+
+def test_a_function_that_workers_do_not_find_is_told_at_once(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_here = ModuleType("made_here")
+    made_here.touch = lambda record: {}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_here", made_here)
+    pipeline.steps, pipeline.sinks = [{"type": "map", "function": "made_here:touch"}], {}
+    with pytest.raises(ConfigError, match=r"there is no module 'made_here'; .*PYTHONPATH"):
+        pipeline.run("run")
 
 
 def test_a_step_that_fails_in_a_worker_says_what_it_says_alone(

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.config.models import Config
 from millstream.engines.local.channel import Channel, Closed
-from millstream.engines.workers.messages import Message, Range
+from millstream.engines.workers.messages import Failed, Message, Range
 from millstream.engines.workers.parties import COORDINATOR, heard, party_of
 from millstream.engines.workers.reading import read_ranges
 from millstream.engines.workers.stages import stages_of
@@ -47,8 +47,9 @@ def work(duty: Duty, channels: Mapping[str, socket.socket], beats: socket.socket
     """A worker's life: it hears and posts messages until the coordinator is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to hear
     threading.Thread(target=_beat, args=(beats,), daemon=True).start()
+    ends = {name: Channel(sock) for name, sock in channels.items()}
     with suppress(Closed):
-        _Working(duty, channels).go_on()
+        _begun(duty, ends).go_on()
     os._exit(0)  # nothing here is to be ended in order
 
 
@@ -62,15 +63,25 @@ def _beat(beats: socket.socket) -> None:
         time.sleep(BEAT_SECONDS)
 
 
+def _begun(duty: Duty, channels: Mapping[str, Channel]) -> _Working:
+    """A worker that is ready; one that cannot be, says why and waits for its end."""
+    try:
+        return _Working(duty, channels)
+    except Exception as error:
+        channels[COORDINATOR].send(Failed(error))
+        while True:
+            time.sleep(BEAT_SECONDS)
+
+
 class _Working:
-    def __init__(self, duty: Duty, channels: Mapping[str, socket.socket]) -> None:
+    def __init__(self, duty: Duty, channels: Mapping[str, Channel]) -> None:
         graph = build_graph(duty.config.steps, duty.fields)
         self._name = duty.name
         self._sources = {source.name: source.config for source in duty.config.logs}
         self._places = duty.places
         self._schema = records_schema(graph.fields)
         self._logs: dict[str, Log] = {}
-        self._channels = {name: Channel(sock) for name, sock in channels.items()}
+        self._channels = channels
         self._own: list[Message] = []
         self._selector = selectors.DefaultSelector()
         for name, channel in self._channels.items():
