@@ -1,4 +1,4 @@
-"""Who dies when: a plan of blows, each so many moments after the one before."""
+"""Who dies when, or is asked to end: a plan of blows, each so many moments after the one before."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ _SOON = 15
 
 
 class Victim(StrEnum):
-    """Who is struck: a worker, which is killed or stopped; the coordinator, or with the power everybody."""
+    """Who is struck: a worker, which is killed or stopped; the coordinator, or with the power everybody.
+
+    Or nobody: the run is asked to end, as by Ctrl-C.
+    """
 
     WORKER = "worker"
     STOPPED = "worker stopped"
     COORDINATOR = "coordinator"
     POWER = "power"
+    NOBODY = "asked to end"
 
 
-_WEIGHTS = {Victim.WORKER: 4, Victim.STOPPED: 1, Victim.COORDINATOR: 4, Victim.POWER: 3}
+_WEIGHTS = {Victim.WORKER: 4, Victim.STOPPED: 1, Victim.COORDINATOR: 4, Victim.POWER: 3, Victim.NOBODY: 1}
 
 
 class Died(BaseException):

@@ -101,6 +101,11 @@ class History:
         self.known &= not life.ending
         self._crashes.append(_Crashed(durable, life.passed, life.before_commit))
 
+    def ended(self) -> None:
+        """A start came to a clean end, and the next one goes on: its save and its commit are not known by points."""
+        self._life = _Life()
+        self.known = False
+
     def lost_commit(self, committed: int) -> None:
         """With the power went the last commit, of this crash or one before: nothing that was done relied on it."""
         while self._crashes and (last := self._crashes[-1]).durable.committed > committed:

@@ -14,7 +14,7 @@ from millstream.records import OFFSET
 __all__ = ["MemoryLog", "Recorded", "RecordedPartition", "recorded"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecordedPartition:
     """The records of a partition at the offsets [start, stop); `ended` if it has no more, ever."""
 
@@ -52,7 +52,7 @@ def _recorded(log: Log, partition: Partition, most: int) -> RecordedPartition:
 
 
 class MemoryLog:
-    """A source as a run reads it. `there` says how many of a partition's offsets there are by now."""
+    """A source as a run reads it. `there` says how much of a partition there is by now; before, less than nothing."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MemoryLog:
         self._there = there
 
     def partitions(self) -> Sequence[Partition]:
-        return [part.partition for part in self._parts.values()]
+        return [part.partition for part in self._parts.values() if self._there(part) >= 0]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
         return self._parts[partition].start
@@ -75,7 +75,7 @@ class MemoryLog:
 
     def end(self, partition: str) -> int:
         part = self._parts[partition]
-        return part.start + min(part.size, self._there(part))
+        return part.start + min(part.size, max(0, self._there(part)))
 
     def ended(self, partition: str) -> bool:
         part = self._parts[partition]

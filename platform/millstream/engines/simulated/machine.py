@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -37,11 +38,18 @@ class Machine:
         self.scheduler = scheduler
         self.fate = fate if fate is not None else Fate()
         self.workers: Mortal | None = None
+        self.asked = threading.Event()
+        """Set when the run that goes on now is asked to end."""
 
     def moment(self, *, effect: bool = False) -> None:
         """Raises `Died` or `Killed` if whoever asks is struck."""
         victim = self.fate.moment(effect)
         if victim is None:
+            return
+        if victim is Victim.NOBODY:
+            self.fate.struck[victim] += 1
+            self.scheduler.tell(lambda: "*** the run is asked to end")
+            self.asked.set()
             return
         workers = self.workers if self.workers is not None and self.workers.alive else None
         if victim in (Victim.WORKER, Victim.STOPPED) and workers is not None:

@@ -92,10 +92,13 @@ class SimulatedRun:
         """Start, crash and start again, until a start ends by itself."""
         for start in itertools.count(1):
             job, victim = self._start()
-            if victim is None:
+            if victim is None and not job.stop.is_set():
                 return Ended(job, start, job.epoch_log.totals.next_epoch - 1)
             self._graphs.take_back(job.graph)
-            self._die(victim)
+            if victim is not None:
+                self._die(victim)
+            elif self.history is not None:
+                self.history.ended()
         raise AssertionError
 
     def _start(self) -> tuple[Job, Victim | None]:
@@ -103,6 +106,7 @@ class SimulatedRun:
         habits = self._habits()
         self._scheduler.tell(lambda: f"=== a start: {habits}")
         job = self._job(habits)
+        self._machine.asked = job.stop
         victim = None
         try:
             SimulatedEngine(self._machine, self._graphs, packing=habits.packing).run(job)
@@ -145,7 +149,8 @@ class SimulatedRun:
 
     def _job(self, habits: Habits) -> Job:
         graph, scheduler, machine, history = self._graphs.lend(), self._scheduler, self._machine, self.history
-        logs = {source: MemoryLog(parts, graph.fields, self._there(habits)) for source, parts in self._records.items()}
+        there = self._there(habits)
+        logs = {source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()}
         log = SimulatedEpochLog(self.disk, machine, history.committed if history else _nobody)
         throttle = Throttle(max(habits.max_records, MOST_RECORDS - habits.in_flight), scheduler.clock)
         processing, saves = Processing(graph), SaveStore(self.disk.saves, {})
@@ -208,10 +213,15 @@ class SimulatedRun:
         )
 
     def _there(self, habits: Habits) -> Callable[[RecordedPartition], int]:
-        """How much of a partition there is by now."""
+        """How much of a partition there is by now; those that come while it runs begin one after the other."""
         if not habits.arrival:
             return lambda part: part.size
-        return lambda part: int(self._scheduler.now / habits.arrival)
+        begins, records = {}, 0
+        for parts in self._records.values():
+            for part in parts:
+                begins[part] = records
+                records += part.size // 2
+        return lambda part: int(self._scheduler.now / habits.arrival) - begins[part]
 
     def _left(self, log: EpochLog) -> int:
         """How many offsets are not cut yet."""
@@ -229,7 +239,7 @@ def _nobody(epoch: int) -> None:
 
 
 class _Stop(threading.Event):
-    """What a run waits for that nobody stops, by the clock of its machine."""
+    """What a run waits for, by the clock of its machine."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
@@ -241,4 +251,4 @@ class _Stop(threading.Event):
         self._machine.moment()
         if not scheduler.step(until):
             scheduler.idle(until)
-        return False
+        return self.is_set()
