@@ -116,6 +116,17 @@ def test_a_worker_that_is_killed_while_the_others_recover(pipeline: Pipeline) ->
     assert [reason.partition(" (")[0] for reason in shooting.reasons] == ["keeper", "reader 1"]
 
 
+def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: Pipeline) -> None:
+    """No epoch that comes through is new, but each has less to repeat."""
+    golden = pipeline.run("golden")
+    pipeline.delivery, pipeline.save_every = Delivery.AT_LEAST_ONCE, EPOCHS
+    pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
+    pipeline.save_every = 1
+    shooting = Shooting({epoch: lambda: shoot("keeper") for epoch in (1, 3, 5)})
+    assert shooting.run(pipeline, "run").records == golden.records
+    assert len(shooting.reasons) == 3
+
+
 def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "_SILENCE_SECONDS", 1.5)
     golden = pipeline.run("golden")

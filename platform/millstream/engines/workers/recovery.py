@@ -43,17 +43,24 @@ def run_with_workers(
     job: Job, crew_of: Callable[[Job], AbstractContextManager[Crew]], clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Run a job with workers; when one is lost, with new ones. `crew_of` starts them, and as a context ends them."""
-    stages, losses, last = stages_of(job.graph), 0, -1
+    stages, losses, best = stages_of(job.graph), 0, (-1, -1)
     while True:
         try:
             with crew_of(job) as crew:
                 take_all(job, Workers(crew.names[:-1], stages, crew.post, crew.receive), clock)
                 return
         except WorkerLost as lost:
-            through = job.epoch_log.totals.epochs
-            losses = 1 if through > last else losses + 1
-            last = through
+            job.passage.abandon()
+            came = _came(job)
+            losses = 1 if came > best else losses + 1
+            best = max(best, came)
             if losses == _MOST_LOSSES:
                 message = f"{lost}; that was the {losses}rd time in a row that no epoch came through"
                 raise WorkerLost(message) from lost
             job.restarted(f"{lost}; all workers start again from what is saved")
+
+
+def _came(job: Job) -> tuple[int, int]:
+    """How far a run has come: new epochs, and saves, which tell of epochs that were repeated."""
+    save = job.passage.saves.newest()
+    return job.epoch_log.totals.epochs, save.epoch if save is not None else -1
