@@ -125,7 +125,7 @@ def test_status_tells_how_a_run_that_goes_is_doing(begun: Begun, demo: Path, mil
     vitals = status["vitals"]
     assert vitals["records_per_second"] > 0
     assert 0 < vitals["latency_median"] <= vitals["latency_99"]
-    assert vitals["epochs_in_flight"] in (0, 1) and (vitals["restarts"], vitals["last_restart"]) == (0, None)
+    assert vitals["epochs_in_flight"] in (0, 1, 2) and (vitals["restarts"], vitals["last_restart"]) == (0, None)
     assert 0 <= status["save_age"] < PATIENCE
 
     told = millstream("status", "runs/demo").out
