@@ -33,18 +33,19 @@ class Disk:
         self._synced = self._part().stat().st_size
 
     def lose_power(self, rng: random.Random) -> None:
-        """Of what was not synced a part is there at most; behind it there may be anything."""
+        """Of what was not synced there is nothing, a part or all; in the place of the rest there may be anything."""
         if not self.epochs.is_dir():
             return
         part = self._part()
         size = part.stat().st_size
-        kept = rng.randint(min(self._synced, size), size)
+        synced = min(self._synced, size)
+        kept = rng.choice((synced, rng.randint(synced, size), size))
         with part.open("r+b") as file:
             file.truncate(kept)
             if rng.random() < _GARBAGE:
                 file.seek(kept)
                 file.write(rng.choice((bytes, rng.randbytes))(size - kept))
-        self._synced = min(self._synced, size)
+        self._synced = kept
 
     def _part(self) -> Path:
         return max(self.epochs.glob("*.journal"))

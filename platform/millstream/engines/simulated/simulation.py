@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -75,6 +76,8 @@ class Simulation:
             wrong = tuple(self._differences(run, ended))
         except Exception as error:
             wrong = (f"{type(error).__name__}: {error}",)
+            raised = "".join(traceback.format_exception(error))
+            scheduler.tell(lambda: raised)
         finally:
             if ended is not None:
                 ended.job.epoch_log.close()

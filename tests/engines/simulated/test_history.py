@@ -1,0 +1,55 @@
+"""What crashes must have done, by what was durable and by the points at which they came."""
+
+from __future__ import annotations
+
+from millstream.engines.simulated.history import Durable, History
+from millstream.guarantees.delivery import Crash, Delivery, Point
+from millstream.guarantees.passage import Plan
+
+
+def test_a_crash_after_a_delivery_repeats_its_rows() -> None:
+    history = History(Plan(Delivery.AT_LEAST_ONCE), sinks=2)
+    history.began(0, -1)
+    history.delivered(0, 0)
+    history.crashed(Durable(saved=-1, committed=-1, delivered=(0, -1)))
+    assert history.crashes == [Crash(Point.DELIVER, 0, 0)]
+    assert history.union().rows_repeated == (frozenset({0}), frozenset())
+    assert history.union() == history.by_the_function()
+
+
+def test_a_commit_that_went_with_the_power_was_none() -> None:
+    """Though a start in between, which the power ended too, had gone on from it."""
+    history = History(Plan(Delivery.AT_MOST_ONCE), sinks=1)
+    history.began(0, -1)
+    history.committed(0)
+    history.crashed(Durable(saved=-1, committed=0, delivered=(-1,)))
+    assert history.union().lost == {0}
+    history.began(1, -1)
+    history.crashed(Durable(saved=-1, committed=0, delivered=(-1,)))
+    history.lost_commit(-1)
+    assert history.union().lost == frozenset()
+    assert history.union() == history.by_the_function()
+
+
+def test_a_state_has_met_what_its_save_had_and_what_came_since() -> None:
+    history = History(Plan(Delivery.AT_LEAST_ONCE, save_every=2, commit_every=4), sinks=1)
+    history.began(0, -1)
+    for epoch in range(3):
+        history.delivered(0, epoch)
+        if epoch == 1:
+            history.saved(0, epoch)
+    history.crashed(Durable(saved=1, committed=-1, delivered=(2,)))
+    history.began(0, 1)
+    assert history.met(1) == ((0, True), (1, True), (0, True), (1, True))
+    assert history.union().trained_twice == {0, 1}
+    assert history.union().rows_repeated == (frozenset({0, 1, 2}),)
+
+
+def test_the_one_function_is_not_asked_about_a_clean_end() -> None:
+    history = History(Plan(Delivery.AT_LEAST_ONCE, save_every=4, commit_every=4), sinks=1)
+    history.began(0, -1)
+    history.delivered(0, 0)
+    history.saved(0, 0)
+    history.crashed(Durable(saved=0, committed=-1, delivered=(0,)))
+    assert not history.known
+    assert history.union().trained_twice == {0}
