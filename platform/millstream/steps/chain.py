@@ -59,7 +59,7 @@ class Chain:
         self.steps = tuple(steps)
         elsewhere = frozenset(ahead)
         self.here = tuple(node for node in steps if node.name not in elsewhere)
-        made = _made(graph) if whole else {}
+        made = graph.digested if whole else {}
         self._digested = {node.name: made.get(node.name, []) for node in steps}
 
     def run(self, hand: InHand, position: Callable[[int, int], str]) -> None:
@@ -114,15 +114,3 @@ def _split(records: pa.Table, source_step: str) -> tuple[pa.Table, pa.Table]:
         rejects = pa.table({RANK: bad[RANK], OFFSET: bad[OFFSET], TIME: bad[TIME], "step": step, "reason": bad[REJECT]})
         return records.filter(pc.invert(rejected)).drop_columns([REJECT]), rejects
     return records.drop_columns([REJECT]), pa.table({})
-
-
-def _made(graph: Graph) -> dict[str, list[str]]:
-    """For each step the columns that its note digests: those it adds; all if it changes some or leaves records out."""
-    chosen: dict[str, list[str]] = {}
-    before = graph.records.empty_table()
-    for node in graph.steps:
-        after = node.step.process(before).records
-        added = [name for name in after.column_names if name not in before.column_names]
-        chosen[node.name] = added or ([] if node.step.outputs else after.column_names)
-        before = after
-    return chosen

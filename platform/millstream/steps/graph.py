@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +54,18 @@ class Graph:
     def log_columns(self) -> list[str]:
         """The columns that the log yields."""
         return list(log_schema(self.fields).names)
+
+    @cached_property
+    def digested(self) -> Mapping[str, Sequence[str]]:
+        """For each step the columns that its note digests: those it adds; all if it changes some or drops records."""
+        chosen: dict[str, Sequence[str]] = {}
+        before = self.records.empty_table()
+        for node in self.steps:
+            after = node.step.process(before).records
+            added = [name for name in after.column_names if name not in before.column_names]
+            chosen[node.name] = added or ([] if node.step.outputs else after.column_names)
+            before = after
+        return chosen
 
 
 def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:

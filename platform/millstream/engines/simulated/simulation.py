@@ -26,7 +26,7 @@ from millstream.state.saves import SaveStore
 __all__ = ["Outcome", "Simulation"]
 
 _KEPT_GOLDENS = 32
-_EPOCHS = (2, 4, 6, 8, 10)
+_EPOCHS = (2, 3, 5, 7, 10)
 """How many epochs the records make."""
 _ARRIVALS = (0.001, 0.003, 0.006)
 """Seconds until all records are there, where they come while the run goes on."""
