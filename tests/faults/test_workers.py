@@ -26,7 +26,9 @@ from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log import planner
 from millstream.log.epochs import EpochReader
+from millstream.runs.directory import RunDirectory
 from millstream.runs.observer import Observer, Watched
+from millstream.runs.outputs import load_run, outputs_of
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.steps.processing import Processed
@@ -128,11 +130,11 @@ def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: P
 
 
 def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_SILENCE_SECONDS", 1.5)
+    monkeypatch.setattr(crew, "_SILENCE_SECONDS", 3.0)
     golden = pipeline.run("golden")
     shooting = Shooting({3: lambda: shoot("keeper", by=signal.SIGSTOP)})
     assert results(shooting.run(pipeline, "run")) == results(golden)
-    assert shooting.reasons == ["keeper has not moved for 2 s; all workers start again from what is saved"]
+    assert shooting.reasons == ["keeper has not moved for 3 s; all workers start again from what is saved"]
 
 
 AS_IF = {
@@ -243,3 +245,42 @@ def test_kills_of_random_parties_leave_no_process_and_no_trace(commands: Command
     assert "the coordinator" in killed and "a worker" in killed
     golden = commands.finish("golden-small", "--set", "engine.type=local", *small)
     same(commands.finish("parties", *WORKERS, *small), golden)
+
+
+FAILING_LATE = """
+def labelled(record):
+    return {"label": record["label"] or "none"}
+
+def forget(record, state):
+    return {}, None
+
+def count(record, state):
+    seen = (state or 0) + 1
+    assert seen < 40, "forty of them"
+    return {}, seen
+"""
+
+
+def test_a_step_that_fails_in_the_keeper_leaves_delivered_what_is_delivered_alone(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_function.py").write_text(FAILING_LATE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    pipeline.steps = [
+        {"type": "map", "function": "late_function:labelled"},
+        {"type": "per_key", "name": "first", "key": "label", "function": "late_function:forget"},
+        {"type": "classify", "model": {"type": "river_nb"}},
+        {"type": "per_key", "name": "second", "key": "label", "function": "late_function:count"},
+    ]
+    pipeline.sinks = {}
+    delivered = []
+    for engine_name in ("local", "local-3"):
+        pipeline.engine_name = engine_name
+        with pytest.raises(StepFailed, match=r"'second'.*forty of them"):
+            pipeline.run(engine_name)
+        directory = RunDirectory(tmp_path / "runs" / engine_name)
+        output = outputs_of(directory, load_run(directory))["predictions"]
+        delivered.append([row["_offset"] for rows in output.read() for row in rows.to_pylist()])
+    assert len(delivered[0]) > EPOCH_RECORDS
+    assert delivered[1] == delivered[0]
+    sys.modules.pop("late_function", None)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import pickle
 import socket
+import threading
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -26,55 +28,74 @@ class Closed(Exception):
 class Channel:
     """Sends and receives messages in their order.
 
+    What does not fit into the socket's buffer is sent by a thread, so that it travels while both sides compute.
+
     >>> here, there = map(Channel, socket.socketpair())
     >>> here.send(pa.table({"a": [1, 2]}).slice(1))
-    >>> here.flush()
     >>> [table.to_pylist() for table in there.received()]
     [[{'a': 2}]]
+    >>> here.close(), there.close()
+    (None, None)
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.setblocking(False)
         self._socket = sock
-        self._outgoing: deque[memoryview] = deque()
         self._incoming = bytearray()
+        self._outgoing: deque[memoryview] = deque()
+        self._changed = threading.Condition()
+        self._sender: threading.Thread | None = None
+        self._gone = False
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    @property
-    def pending(self) -> bool:
-        """Whether something is still to be sent."""
-        return bool(self._outgoing)
-
     def send(self, message: Any) -> None:
-        """Have a message sent: as much as goes now, the rest by `flush`."""
+        """Have a message sent; does not wait for the other side."""
         data = packed(message)
-        self._outgoing.append(memoryview(len(data).to_bytes(_LENGTH_BYTES, "little")))
-        self._outgoing.append(data)
-        self.flush()
+        with self._changed:
+            if self._gone:
+                raise Closed
+            for part in (memoryview(len(data).to_bytes(_LENGTH_BYTES, "little")), data):
+                left = part if self._outgoing else self._sent_at_once(part)
+                if left:
+                    self._outgoing.append(left)
+            if self._outgoing and self._sender is None:
+                self._sender = threading.Thread(target=self._send_rest, name="millstream-channel", daemon=True)
+                self._sender.start()
+            self._changed.notify()
 
-    def flush(self) -> None:
-        """Send what goes without waiting."""
-        while self._outgoing:
-            data = self._outgoing[0]
+    def _sent_at_once(self, data: memoryview) -> memoryview:
+        """Send what goes without waiting; what is left."""
+        while data:
             try:
-                sent = self._socket.send(data[:_MOST_BYTES])
+                data = data[self._socket.send(data[:_MOST_BYTES], socket.MSG_DONTWAIT) :]
             except BlockingIOError:
-                return
+                break
             except (BrokenPipeError, ConnectionResetError):
                 raise Closed from None
-            if sent == len(data):
+        return data
+
+    def _send_rest(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._outgoing or self._gone)
+                if self._gone:
+                    return
+                data = self._outgoing[0]
+            try:
+                self._socket.sendall(data)
+            except OSError:
+                self._gone = True
+                return
+            with self._changed:
                 self._outgoing.popleft()
-            else:
-                self._outgoing[0] = data[sent:]
 
     def received(self) -> list[Any]:
         """The messages that have arrived since; `Closed` once the other side is gone and all were taken."""
         gone = False
         while True:
             try:
-                data = self._socket.recv(_MOST_BYTES)
+                data = self._socket.recv(_MOST_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except ConnectionResetError:
@@ -101,6 +122,14 @@ class Channel:
         return messages
 
     def close(self) -> None:
+        """Let go of it; what is not sent yet is not sent."""
+        with self._changed:
+            self._gone = True
+            self._changed.notify()
+        with suppress(OSError):  # the other side may be gone
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._sender is not None:
+            self._sender.join()
         self._socket.close()
 
 

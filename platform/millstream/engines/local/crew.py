@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import TracebackType
 
@@ -18,8 +18,10 @@ from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.process import BEAT_SECONDS, Duty, work
 from millstream.engines.workers.messages import Message
-from millstream.engines.workers.parties import COORDINATOR, party_names
+from millstream.engines.workers.parties import COORDINATOR, KEEPER, party_names
 from millstream.engines.workers.recovery import WorkerLost
+from millstream.engines.workers.stages import stages_of
+from millstream.errors import MillstreamError
 
 __all__ = ["Crew", "WorkerLost"]
 
@@ -34,10 +36,14 @@ class Crew:
 
     def __init__(self, job: Job) -> None:
         self.names = party_names(job.config.engine.workers)
-        everybody = [COORDINATOR, *self.names]
-        ends: dict[str, dict[str, socket.socket]] = {name: {} for name in everybody}
-        for one, other in itertools.combinations(everybody, 2):
-            ends[one][other], ends[other][one] = socket.socketpair()
+        try:
+            self._start(job)
+        except OSError as error:
+            message = f"{len(self.names)} workers cannot be started: {error.strerror}; take fewer, or raise the limit"
+            raise MillstreamError(message) from error
+
+    def _start(self, job: Job) -> None:
+        ends = _channels(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
         places = {name: (place.base, place.cache, place.pipeline) for name, place in job.places.items()}
         context = _context(type(step.config).__module__ for step in job.config.steps)
@@ -80,20 +86,13 @@ class Crew:
         return self._arrived.popleft() if self._arrived else None
 
     def _serve(self, seconds: float) -> None:
-        for name, channel in self._channels.items():
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.pending else 0)
-            if self._selector.get_key(channel).events != wanted:
-                self._selector.modify(channel, wanted, (name, False))
-        for key, events in self._selector.select(seconds):
+        for key, _ in self._selector.select(seconds):
             name, beat = key.data
             if beat:
                 self._alive(name)
                 continue
             try:
-                if events & selectors.EVENT_WRITE:
-                    self._channels[name].flush()
-                if events & selectors.EVENT_READ:
-                    self._arrived.extend(self._channels[name].received())
+                self._arrived.extend(self._channels[name].received())
             except Closed:
                 self._lost(name)
         self._look_for_silence()
@@ -144,6 +143,15 @@ class Crew:
     @property
     def pids(self) -> dict[str, int]:
         return {name: process.pid for name, process in self._processes.items() if process.pid is not None}
+
+
+def _channels(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
+    """For each party the sockets to the others that it speaks to: readers to each other only about keys."""
+    ends: dict[str, dict[str, socket.socket]] = {name: {} for name in (COORDINATOR, *names)}
+    for one, other in itertools.combinations((COORDINATOR, *names), 2):
+        if keyed or one == COORDINATOR or KEEPER in (one, other):
+            ends[one][other], ends[other][one] = socket.socketpair()
+    return ends
 
 
 def _context(steps: Iterable[str]) -> ForkServerContext:

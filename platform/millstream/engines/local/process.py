@@ -90,22 +90,15 @@ class _Working:
 
     def go_on(self) -> None:
         while True:
-            for name, channel in self._channels.items():
-                wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.pending else 0)
-                with suppress(KeyError):  # a channel that is closed
-                    if self._selector.get_key(channel).events != wanted:
-                        self._selector.modify(channel, wanted, name)
-            for key, events in self._selector.select():
-                self._serve(key.data, events)
+            for key, _ in self._selector.select():
+                self._serve(key.data)
             while self._own:
                 heard(self._party, self._own.pop(0), self._post)
 
-    def _serve(self, name: str, events: int) -> None:
+    def _serve(self, name: str) -> None:
         channel = self._channels[name]
         try:
-            if events & selectors.EVENT_WRITE:
-                channel.flush()
-            messages = channel.received() if events & selectors.EVENT_READ else []
+            messages = channel.received()
         except Closed:
             if name == COORDINATOR:
                 raise

@@ -26,14 +26,13 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.parties import KEEPER, Post
 from millstream.engines.workers.stages import Stages
-from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Added, Epoch, PartitionName
 from millstream.log.planner import room
 from millstream.state.keyed import Keyed, KeyedStore
 from millstream.state.saves import Array, States
 from millstream.steps.processing import Processed
 
-__all__ = ["Workers", "take_all"]
+__all__ = ["StepsFailed", "Workers", "take_all"]
 
 Receive = Callable[[float | None], Message | None]
 """The next message to the coordinator; None if nothing came within these seconds."""
@@ -41,6 +40,14 @@ Receive = Callable[[float | None], Message | None]
 _IDLE_SECONDS = 0.002
 _GROUP_EPOCHS, _GROUP_RECORDS = 64, 10_000
 """How much may change state before it is delivered: so much that a delivery costs little beside it."""
+
+
+class StepsFailed(Exception):
+    """A step failed in an epoch that may not be the one in hand."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Workers:
@@ -100,7 +107,7 @@ class Workers:
                 if number == self._asked:
                     self._saved.append(states)
             case Failed(error, None):
-                raise error
+                raise StepsFailed(error)
             case Failed(error, int(epoch)):
                 self._failed[epoch] = error
             case other:
@@ -175,15 +182,15 @@ class Workers:
                 self.partitions.append(event.partition)
 
 
-def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monotonic) -> None:
+def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monotonic, *, together: bool) -> None:
     """Take a job's epochs through its passage, from what is durable to a clean end.
 
-    With exactly_once all epochs that are ready pass as one group, while the next ones are worked on; if not, and where
-    a crash waits for its point, one after the other.
+    If they may pass `together`, all epochs that are ready do, while the next ones are worked on; if not, one after the
+    other. Only with exactly_once, and where no crash waits for its point, can nobody tell.
     """
     passage, cutter = job.passage, job.cutter
     passage.processing = workers
-    workers.ahead = passage.plan.delivery is Delivery.EXACTLY_ONCE and passage.crash is None
+    workers.ahead = together
     waiting: deque[Epoch] = deque()
 
     def send(epoch: Epoch) -> None:

@@ -23,7 +23,7 @@ from millstream.engines.workers.messages import (
     Take,
 )
 from millstream.engines.workers.stages import Stages
-from millstream.errors import StepFailed
+from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.keyed import Entries, Keyed
 from millstream.state.saves import States
@@ -217,4 +217,6 @@ def heard(party: Party, message: Message, post: Post) -> None:
     try:
         party.hear(message)
     except Exception as error:
-        post(COORDINATOR, Failed(error, message.epoch if isinstance(message, Read) else None))
+        known = isinstance(error, MillstreamError | OSError)  # those of others may not travel
+        told = error if known else MillstreamError(f"{type(error).__name__}: {error}")
+        post(COORDINATOR, Failed(told, message.epoch if isinstance(message, Read) else None))

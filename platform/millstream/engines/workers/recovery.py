@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from millstream.engines.job import Job
-from millstream.engines.workers.coordinator import Workers, take_all
+from millstream.engines.workers.coordinator import StepsFailed, Workers, take_all
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.stages import stages_of
 from millstream.errors import MillstreamError
+from millstream.guarantees.delivery import Delivery
 
 __all__ = ["Crew", "WorkerLost", "run_with_workers"]
 
@@ -42,13 +43,23 @@ class Crew(Protocol):
 def run_with_workers(
     job: Job, crew_of: Callable[[Job], AbstractContextManager[Crew]], clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Run a job with workers; when one is lost, with new ones. `crew_of` starts them, and as a context ends them."""
+    """Run a job with workers; when one is lost, with new ones. `crew_of` starts them, and as a context ends them.
+
+    Where a step fails while epochs before that one are not yet delivered, they start again too, and take one epoch
+    after the other: so it ends where it would end alone.
+    """
     stages, losses, best = stages_of(job.graph), 0, (-1, -1)
+    together = job.passage.plan.delivery is Delivery.EXACTLY_ONCE and job.passage.crash is None
     while True:
         try:
             with crew_of(job) as crew:
-                take_all(job, Workers(crew.names[:-1], stages, crew.post, crew.receive), clock)
+                take_all(job, Workers(crew.names[:-1], stages, crew.post, crew.receive), clock, together=together)
                 return
+        except StepsFailed as failed:
+            if not together:
+                raise failed.error from None
+            together = False
+            job.passage.abandon()
         except WorkerLost as lost:
             job.passage.abandon()
             came = _came(job)
