@@ -25,7 +25,7 @@ from millstream.state.saves import SaveStore
 
 __all__ = ["Outcome", "Simulation"]
 
-_KEPT_GOLDENS = 32
+_KEPT_GOLDENS = 16
 _EPOCHS = (2, 3, 5, 7, 10)
 """How many epochs the records make."""
 _ARRIVALS = (0.001, 0.003, 0.006)
@@ -124,11 +124,12 @@ class Simulation:
 
     def _golden(self, epochs: EpochReader) -> Golden:
         key = epochs_key(epochs)
-        if key not in self._goldens:
+        golden = self._goldens.pop(key, None)
+        if golden is None:
             folder = self._folder / "golden"
             golden = golden_run(self._config, self._graphs, self._records, epochs, folder)
             shutil.rmtree(folder)
-            if len(self._goldens) == _KEPT_GOLDENS:
-                self._goldens.pop(next(iter(self._goldens)))
-            self._goldens[key] = golden
-        return self._goldens[key]
+        if len(self._goldens) == _KEPT_GOLDENS:
+            self._goldens.pop(next(iter(self._goldens)))
+        self._goldens[key] = golden  # as the one used last
+        return golden
