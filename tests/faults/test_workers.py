@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,8 +183,14 @@ def test_a_worker_that_dies_of_its_work_ends_the_run_in_one_sentence(
     pipeline.steps = [{"type": "map", "function": "deadly_function:touch"}]
     pipeline.sinks = {}
     shooting = Shooting()
-    with pytest.raises(MillstreamError, match=r"reader \d .*exit code 13; that was the 3rd time in a row"):
+    with pytest.raises(MillstreamError) as ended:
         shooting.run(pipeline, "run")
+    assert re.fullmatch(
+        r"reader \d \(process \d+\) ended with exit code 13; that was the 3rd time in a row that no epoch came "
+        r"through. The first in hand was epoch 0: source/part0.jsonl 0 to 11, source/part1.jsonl 0 to 11; readers run "
+        r"map, the keeper none: look at what they do with these records, and at the memory",
+        str(ended.value),
+    )
     assert len(shooting.reasons) == 2
     sys.modules.pop("deadly_function", None)
 
@@ -196,6 +204,25 @@ def test_a_function_that_workers_do_not_find_is_told_at_once(
     pipeline.steps, pipeline.sinks = [{"type": "map", "function": "made_here:touch"}], {}
     with pytest.raises(ConfigError, match=r"there is no module 'made_here'; .*PYTHONPATH"):
         pipeline.run("run")
+
+
+def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(pipeline: Pipeline) -> None:
+    golden = pipeline.run("golden")
+    stop, shots = threading.Event(), 5
+
+    class Quiet(Shooting):
+        def restarted(self, reason: str) -> None:
+            super().restarted(reason)
+            aim()
+
+    def aim() -> None:
+        threading.Timer(0.3, lambda: shoot("keeper") if len(quiet.reasons) < shots else stop.set()).start()
+
+    quiet = Quiet({EPOCHS - 1: aim})
+    place = Options(pipeline.folder / "runs/run", follow=True)
+    summary = start(pipeline.loaded("run"), place, engine=pipeline.engine, observers=lambda watched: [quiet], stop=stop)
+    assert len(quiet.reasons) == shots
+    assert results(summary) == results(golden)
 
 
 def test_a_step_that_fails_in_a_worker_says_what_it_says_alone(

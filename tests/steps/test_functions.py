@@ -407,3 +407,12 @@ def test_they_pass_the_battery(config: Filter | Map, tmp_path: Path, monkeypatch
     monkeypatch.delitem(sys.modules, "filed_rules", raising=False)
     chance = random.Random(4)
     check_step(config, records(*(chance.choice(["good", "poor", "neither", None]) for _ in range(60))))
+
+
+def test_an_exit_that_a_function_asks_for_is_an_error_like_any_other(define: Define) -> None:
+    def leave(record: Any) -> Any:
+        raise SystemExit(5)
+
+    step = Map(function=define(leave)).build(SCHEMA)
+    with pytest.raises(StepFailed, match="it raised RuntimeError: it asked for an exit with 5"):
+        step.process(records("a"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import click
@@ -60,6 +61,23 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+_DEFECT = "this is a defect, and --debug shows where"
+_OUTSIDE: Mapping[int | None, str] = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EFBIG: "allow larger files (ulimit -f)",
+    errno.EROFS: "choose a place that can be written to",
+    errno.EACCES: "choose a place that you may read and write",
+    errno.EPERM: "choose a place that you may read and write",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+}
+"""What the machine refuses, and what can be done about it."""
+
+
+def _without_number(error: OSError) -> str:
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="millstream", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show tracebacks; may stand anywhere.")
@@ -99,10 +117,17 @@ def _run(arguments: list[str], debug: bool) -> int:
             raise
         click.echo(f"millstream: {error}", err=True)
         return error.exit_code
+    except OSError as error:
+        if debug:
+            raise
+        known = error.errno in _OUTSIDE
+        hint = f"{_OUTSIDE[error.errno]}, and run the same command again" if known else _DEFECT
+        click.echo(f"millstream: {_without_number(error)}; {hint}", err=True)
+        return 1
     except Exception as error:
         if debug:
             raise
-        message = f"{type(error).__name__}: {error}; this is a defect, and --debug shows where"
+        message = f"{type(error).__name__}: {error}; {_DEFECT}"
         click.echo(f"millstream: {message}", err=True)
         return 1
     return code if isinstance(code, int) else 0

@@ -67,6 +67,12 @@ class Throttle:
             return room(len(self._open), self._records, self._max_records)
 
     @property
+    def first(self) -> int | None:
+        """The first epoch that is cut and not yet through."""
+        with self._lock:
+            return next(iter(self._open), None)
+
+    @property
     def in_flight(self) -> int:
         """How many epochs are cut and not yet through."""
         return len(self._open)

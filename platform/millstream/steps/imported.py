@@ -47,4 +47,17 @@ def imported(step: str, function: str) -> Callable[..., Any]:
         found, place = getattr(found, part), f"{place}.{part}"
     if not callable(found):
         raise ConfigError(f"{where}: {function} is no function but {shown(found)}")
-    return found  # type: ignore[no-any-return]
+    return _staying(found)
+
+
+def _staying(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, but that an exit that it asks for is an error like any other: it is not its process to end."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except SystemExit as asked:
+            message = f"it asked for an exit with {asked.code!r}"
+            raise RuntimeError(message) from asked
+
+    return call

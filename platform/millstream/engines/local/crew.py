@@ -28,6 +28,8 @@ __all__ = ["Crew", "WorkerLost"]
 _SILENCE_SECONDS = 5.0
 """A worker that has not shown itself for so long hangs."""
 _LOOK_SECONDS = 2 * BEAT_SECONDS
+_UNKNOWN = 255
+"""The exit code that is told where the process that starts workers, and would know, is gone."""
 _LIBRARIES = ("millstream", "numpy", "pyarrow", "river", "scipy", "sklearn")
 
 
@@ -38,8 +40,13 @@ class Crew:
         self.names = party_names(job.config.engine.workers)
         try:
             self._start(job)
+        except (EOFError, ConnectionError) as error:
+            message = "the process that starts workers is gone"
+            raise WorkerLost(message) from error
         except OSError as error:
-            message = f"{len(self.names)} workers cannot be started: {error.strerror}; take fewer, or raise the limit"
+            tmpdir = "AF_UNIX" in str(error)
+            hint = "set TMPDIR to a shorter path" if tmpdir else "take fewer, or allow more open files (ulimit -n)"
+            message = f"{len(self.names)} workers cannot be started: {error.strerror or error}; {hint}"
             raise MillstreamError(message) from error
 
     def _start(self, job: Job) -> None:
@@ -119,7 +126,7 @@ class Crew:
         process = self._processes[name]
         process.join(1)
         code = process.exitcode
-        how = "is gone" if code is None else f"ended with exit code {code}"
+        how = "is gone" if code in (None, _UNKNOWN) else f"ended with exit code {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         message = f"{name} (process {process.pid}) {how}"

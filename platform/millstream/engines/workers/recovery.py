@@ -13,6 +13,7 @@ from millstream.engines.workers.messages import Message
 from millstream.engines.workers.stages import stages_of
 from millstream.errors import MillstreamError
 from millstream.guarantees.delivery import Delivery
+from millstream.steps.graph import Node
 
 __all__ = ["Crew", "WorkerLost", "run_with_workers"]
 
@@ -62,13 +63,31 @@ def run_with_workers(
             job.passage.abandon()
         except WorkerLost as lost:
             job.passage.abandon()
-            came = _came(job)
+            came, in_hand = _came(job), job.throttle.first
             losses = 1 if came > best else losses + 1
             best = max(best, came)
-            if losses == _MOST_LOSSES:
-                message = f"{lost}; that was the {losses}rd time in a row that no epoch came through"
+            if in_hand is None:  # it was quiet: whatever ended the worker, it was not its work
+                losses = 0
+            elif losses == _MOST_LOSSES:
+                message = (
+                    f"{lost}; that was the {losses}rd time in a row that no epoch came through. {_told(job, in_hand)}; "
+                    f"readers run {_named(stages.head, stages.keyed)}, the keeper {_named(stages.rest, None)}: look at "
+                    "what they do with these records, and at the memory"
+                )
                 raise WorkerLost(message) from lost
             job.restarted(f"{lost}; all workers start again from what is saved")
+
+
+def _told(job: Job, epoch: int) -> str:
+    """An epoch in hand, by its records."""
+    partitions = job.epoch_log.totals.partitions
+    cut = next(job.epoch_log.reader().epochs(epoch)).cut
+    spans = [f"{partitions[rank].source}/{partitions[rank].name} {a:,} to {b - 1:,}" for rank, (a, b) in cut.items()]
+    return f"The first in hand was epoch {epoch}: {', '.join(spans) or 'no records'}"
+
+
+def _named(steps: Sequence[Node], keyed: Node | None) -> str:
+    return ", ".join(node.name for node in (*steps, *([keyed] if keyed is not None else []))) or "none"
 
 
 def _came(job: Job) -> tuple[int, int]:

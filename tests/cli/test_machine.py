@@ -1,0 +1,32 @@
+"""What the machine refuses is told with what to do; only what nobody foresaw is called a defect."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any, NoReturn
+
+import pytest
+
+from millstream import cli
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "No space left on device; make room, and run the same command again"),
+        (errno.EROFS, "Read-only file system; choose a place that can be written to, and run the same command again"),
+        (errno.EXDEV, "Invalid cross-device link; this is a defect, and --debug shows where"),
+    ],
+)
+def test_errors_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, told: str
+) -> None:
+    def refuse(**_: Any) -> NoReturn:
+        raise OSError(number, os.strerror(number), "runs/demo/saves")
+
+    monkeypatch.setattr(cli.millstream, "main", refuse)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "demo.yaml"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"millstream: runs/demo/saves: {told}\n"
