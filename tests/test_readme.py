@@ -413,7 +413,6 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
         "topic": "documents",
         "function": "operator:truth",
         "key": "author",
-        "key": "author",
         "model": {"type": "river_nb"},
         "window": {"type": "count", "size": 2},
     }
