@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
+from millstream.engines.forking import forking
 from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.process import BEAT_SECONDS, Duty, work
@@ -30,7 +29,6 @@ _SILENCE_SECONDS = 5.0
 _LOOK_SECONDS = 2 * BEAT_SECONDS
 _UNKNOWN = 255
 """The exit code that is told where the process that starts workers, and would know, is gone."""
-_LIBRARIES = ("millstream", "numpy", "pyarrow", "river", "scipy", "sklearn")
 
 
 class Crew:
@@ -53,7 +51,7 @@ class Crew:
         ends = _channels(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
         places = {name: (place.base, place.cache, place.pipeline) for name, place in job.places.items()}
-        context = _context(type(step.config).__module__ for step in job.config.steps)
+        context = forking(job.config)
         self._processes: dict[str, ForkServerProcess] = {}
         for name in self.names:
             duty = Duty(name, len(self.names) - 1, job.config, job.graph.fields, places)
@@ -159,15 +157,3 @@ def _channels(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socke
         if keyed or one == COORDINATOR or KEEPER in (one, other):
             ends[one][other], ends[other][one] = socket.socketpair()
     return ends
-
-
-def _context(steps: Iterable[str]) -> ForkServerContext:
-    """Workers are forks of one process that has imported what this one has, so that a start takes milliseconds."""
-    context = multiprocessing.get_context("forkserver")
-    roots = {*_LIBRARIES, *(module.partition(".")[0] for module in steps)}
-    context.set_forkserver_preload(_imported(roots))
-    return context
-
-
-def _imported(roots: set[str]) -> list[str]:
-    return [name for name in sys.modules if name.partition(".")[0] in roots]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from millstream.config.models import Config
+from millstream.engines.forking import forking
 from millstream.engines.simulated.logs import Recorded
 from millstream.engines.simulated.simulation import Outcome, Simulation
 
@@ -28,8 +28,7 @@ def outcomes(config: Config, records: Recorded, seeds: Sequence[int], jobs: int 
         if jobs == 1:
             yield from map(Simulation(config, records, Path(folder)).run, seeds)
             return
-        context = multiprocessing.get_context("forkserver")
-        pool = ProcessPoolExecutor(jobs, context, _begin, (config, records, Path(folder)))
+        pool = ProcessPoolExecutor(jobs, forking(config), _begin, (config, records, Path(folder)))
         try:
             yield from pool.map(_run, seeds, chunksize=_AT_ONCE)
         finally:
