@@ -47,13 +47,6 @@ def test_the_epoch_log_is_measured(tmp_path: Path) -> None:
     assert set(figures) == {"epoch_log_cost", "epoch_log_start"}
 
 
-@pytest.mark.spark
-def test_spark_is_measured_beside_the_loop_that_predicts_the_same(tmp_path: Path) -> None:
-    figures = measured(tmp_path / "bench.json", "spark_vs_loop_10k")
-    assert set(figures) == {"spark_vs_loop_10k", "local_10k"}
-    assert figures["local_10k"]["goal"] == "none"
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
 def test_everything_can_be_measured(tmp_path: Path, measurement: Measurement) -> None:

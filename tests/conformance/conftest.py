@@ -39,7 +39,7 @@ def engine(engine_name: str) -> Iterator[Engine]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where each run takes longer, one model and distance of saves, fewer points of Kafka's, and one seed are tried."""
+    """Where each run takes longer, one model and distance of saves, fewer points of Kafka's, one seed are tried."""
     left_out = [item for item in items if _tried_alone_only(item.nodeid)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
@@ -52,6 +52,8 @@ def _tried_alone_only(test: str) -> bool:
         return False
     if file == "test_deliveries.py":
         return rest.endswith("-1]") or "-complement_nb-" in rest
+    if engine == "spark" and ("test_a_sink_that" in rest or "rocksdb" in rest):
+        return True
     if file == "test_kafka.py":
         return any(f"{engine}-{point}@" in rest for point in ("cut", "save", "commit"))
     return file == "test_crashes_in_a_row.py" and any(f"{engine}-{seed}]" in rest for seed in (1, 2, 3))

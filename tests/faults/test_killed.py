@@ -52,6 +52,7 @@ def test_a_kill_at_every_point_on_spark_one_after_the_other(commands: Commands, 
     same(commands.finish("spark-points", "--set", "guarantee.save_every=4"), golden)
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_kills_at_random_moments_leave_no_process_and_no_trace(commands: Commands, golden: dict[str, Any]) -> None:
     rng = random.Random(5)
