@@ -16,6 +16,17 @@ __all__ = ["Stopping"]
 _LAST_WORDS_SECONDS = 1.0
 
 
+class _Asked(threading.Event):
+    """An event that a signal handler may set while it interrupts its own thread in the midst of a wait for it.
+
+    The lock of Python's own is held for a moment there, by that very thread, which would then wait for itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = threading.Condition(threading.RLock())
+
+
 class Stopping:
     """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT is told what is waited for, a third gives up.
 
@@ -25,7 +36,7 @@ class Stopping:
     def __init__(
         self, say: Callable[[str], None], waits_for: Callable[[], str], close: Callable[[float], None]
     ) -> None:
-        self.event = threading.Event()
+        self.event: threading.Event = _Asked()
         self._say, self._waits_for, self._close = say, waits_for, close
         self._interrupts = 0
 

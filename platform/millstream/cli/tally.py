@@ -54,7 +54,7 @@ class Tally(Observer):
         self._begun_before = watched.epoch_log.totals.next_epoch
         self._through_epochs = 0
         self._watched, self._say, self._warn, self._clock = watched, say, warn, clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler asks too, in the midst of anything
         self._begun = False
         self._speed = Speed()
         self._marks: list[tuple[float, int]] = []
