@@ -22,7 +22,7 @@ demo-kafka: $(READY)  ## from topic to topics through a kill -9, with a broker o
 	@$(BIN)/python scripts/demo_kafka.py
 
 test: check  ## the checks, then every test but the soak
-	@$(BIN)/python -m pytest -q -m "not soak"
+	@$(BIN)/python -m pytest -q -m "not soak" -n 2 --dist loadgroup
 
 check: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check
@@ -30,8 +30,8 @@ check: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY)  ## measure, print a table, write bench.json; ARGS are passed on
-	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+bench: $(READY)  ## measure, print a table, write bench.json; ARGS are passed on, PEERS=1 has other tools too
+	@$(BIN)/python tests/benchmarks/run.py $(if $(PEERS),--peers) $(ARGS)
 
 soak: $(READY)  ## the tests that take long
 	@$(BIN)/python -m pytest -q -m soak

@@ -1,4 +1,8 @@
-"""Brokers for tests marked `kafka`: one for the whole test run, and others for tests that stop or kill theirs."""
+"""Brokers for tests marked `kafka`: one for the whole test run, and others for tests that stop or kill theirs.
+
+`make test` runs two tests at a time: many wait for others, such as a broker that is away. Those that share the broker
+stay together, and so do those that share the Spark session.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +43,19 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnBroker]:
     yield start
     for own in started:
         own.kill()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares something that is slow to start comes first, and together."""
+    for item in items:
+        if (group := _shares(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _shares(item) is None)
+
+
+def _shares(item: pytest.Item) -> str | None:
+    case = getattr(item, "callspec", None)
+    if case is not None and case.params.get("engine_name") == "spark":
+        return "spark"
+    return "broker" if "broker" in getattr(item, "fixturenames", ()) else None
