@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
 from millstream.state.keyed import Keyed
+from millstream.state.touched import Value
 
 __all__ = ["state_digest", "states_digest"]
-
-Value = np.ndarray[Any, np.dtype[np.generic]] | bytes
 
 
 def state_digest(state: Mapping[str, Value]) -> str:
@@ -36,7 +34,7 @@ def _digest(states: Iterable[tuple[str, Mapping[str, Value]]]) -> str:
     digest = hashlib.sha256()
     for step, state in states:
         for name, value in state.in_order() if isinstance(state, Keyed) else sorted(state.items()):
-            if isinstance(value, np.ndarray):
+            if not isinstance(value, bytes):
                 if value.dtype.hasobject:
                     message = f"state {name!r} is an array of Python objects; save numbers, or text as JSON bytes"
                     raise TypeError(message)

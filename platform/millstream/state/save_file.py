@@ -1,7 +1,7 @@
 """The file of one save: a header, arrays, state by key, and a digest over all of it.
 
 What changed little since the save that it leans on is written as what changed: of an array the places and their
-values, of state by key the keys and theirs.
+values, or rows and theirs, of state by key the keys and theirs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import numpy as np
 from millstream.errors import AlteredLog
 from millstream.log.durable import sync_folder
 from millstream.state.keyed import Keyed, put_together
+from millstream.state.touched import Array, Value
 
-__all__ = ["Array", "ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "read_header", "write_save"]
+__all__ = ["ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "flat_of", "read_header", "write_save"]
 
-Array = np.ndarray[Any, Any]
-
-_MAGIC = b"millstream save 2\n"
+_MAGIC = b"millstream save 3\n"
+_MAGIC_2 = b"millstream save 2\n"  # without rows
 _MAGIC_1 = b"millstream save 1\n"  # without state by key
 _DIGEST_BYTES = 32
 _READ_BYTES = 1 << 20
@@ -33,7 +33,10 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ArrayEntry:
-    """An array or bytes in a save: its values, all of them or those at `places`. Bytes have no shape."""
+    """An array or bytes in a save: its values, all of them or those at `places`. Bytes have no shape.
+
+    At a place there are `width` values: 1, or as many as a row of the array has.
+    """
 
     step: str
     name: str
@@ -41,22 +44,25 @@ class ArrayEntry:
     shape: Sequence[int] | None
     places: Array | None
     values: Array
+    width: int = 1
 
     def line(self) -> dict[str, Any]:
         line = {"step": self.step, "name": self.name, "dtype": self.values.dtype.str, "length": self.length}
         line["shape"] = None if self.shape is None else list(self.shape)
-        return line if self.places is None else line | {"changed": len(self.places)}
+        return line if self.places is None else line | {"changed": len(self.places), "width": self.width}
 
     def chunks(self) -> Iterator[memoryview]:
-        for part in (self.values,) if self.places is None else (self.places.astype(np.int64), self.values):
-            yield part.view(np.uint8).data
+        for part in (self.values,) if self.places is None else (self.places.astype(np.int64, copy=False), self.values):
+            yield part.reshape(-1).view(np.uint8).data
 
     def over(self, before: Array | bytes | None) -> Array | bytes:
-        """The whole of it, given what it was in the save that this one leans on."""
+        """The whole of it, given what it was in the save that this one leans on; an array is written to."""
         flat = self.values
         if self.places is not None:
-            flat = flat_of(before).copy()  # type: ignore[arg-type]  # what leans has something to lean on
-            flat[self.places] = self.values
+            flat = flat_of(before)  # type: ignore[arg-type]  # what leans has something to lean on
+            flat = flat if flat.flags.writeable else flat.copy()
+            rows = flat if self.width == 1 else flat.reshape(-1, self.width)
+            rows[self.places] = self.values
         return flat.tobytes() if self.shape is None else flat.reshape(self.shape)
 
 
@@ -75,7 +81,7 @@ class KeyedEntry:
         return _framed(self.state.parts() if self.changes is None else [self.changes])
 
 
-def flat_of(value: Array | bytes) -> Array:
+def flat_of(value: Value) -> Array:
     """A value as a row of numbers."""
     return np.frombuffer(value, dtype=np.uint8) if isinstance(value, bytes) else np.ascontiguousarray(value).reshape(-1)
 
@@ -125,7 +131,7 @@ class SaveFile:
         return {(entry.step, entry.name): entry for entry in self._arrays}
 
     def over(self, before: Mapping[str, Mapping[str, Array | bytes]]) -> dict[str, Mapping[str, Array | bytes]]:
-        """The states in this save, given those of the one that it leans on."""
+        """The states in this save, given those of the one that it leans on, which are not what they were afterwards."""
         arrays: dict[str, dict[str, Array | bytes]] = {}
         for entry in self._arrays:
             known = before[entry.step][entry.name] if entry.places is not None else None
@@ -210,7 +216,7 @@ def _check(path: Path, file: BinaryIO) -> None:
 
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
-    if file.read(len(_MAGIC)) not in (_MAGIC, _MAGIC_1):
+    if file.read(len(_MAGIC)) not in (_MAGIC, _MAGIC_2, _MAGIC_1):
         message = f"{path} is no save that this version can read; move it away or start over with --fresh"
         raise AlteredLog(message)
     header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -220,20 +226,22 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
 def _arrays(file: BinaryIO, lines: Iterable[Mapping[str, Any]]) -> Iterator[ArrayEntry]:
     for line in lines:
         dtype, changed, places = np.dtype(line["dtype"]), line.get("changed"), None
+        width = line.get("width", 1)
         if changed is not None:
             places = np.frombuffer(file.read(8 * changed), np.int64)
-        count = line["length"] if changed is None else changed
-        values = np.empty(count, dtype)
+        values = np.empty(line["length"] if changed is None else changed * width, dtype)
         file.readinto(values.view(np.uint8).data)  # type: ignore[attr-defined]  # a buffered file
-        yield ArrayEntry(line["step"], line["name"], line["length"], line["shape"], places, values)
+        values = values if width == 1 else values.reshape(-1, width)
+        yield ArrayEntry(line["step"], line["name"], line["length"], line["shape"], places, values, width)
 
 
 def _keyed(path: Path, step: str) -> Iterator[dict[str, bytes | None]]:
     with path.open("rb") as file:
         header = _header(path, file)
         for line in header["arrays"]:
-            changed, width = line.get("changed"), np.dtype(line["dtype"]).itemsize
-            file.seek(line["length"] * width if changed is None else changed * (8 + width), os.SEEK_CUR)
+            changed, size = line.get("changed"), np.dtype(line["dtype"]).itemsize
+            at_a_place = 8 + line.get("width", 1) * size
+            file.seek(line["length"] * size if changed is None else changed * at_a_place, os.SEEK_CUR)
         for line in header["keyed"]:
             while count := int.from_bytes(file.read(8), "little"):
                 size = int.from_bytes(file.read(8), "little")

@@ -20,11 +20,12 @@ from millstream.errors import AlteredLog
 from millstream.log.durable import make_folder
 from millstream.state.applied import Applied
 from millstream.state.keyed import Keyed
-from millstream.state.save_file import Array, ArrayEntry, KeyedEntry, SaveFile, flat_of, read_header, write_save
+from millstream.state.save_file import ArrayEntry, KeyedEntry, SaveFile, flat_of, read_header, write_save
+from millstream.state.touched import Array, Touched, Value
 
-__all__ = ["Array", "Save", "SaveReader", "SaveStore", "States", "read_newest"]
+__all__ = ["Save", "SaveReader", "SaveStore", "States", "read_newest"]
 
-States = Mapping[str, Mapping[str, Array | bytes]]
+States = Mapping[str, Mapping[str, Value]]
 """The state of every step: by step name, then by the step's own names."""
 
 _Read = TypeVar("_Read")
@@ -186,30 +187,34 @@ class SaveStore(SaveReader):
         return _Written(save.number, states, last.whole, last.whole_bytes, last.bytes_since + size)
 
 
-def _array_entry(
-    step: str, name: str, old: Array | bytes | None, new: Array | bytes, between: list[SaveFile]
-) -> ArrayEntry:
-    flat, shape = flat_of(new), None if isinstance(new, bytes) else new.shape
-    places = _changed(old, new)
+def _array_entry(step: str, name: str, old: Value | None, new: Value, between: list[SaveFile]) -> ArrayEntry:
+    places, width = _changed(old, new)
     for file in between:
         if places is not None:
             entry = file.entries.get((step, name))
             places = None if entry is None or entry.places is None else np.union1d(places, entry.places)
-    if places is None or len(places) * 2 >= len(flat):
-        return ArrayEntry(step, name, len(flat), shape, None, flat)
-    return ArrayEntry(step, name, len(flat), shape, places, flat[places])
+    shape = None if isinstance(new, bytes) else new.shape
+    if places is not None:
+        whole_bytes, item_bytes = (len(new), 1) if isinstance(new, bytes) else (new.nbytes, new.dtype.itemsize)
+        if len(places) * (8 + width * item_bytes) < whole_bytes:
+            values = new.rows(places) if isinstance(new, Touched) else flat_of(new)[places]
+            return ArrayEntry(step, name, whole_bytes // item_bytes, shape, places, values, width)
+    flat = flat_of(new)
+    return ArrayEntry(step, name, len(flat), shape, None, flat)
 
 
-def _changed(old: Array | bytes | None, new: Array | bytes) -> Array | None:
-    """The places where `new` differs from `old`; None where they cannot be compared."""
-    if old is None or isinstance(old, bytes) != isinstance(new, bytes):
-        return None
+def _changed(old: Value | None, new: Value) -> tuple[Array | None, int]:
+    """The places where `new` differs from `old`, and how many values there are at each; None if they are not known."""
+    if isinstance(new, Touched):
+        return new.since(old), new.shape[1]
+    if old is None or isinstance(old, Touched) or isinstance(old, bytes) != isinstance(new, bytes):
+        return None, 1
     before, after = flat_of(old), flat_of(new)
     if before.shape != after.shape or before.dtype != after.dtype or after.dtype.itemsize not in (1, 2, 4, 8):
-        return None
+        return None, 1
     if not isinstance(new, bytes) and not isinstance(old, bytes) and old.shape != new.shape:
-        return None
-    return np.flatnonzero(_bits(before) != _bits(after))
+        return None, 1
+    return np.flatnonzero(_bits(before) != _bits(after)), 1
 
 
 def _bits(array: Array) -> Array:

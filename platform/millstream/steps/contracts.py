@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.records import OFFSET, RANK, TIME
+from millstream.state.touched import Value
 
 __all__ = [
     "Array",
@@ -28,8 +29,12 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-State = Mapping[str, Array | bytes]
-"""What a step or model remembers: named arrays and byte strings. Saved without pickle, digested name by name."""
+State = Mapping[str, Value]
+"""What a step or model remembers: named arrays and byte strings. Saved without pickle, digested name by name.
+
+Of a large array that is changed a few rows at a time, a snapshot (`millstream.state.touched`) is saved at the cost of
+these rows.
+"""
 
 
 class Scope(StrEnum):

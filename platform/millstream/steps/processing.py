@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from millstream.log.epochs import Added, Ended, Epoch, Note, PartitionName
 from millstream.records import digest_of
 from millstream.state.digests import states_digest
 from millstream.state.saves import States
+from millstream.state.touched import Value
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
 from millstream.steps.rows import row_schema, rows_for_sinks
@@ -83,9 +83,7 @@ class Processing:
 
     def save(self) -> States:
         """The state of every step and of event time; the arrays stay as they are."""
-        states: dict[str, Mapping[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]] | bytes]] = {
-            node.name: node.step.save() for node in self._chain.here
-        }
+        states: dict[str, Mapping[str, Value]] = {node.name: node.step.save() for node in self._chain.here}
         states[_ENGINE] = {"event_time": self._event_time.save()}
         return states
 

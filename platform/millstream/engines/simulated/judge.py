@@ -13,7 +13,7 @@ from millstream.engines.simulated.sinks import Kept
 from millstream.guarantees.delivery import Effects
 from millstream.state.applied import Applied
 from millstream.state.saves import States
-from millstream.steps.contracts import Array
+from millstream.state.touched import Value
 
 __all__ = ["differences_exactly_once", "differences_of_the_others", "differing_states"]
 
@@ -29,7 +29,7 @@ def differences_exactly_once(ended: Ended, kept: Mapping[str, Kept], applied: Ap
         if not rows.equals(expected):
             yield f"{name}: {rows.num_rows} rows, not the {expected.num_rows} of a run without crashes"
     totals = ended.job.epoch_log.totals
-    for total in ("epochs", "records", "rejects", "correct", "labelled", "rows"):
+    for total in ("epochs", "records", "rejects", "correct", "labelled", "baselines", "rows"):
         found, wanted = getattr(totals, total), getattr(golden.totals, total)
         if found != wanted:
             yield f"{total} come to {found}, without crashes to {wanted}"
@@ -81,7 +81,7 @@ def differing_states(found: States, expected: States) -> Iterator[str]:
                 yield f"the state of {step}: {name} is another"
 
 
-def _same(one: Array | bytes, other: Array | bytes) -> bool:
+def _same(one: Value, other: Value) -> bool:
     if isinstance(one, bytes) or isinstance(other, bytes):
         return one == other
     same = one.dtype == other.dtype and one.shape == other.shape

@@ -20,6 +20,7 @@ from millstream.engines.workers.messages import (
     Range,
     Read,
     Restore,
+    Rows,
     Saved,
     Skip,
     Take,
@@ -29,7 +30,8 @@ from millstream.engines.workers.stages import Stages
 from millstream.log.epochs import Added, Epoch, PartitionName
 from millstream.log.planner import room
 from millstream.state.keyed import Keyed, KeyedStore
-from millstream.state.saves import Array, States
+from millstream.state.saves import States
+from millstream.state.touched import RowStore, Value
 from millstream.steps.processing import Processed
 
 __all__ = ["StepsFailed", "Workers", "take_all"]
@@ -71,9 +73,11 @@ class Workers:
         self._failed: dict[int, Exception] = {}
         """What could not be read ahead: it is told when it is that epoch's turn, as if nobody had read ahead."""
         self._asked = 0
-        self._saved: list[States] = []
+        self._saved: list[Saved] = []
         self._keyed: dict[str, KeyedStore] = {}
         """By step: the state of all keys, as far as it was told."""
+        self._rows: dict[tuple[str, str], RowStore] = {}
+        """By step and name: the arrays of which it is told what was written to."""
 
     def send(self, epoch: Epoch) -> None:
         """Let an epoch be read, and taken through the first steps."""
@@ -102,10 +106,10 @@ class Workers:
                 pass
             case Done(processed):
                 self._done[processed.epoch.number] = processed
-            case Saved(number, states, changed):
-                self._keep(states, changed)
+            case Saved(number) as saved:
+                self._keep(saved)
                 if number == self._asked:
-                    self._saved.append(states)
+                    self._saved.append(saved)
             case Failed(error, None):
                 raise StepsFailed(error)
             case Failed(error, int(epoch)):
@@ -147,26 +151,33 @@ class Workers:
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         self.partitions = list(partitions)
-        self._keyed = {}
+        self._keyed, self._rows = {}, {}
         for party in self._with_state:
             self._post(party, Restore(states, partitions))
 
     def _states(self) -> States:
         while len(self._saved) < len(self._with_state):
             self.hear(None)
-        whole: dict[str, Mapping[str, Array | bytes]] = {}
-        for states in self._saved:
-            for step in states.keys() - self._keyed.keys():
-                whole[step] = {**whole.get(step, {}), **states[step]}
+        whole: dict[str, Mapping[str, Value]] = {}
+        for saved in self._saved:
+            for step in saved.states.keys() - self._keyed.keys():
+                rows = {name: self._rows[step, name].snapshot() for name in saved.touched.get(step, ())}
+                whole[step] = {**whole.get(step, {}), **saved.states[step], **rows}
         return whole | {step: store.snapshot() for step, store in self._keyed.items()}
 
-    def _keep(self, states: States, changed: Mapping[str, Mapping[str, bytes | None]]) -> None:
-        """Keep state by key up: each party tells all of its own once, and then what has changed."""
-        by_key = {step: dict(state) for step, state in states.items() if isinstance(state, Keyed)}
-        for step, entries in {**by_key, **changed}.items():
+    def _keep(self, saved: Saved) -> None:
+        """Keep up what is told in full only once."""
+        by_key = {step: dict(state) for step, state in saved.states.items() if isinstance(state, Keyed)}
+        for step, entries in {**by_key, **saved.changed}.items():
             store = self._keyed.setdefault(step, KeyedStore())
             for key, value in entries.items():
                 store.put(key, value)
+        for step, arrays in saved.touched.items():
+            for name, told in arrays.items():
+                if isinstance(told, Rows):
+                    self._rows[step, name].put(told.places, told.values)
+                else:
+                    self._rows[step, name] = RowStore(told)
 
     def _allow(self, stop: int) -> None:
         if stop > self.allowed:

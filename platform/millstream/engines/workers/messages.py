@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.saves import States
+from millstream.state.touched import Array
 from millstream.steps.chain import InHand
 from millstream.steps.processing import Processed
 
@@ -20,6 +21,7 @@ __all__ = [
     "Range",
     "Read",
     "Restore",
+    "Rows",
     "Saved",
     "Skip",
     "Take",
@@ -100,16 +102,25 @@ class AskSave:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """What was written to of an array since it was told before: the numbers of the rows, and what is in them now."""
+
+    places: Array
+    values: Array
+
+
+@dataclass(frozen=True)
 class Saved:
     """To the coordinator: the state that was asked for.
 
-    State by key is told in full once; `changed` has what has changed since it was told before, None for keys that are
-    gone.
+    What knows itself what has changed of it is told in full once. Then `changed` has what has changed of state by key,
+    None for keys that are gone; `touched` has, by step and name, all of an array or its rows.
     """
 
     number: int
     states: States
     changed: Mapping[str, Mapping[str, bytes | None]] = field(default_factory=dict)
+    touched: Mapping[str, Mapping[str, Array | Rows]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.engines.workers.exchange import ORDER, Exchange, dealt, gathered, in_place
@@ -18,6 +19,7 @@ from millstream.engines.workers.messages import (
     Range,
     Read,
     Restore,
+    Rows,
     Saved,
     Skip,
     Take,
@@ -27,6 +29,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.keyed import Entries, Keyed
 from millstream.state.saves import States
+from millstream.state.touched import Array, Touched
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner
@@ -136,16 +139,29 @@ class _Owned:
 
 
 class _Told:
-    """The state by key that the coordinator was told, so that what has changed since is enough."""
+    """The states that the coordinator was told, so that what has changed since is enough where they know it."""
 
     def __init__(self) -> None:
-        self._before: dict[str, Keyed] = {}
+        self._by_key: dict[str, Keyed] = {}
+        self._arrays: dict[tuple[str, str], Touched] = {}
 
     def saved(self, number: int, states: States) -> Saved:
         by_key = {step: state for step, state in states.items() if isinstance(state, Keyed)}
-        changed = {step: _changes(before, by_key[step]) for step, before in self._before.items()}
-        self._before = by_key
-        return Saved(number, {step: state for step, state in states.items() if step not in changed}, changed)
+        changed = {step: _changes(before, by_key[step]) for step, before in self._by_key.items()}
+        self._by_key = by_key
+        told = {step: state for step, state in states.items() if step not in changed}
+        touched: dict[str, dict[str, Array | Rows]] = {}
+        for step, state in told.items():
+            arrays = {} if step in by_key else {n: value for n, value in state.items() if isinstance(value, Touched)}
+            if arrays:
+                touched[step] = {name: self._touched(step, name, array) for name, array in arrays.items()}
+                told[step] = {name: value for name, value in state.items() if name not in arrays}
+        return Saved(number, told, changed, touched)
+
+    def _touched(self, step: str, name: str, array: Touched) -> Array | Rows:
+        places = array.since(self._arrays.get((step, name)))
+        self._arrays[step, name] = array
+        return np.asarray(array) if places is None else Rows(places, array.rows(places))
 
 
 def _changes(before: Keyed, now: Keyed) -> Mapping[str, bytes | None]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.digests import state_digest
+from millstream.state.touched import Touched
 from millstream.steps.checks.life import in_states
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, chosen
 from millstream.steps.classify import Classify
@@ -142,7 +143,8 @@ def prepared_rows_are_not_modified(trial: Trial) -> None:
 def state_is_plain(trial: Trial) -> None:
     """A state is made of arrays of numbers and of bytes, and is no pickle."""
     for name, value in trial.taught().save().items():
-        if not (isinstance(value, bytes) or (isinstance(value, np.ndarray) and not value.dtype.hasobject)):
+        array = isinstance(value, np.ndarray | Touched) and not value.dtype.hasobject
+        if not (isinstance(value, bytes) or array):
             found = "an array of Python objects" if isinstance(value, np.ndarray) else type(value).__name__
             raise AssertionError(f"{trial.config!r} saves {name!r} as {found}; save arrays of numbers, and bytes")
         if isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b".":

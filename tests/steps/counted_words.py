@@ -1,0 +1,65 @@
+"""A model whose state is an array of rows that know whether they were written to."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel
+
+from millstream.state.touched import TouchedStore
+from millstream.steps.contracts import Array, State
+
+WORDS = 512
+
+
+class CountedWords(BaseModel):
+    """Predicts the class that has had the most of a text's words. `flags`: whether it says which rows it writes to."""
+
+    type: Literal["counted_words"] = "counted_words"
+    reads: ClassVar[str] = "text"
+    block: int = 1
+    flags: bool = True
+
+    def build(self, records: pa.Schema) -> CountingWords:
+        return CountingWords(flags=self.flags)
+
+
+class CountingWords:
+    reads = "text"
+
+    def __init__(self, *, flags: bool) -> None:
+        self._flags = flags
+        self._store: TouchedStore
+        self._classes: int
+        self.restore({})
+
+    def prepare(self, column: pa.Array) -> Any:
+        rows = np.empty(len(column), object)
+        for place, text in enumerate(column.to_pylist()):
+            rows[place] = np.unique([zlib.crc32(word.encode()) % WORDS for word in (text or "").split()]).astype(int)
+        return rows
+
+    def predict(self, inputs: Any) -> tuple[Array, Array]:
+        counts = self._store.array[:, : self._classes]
+        sums = np.array([counts[row].sum(axis=0) + 1.0 for row in inputs], np.float64)
+        return sums.argmax(axis=1), sums.max(axis=1) / sums.sum(axis=1)
+
+    def learn(self, inputs: Any, labels: Array, classes: int) -> None:
+        more = classes - self._store.array.shape[1]
+        if more > 0:
+            self._store = TouchedStore(np.pad(self._store.array, ((0, 0), (0, more))))
+        self._classes = classes
+        for row, label in zip(inputs, labels, strict=True):
+            self._store.array[row, label] += 1
+            if self._flags:
+                self._store.touched[row] = 1
+
+    def save(self) -> State:
+        return {"counts": self._store.snapshot(), "classes": np.array([self._classes])}
+
+    def restore(self, state: State) -> None:
+        self._store = TouchedStore(np.array(state.get("counts", np.zeros((WORDS, 2), np.float32))))
+        self._classes = int(np.array(state.get("classes", [0]))[0])
