@@ -105,7 +105,7 @@ _ABOUT = (
     "`millstream run --follow` on the local engine, {model}, from the process's start until a reader of the sink sees "
     "a row"
 )
-_LIGHT = {"use": "text_topics", "model": {"type": "majority"}, "popularity": None}
+_LIGHT = {"use": "text_topics", "model": {"type": "lengths"}, "popularity": None}
 
 MEASUREMENTS = (
     Measurement(

@@ -79,7 +79,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def majority(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def lengths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package with a model of its own, as if it were installed."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "plugin"))
     plugins.registered.cache_clear()

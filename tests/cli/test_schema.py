@@ -134,8 +134,8 @@ def test_an_editor_takes_what_is_right(schema: dict[str, Any], folder: Path, key
     assert complaints(schema, config, schema) == []
 
 
-def test_the_schema_has_the_models_of_other_packages(millstream: Millstream, majority: None) -> None:
+def test_the_schema_has_the_models_of_other_packages(millstream: Millstream, lengths: None) -> None:
     told = json.loads(millstream("schema").out)
     types = told["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["enum"]
-    assert "majority" in types
-    assert told["$defs"]["Majority"]["properties"]["type"]["const"] == "majority"
+    assert "lengths" in types
+    assert told["$defs"]["Lengths"]["properties"]["type"]["const"] == "lengths"

@@ -37,7 +37,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 
 @pytest.fixture
-def majority(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def lengths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The plug-in in `tests/plugin`."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "plugin"))
     plugins.registered.cache_clear()

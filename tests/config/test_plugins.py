@@ -27,44 +27,44 @@ def told(error: ValidationError) -> dict[str, str]:
     return {".".join(map(str, one["loc"])): one["msg"] for one in error.errors()}
 
 
-def test_a_mapping_becomes_the_registered_model(majority: None) -> None:
-    held = Holder.model_validate({"model": {"type": "majority", "block": 8}})
-    assert type(held.model).__name__ == "Majority"
+def test_a_mapping_becomes_the_registered_model(lengths: None) -> None:
+    held = Holder.model_validate({"model": {"type": "lengths", "block": 8}})
+    assert type(held.model).__name__ == "Lengths"
     assert held.model.block == 8
-    assert held.model_dump() == {"model": {"type": "majority", "block": 8}}
+    assert held.model_dump() == {"model": {"type": "lengths", "block": 8}}
 
 
-def test_an_instance_passes_through(majority: None) -> None:
-    model = load(MODELS, "majority")()
+def test_an_instance_passes_through(lengths: None) -> None:
+    model = load(MODELS, "lengths")()
     assert Holder(model=model).model is model
 
 
-def test_mistakes_inside_are_all_told_at_their_key_path(majority: None) -> None:
+def test_mistakes_inside_are_all_told_at_their_key_path(lengths: None) -> None:
     with pytest.raises(ValidationError) as refused:
-        Holder.model_validate({"model": {"type": "majority", "block": "many", "blok": 8}})
+        Holder.model_validate({"model": {"type": "lengths", "block": "many", "blok": 8}})
     assert set(told(refused.value)) == {"model.block", "model.blok"}
 
 
 @pytest.mark.parametrize(
     ("value", "path", "message"),
     [
-        ({"type": "majoritty"}, "model.type", "no such model is installed; one of "),
+        ({"type": "lenghts"}, "model.type", "no such model is installed; one of "),
         ({"type": 3}, "model.type", "no such model is installed; one of "),
-        ({"type": ["majority"]}, "model.type", "no such model is installed; one of "),
+        ({"type": ["lengths"]}, "model.type", "no such model is installed; one of "),
         ({}, "model.type", "missing; one of "),
-        ("majority", "model", "a model is a mapping with `type`, one of "),
+        ("lengths", "model", "a model is a mapping with `type`, one of "),
         (None, "model", "a model is a mapping with `type`, one of "),
     ],
 )
-def test_what_is_no_model_is_refused_with_those_installed(majority: None, value: Any, path: str, message: str) -> None:
+def test_what_is_no_model_is_refused_with_those_installed(lengths: None, value: Any, path: str, message: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": value})
     assert told(refused.value)[path].startswith(message)
-    assert "majority" in told(refused.value)[path]
+    assert "lengths" in told(refused.value)[path]
 
 
 def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_other(
-    install: Install, majority: None
+    install: Install, lengths: None
 ) -> None:
     install("wrecked", "import no_such_library", models={"wrecked": "wrecked:Model"})
     with pytest.raises(ValidationError) as refused:
@@ -73,9 +73,9 @@ def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_o
         "the model 'wrecked' of the package wrecked 1.0 (wrecked:Model) cannot be imported: "
         "ModuleNotFoundError: No module named 'no_such_library'"
     )
-    assert Holder.model_validate({"model": {"type": "majority"}}).model.type == "majority"
+    assert Holder.model_validate({"model": {"type": "lengths"}}).model.type == "lengths"
     choices = Holder.model_json_schema()["properties"]["model"]["properties"]["type"]["enum"]
-    assert "majority" in choices
+    assert "lengths" in choices
     assert "wrecked" not in choices
 
 

@@ -14,13 +14,14 @@ from millstream.steps.classify import Classify
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 
+LABELS = "abbbcabbcb" * 4
 RECORDS = pa.table(
     {
         "_rank": [0] * 40,
         "_offset": range(40),
         "_time": range(40),
-        "text": [f"text {number}" for number in range(40)],
-        "label": [*"abbbcabbcb" * 4],
+        "text": ["long" * (1 + "abc".index(label)) + "!" * (place % 2) for place, label in enumerate(LABELS)],
+        "label": [*LABELS],
     }
 )
 
@@ -37,9 +38,9 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_config_picks_it_by_its_type() -> None:
-    step = Classify.model_validate({"model": {"type": "majority", "block": 4}}).build(RECORDS.schema)
-    assert set(step.process(RECORDS).records["predicted"].to_pylist()[7:]) == {"b"}
+    step = Classify.model_validate({"model": {"type": "lengths", "block": 4}}).build(RECORDS.schema)
+    assert step.process(RECORDS).records["predicted"].to_pylist()[7:] == [*LABELS[7:]]
 
 
 def test_it_passes_the_battery() -> None:
-    check_model(Classify.model_validate({"model": {"type": "majority", "block": 4}}).model, RECORDS)
+    check_model(Classify.model_validate({"model": {"type": "lengths", "block": 4}}).model, RECORDS)
