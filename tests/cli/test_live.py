@@ -216,7 +216,7 @@ def test_a_killed_run_is_interrupted_and_comes_out_as_if_nothing_had_happened(
     assert "5,500 processed, repeats included" in again.out
     crashed = json.loads((demo / "runs/demo/summary.json").read_text())
     golden = json.loads(millstream("run", "demo.yaml", "--run", "golden", "--json").out)
-    for key in ("records", "accuracy", "model", "state", "outputs"):
+    for key in ("records", "accuracy", "baselines", "model", "state", "outputs"):
         assert crashed[key] == golden[key], key
 
 
@@ -284,5 +284,5 @@ def test_on_spark_too_a_group_that_is_told_to_end_ends_after_its_epoch(
     assert (summary["engine"], summary["processed"]) == ("local", summary["records"])
     replay = ("--run", "golden", "--replay", "runs/demo", "--json")
     golden = json.loads(millstream("run", "demo.yaml", *FOLLOWING, *replay).out)
-    for key in ("records", "accuracy", "model", "state", "outputs"):
+    for key in ("records", "accuracy", "baselines", "model", "state", "outputs"):
         assert summary[key] == golden[key], key

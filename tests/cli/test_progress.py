@@ -27,6 +27,7 @@ FIGURES = Figures(
     per_second=2500.0,
     accuracy=0.875,
     recent=0.9,
+    baselines={"no_change": 0.186, "majority": 0.223},
     popular=(("space", 0.25), ("sport", 0.2)),
     behind=45_000,
 )
@@ -89,8 +90,8 @@ def test_a_third_interrupt_gives_up_although_the_display_waits_for_what_was_inte
 def test_where_there_is_no_terminal_figures_come_as_plain_lines() -> None:
     text = shown(Show.LINES, lambda: FIGURES, "popular")
     line = (
-        "5,000 records, 2,500/s, epoch 9, 45,000 behind; accuracy 0.875, last 1,000: 0.900; "
-        "popular: space 25%, sport 20%\n"
+        "5,000 records, 2,500/s, epoch 9, 45,000 behind; accuracy 0.875, last 1,000: 0.900 "
+        "(the label before 0.186, the most common 0.223); popular: space 25%, sport 20%\n"
     )
     assert text == f"going on\nwarning: no disk\n{line}"  # once, for nothing has changed since
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ Millstream = Callable[..., Any]
 
 KEYS = [
     *("run", "pipeline", "engine", "delivery", "recovery", "ended", "records", "processed", "epochs", "delivered"),
-    *("accuracy", "model", "state", "outputs", "versions", "seconds", "records_per_second"),
+    *("accuracy", "baselines", "model", "state", "outputs", "versions", "seconds", "records_per_second"),
 ]
 
 
@@ -29,7 +30,7 @@ def summary_of(ran: Any) -> dict[str, Any]:
 
 
 def results(summary: dict[str, Any]) -> dict[str, Any]:
-    return {key: summary[key] for key in ("records", "accuracy", "model", "state", "outputs", "delivered")}
+    return {key: summary[key] for key in ("records", "accuracy", "baselines", "model", "state", "outputs", "delivered")}
 
 
 @pytest.mark.usefixtures("demo")
@@ -41,6 +42,8 @@ def test_json_is_one_object_with_nothing_beside_it(millstream: Millstream) -> No
     assert (summary["run"], summary["ended"], summary["records"], summary["epochs"]) == ("runs/demo", "idle", 5000, 10)
     assert summary["delivered"]["predictions"] == 5000
     assert 0.5 < summary["accuracy"] < 1.0
+    assert all(0.05 < share < 0.5 for share in summary["baselines"].values())
+    assert list(summary["baselines"]) == ["no_change", "majority"]
 
 
 @pytest.mark.usefixtures("demo")
@@ -49,9 +52,26 @@ def test_a_person_is_told_what_came_out_where_it_lies_and_what_to_try(millstream
     assert ran.code == 0
     assert "demo in runs/demo, exactly_once: starting" in ran.err
     assert "records    5,000 in 10 epochs" in ran.out
-    assert "accuracy   0." in ran.out
+    told = r"accuracy   0\.\d{4}, each .* learned; the label before would give 0\.\d{4}, the most common one 0\.\d{4}\n"
+    assert re.search(told, ran.out) and "does better than the model" not in ran.out
     assert "5,000 rows" in ran.out and "runs/demo/outputs/predictions" in ran.out
     assert "read runs/demo topics" in ran.out
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_model_that_does_worse_than_a_guess_is_told_so_plainly(millstream: Millstream) -> None:
+    worse = ("--set", "pipeline.model.type=no_change", "--set", "pipeline.model.block=1000")
+    ran = millstream("run", "demo.yaml", *worse)
+    assert re.search(r"learned; .*\n {13}the .* better than the model, without reading anything\n", ran.out), ran.out
+    assert "better than the model" in millstream("status", "runs/demo").out
+
+
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize("baseline", ["no_change", "majority"])
+def test_a_baseline_as_the_model_is_as_right_as_beside_another(millstream: Millstream, baseline: str) -> None:
+    summary = summary_of(millstream("run", "demo.yaml", "--run", "other", "--json"))
+    model = ("--set", f"pipeline.model={{type: {baseline}}}")
+    assert summary_of(millstream("run", "demo.yaml", *model, "--json"))["accuracy"] == summary["baselines"][baseline]
 
 
 @pytest.mark.usefixtures("demo")

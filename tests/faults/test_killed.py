@@ -19,7 +19,7 @@ LOCAL = ("--set", "engine.type=local")
 
 
 def same(summary: dict[str, Any], golden: dict[str, Any]) -> None:
-    for key in ("records", "epochs", "accuracy", "model", "state", "outputs"):
+    for key in ("records", "epochs", "accuracy", "baselines", "model", "state", "outputs"):
         assert summary[key] == golden[key], key
 
 

@@ -13,6 +13,7 @@ import pytest
 from millstream.steps.checks import check_model, same_in_another_process
 from millstream.steps.checks.steps import epochs_of
 from millstream.steps.classify import Classify
+from millstream_models.baselines import Majority, NoChange
 from millstream_models.hashed_text import HashedText
 from millstream_models.naive_bayes import ComplementNB, MultinomialNB
 from millstream_models.river_nb import RiverNB
@@ -26,6 +27,10 @@ MODELS = [
     SGD(block=3, decay=0, alpha=1e-4),
     RiverNB(),
     RiverNB(block=6, alpha=0.3),
+    NoChange(),
+    NoChange(block=5),
+    Majority(),
+    Majority(block=7),
 ]
 
 
@@ -44,7 +49,7 @@ def test_another_process_learns_the_same(features: Callable[..., pa.Table]) -> N
 def test_naming_a_model_imports_no_library_of_machine_learning() -> None:
     program = (
         "import sys, millstream_models.naive_bayes, millstream_models.sgd, millstream_models.river_nb;"
-        "import millstream_models.hashed_text;"
+        "import millstream_models.hashed_text, millstream_models.baselines;"
         "print([name for name in ('sklearn', 'river', 'scipy', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -39,9 +39,10 @@ def measured(loaded: Loaded, run: Path, warnings: list[str] | None = None, **opt
     return start(loaded, Options(run, **options), observers=observers, fire=crash)
 
 
-def counted(run: Path) -> list[tuple[int, int, int, int]]:
+def counted(run: Path) -> list[tuple[int, int, int, int, Any]]:
     """What of the windows does not depend on the clock."""
-    return [(w.records, w.epoch, w.correct, w.labelled) for w in read_windows(run / "metrics.jsonl")]
+    windows = read_windows(run / "metrics.jsonl")
+    return [(w.records, w.epoch, w.correct, w.labelled, w.baselines_correct) for w in windows]
 
 
 def test_a_window_ends_with_the_epoch_that_fills_it(tmp_path: Path, configured: Configured) -> None:
@@ -52,6 +53,12 @@ def test_a_window_ends_with_the_epoch_that_fills_it(tmp_path: Path, configured: 
     assert second.window_accuracy == round((second.correct - first.correct) / 1200, 6)
     assert second.accuracy == round(second.correct / 2400, 6)
     assert summary.accuracy is not None and summary.accuracy > 0.5
+    for name in ("no_change", "majority"):
+        once, twice = ((w.baselines_correct or {})[name] for w in (first, second))
+        assert first.baselines == first.window_baselines and 0 < once < twice
+        assert (first.baselines or {})[name] == round(once / 1200, 6)
+        assert (second.window_baselines or {})[name] == round((twice - once) / 1200, 6)
+        assert (second.baselines or {})[name] == round(twice / 2400, 6)
     assert (first.seconds, second.seconds, second.records_per_second) == (1.0, 2.0, 1200.0)
 
 

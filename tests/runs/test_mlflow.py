@@ -94,6 +94,10 @@ def test_a_run_is_there_with_its_config_its_windows_and_its_summary(
     assert shown == [(window.records, window.window_accuracy) for window in windows]
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert run.data.metrics["accuracy"] == summary["accuracy"]
+    for name, accuracy in summary["baselines"].items():
+        assert run.data.metrics[f"baselines.{name}"] == accuracy
+        shown = history(client, run.info.run_id, f"window_baselines.{name}")
+        assert shown == [(window.records, (window.window_baselines or {})[name]) for window in windows]
     assert (run.data.metrics["records"], run.data.metrics["delivered.predictions"]) == (3000, 3000)
     artefacts = [artefact.path for artefact in client.list_artifacts(run.info.run_id)]
     assert sorted(artefacts) == ["config.yaml", "summary.json", "versions.json"]
@@ -138,7 +142,7 @@ def test_a_store_that_cannot_be_reached_is_one_warning_and_no_more(
     assert warning.startswith("MLflow: ") and warning.endswith("; the run goes on without it")
     assert recorded("other") == []
     mine, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("run", "other"))
-    for key in ("records", "accuracy", "model", "state", "outputs"):
+    for key in ("records", "accuracy", "baselines", "model", "state", "outputs"):
         assert mine[key] == other[key]
 
 

@@ -92,6 +92,9 @@ def test_counters_are_those_of_the_summary_and_go_on_with_the_run_directory(run:
         assert run.value("millstream_labelled_records_total") == summary.records
         share = run.value("millstream_correct_records_total") / run.value("millstream_labelled_records_total")
         assert share == summary.accuracy
+        for name, accuracy in (summary.baselines or {}).items():
+            right = run.value("millstream_baseline_correct_records_total", baseline=name)
+            assert right / records == run.value("millstream_baseline_accuracy", baseline=name) == accuracy
         delivered = {name: run.value("millstream_rows_total", output=name) for name in summary.delivered}
         assert delivered == summary.delivered and delivered["predictions"] == records
 

@@ -13,9 +13,11 @@ import pytest
 from pydantic import BaseModel
 
 from millstream.errors import ConfigError
+from millstream.log.baselines import Baselines
 from millstream.state.digests import state_digest
 from millstream.steps.classify import Classifier, Classify
 from millstream.steps.contracts import Array, State
+from millstream_models.baselines import Majority, NoChange
 from millstream_models.hashed_text import HashedText
 from millstream_models.naive_bayes import ComplementNB, MultinomialNB
 from millstream_models.river_nb import RiverNB
@@ -91,6 +93,25 @@ def news(size: int, seed: int = 0, gaps: float = 0.1) -> pa.Table:
     return HashedText(dimensions=128).build(table.schema).process(table).records
 
 
+class WrittenInTurn(Written):
+    """The same for a whole batch in one call; it predicts the class that is right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[list[str], list[int], int]] = []
+
+    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        self.calls.append((list(inputs), labels.tolist(), known))
+        return labels, np.where(labels < 0, 0, 0.5)
+
+
+class DiaryInTurn(Diary):
+    """Registers it."""
+
+    def build(self, records: pa.Schema) -> Written:
+        return WrittenInTurn()
+
+
 def names(learned: list[list[tuple[str, int]]]) -> list[list[str]]:
     return [[name for name, _ in block] for block in learned]
 
@@ -155,6 +176,53 @@ def test_a_labelled_record_without_a_prediction_counts_as_wrong() -> None:
     result = step.process(records("aab.b"))
     assert result.records["predicted"].to_pylist() == [None, "a", "a", "b", "b"]
     assert (result.correct, result.labelled) == (2, 4)
+
+
+def test_a_model_that_learns_in_turn_gets_each_batch_in_one_call() -> None:
+    step = Classify(model=DiaryInTurn(block=1)).build(records("a").schema)
+    result = step.process(records(".ba.b"))
+    step.process(records("cb", start=5))
+    model = step._model
+    assert isinstance(model, WrittenInTurn)
+    assert model.calls == [(["r0", "r1", "r2", "r3", "r4"], [-1, 0, 1, -1, 0], 0), (["r5", "r6"], [2, 0], 2)]
+    assert (model.asked, model.learned) == ([], [])
+    assert result.records["predicted"].to_pylist() == [None, "b", "a", None, "b"]
+    assert (result.correct, result.labelled) == (3, 3)
+
+
+def test_a_model_that_could_learn_in_turn_gets_blocks_where_they_are_larger_than_one() -> None:
+    step = Classify(model=DiaryInTurn(block=2)).build(records("a").schema)
+    step.process(records("abab"))
+    model = step._model
+    assert isinstance(model, WrittenInTurn)
+    assert (model.calls, names(model.learned)) == ([], [["r0"], ["r1", "r2"]])
+
+
+@pytest.mark.parametrize("model", [NoChange(), Majority()], ids=repr)
+def test_in_turn_predictions_and_state_are_those_of_blocks_of_one(model: Any) -> None:
+    table = news(120)
+    turns, blocks = (Classify(model=model).build(table.schema) for _ in range(2))
+    assert turns._in_turn is not None
+    blocks._in_turn = None
+    for start in range(0, 120, 40):
+        found, expected = (step.process(table.slice(start, 40)) for step in (turns, blocks))
+        assert found == expected
+        assert state_digest(turns.save()) == state_digest(blocks.save())
+
+
+def test_baselines_are_of_labelled_records_whatever_the_model_waits_for() -> None:
+    step, _ = diary(block=100)
+    counts = [step.process(records(labels)).baselines for labels in ("", "aa.b", "baa", "c.")]
+    # right with the label before: -a.- b-a -; with the most common one: -a.- -aa -
+    assert counts == [Baselines(), Baselines(1, 1), Baselines(2, 2), Baselines()]
+
+
+def test_what_a_restored_step_counts_as_baselines_goes_on() -> None:
+    table = news(120)
+    step, again = (Classify(model=ComplementNB(block=16)).build(table.schema) for _ in range(2))
+    step.process(table.slice(0, 50))
+    again.restore(step.save())
+    assert again.process(table.slice(50)).baselines == step.process(table.slice(50)).baselines
 
 
 def test_predictions_are_rows_of_records() -> None:

@@ -154,6 +154,49 @@ class NeverNew(Lengths):
             super().restore(state)
 
 
+class InTurn(Lengths):
+    """The good model with `in_turn`, which is here what it has to equal."""
+
+    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        classes, probability = np.full(len(labels), -1), np.zeros(len(labels))
+        for row, label in enumerate(labels.tolist()):
+            here = slice(row, row + 1)
+            if known:
+                classes[here], probability[here] = self.predict(inputs[here])
+            if label >= 0:
+                known = max(known, label + 1)
+                self.learn(inputs[here], labels[here], known)
+        return classes, probability
+
+
+class PredictsBatches(InTurn):
+    """It predicts the whole batch before it learns from it."""
+
+    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        classes, probability = self.predict(inputs) if known else (np.full(len(labels), -1), np.zeros(len(labels)))
+        super().in_turn(inputs, labels, known)
+        return classes, probability
+
+
+class LearnsMissing(InTurn):
+    """It takes a missing label for one of the first class."""
+
+    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        answer = super().in_turn(inputs, labels, known)
+        if known and len(labels) and labels[-1] < 0:
+            self.learn(inputs[-1:], np.zeros(1, np.int64), known)
+        return answer
+
+
+class ForgetsKnown(InTurn):
+    """It has no answer before the first label of a batch."""
+
+    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        classes, probability = super().in_turn(inputs, labels, known)
+        before = np.cumsum(labels >= 0) <= (labels >= 0)
+        return np.where(before, -1, classes), np.where(before, 0, probability)
+
+
 class ModelOf(BaseModel):
     """Registers a model of this class."""
 
@@ -179,12 +222,16 @@ BROKEN_MODELS = [
     (RestoresHalf, "a_restored_model_goes_on", r"does not restore all that it saves; 'sums'"),
     (HidesARate, "a_restored_model_goes_on", r"learns differently once restored; 'sums'"),
     (SharesArrays, "a_restored_model_goes_on", r"goes on writing to what it saved"),
+    (PredictsBatches, "learning_in_turn_is_row_by_row", r"predicts for row .* with in_turn, cut at \["),
+    (LearnsMissing, "learning_in_turn_is_row_by_row", r"(with|learns something else with) in_turn, cut at \["),
+    (ForgetsKnown, "learning_in_turn_is_row_by_row", r"with in_turn, cut at \["),
     (NeverNew, "restoring_nothing_makes_a_new_model", r"remembers something when restored from an empty state"),
 ]
 
 
-def test_a_good_model_passes() -> None:
-    check_model(ModelOf(kind=Lengths), records(), skip=HERE)
+@pytest.mark.parametrize(("model", "block"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
+def test_a_good_model_passes(model: type[Lengths], block: int) -> None:
+    check_model(ModelOf(kind=model, block=block), records(), skip=HERE)
 
 
 @pytest.mark.parametrize(("model", "check", "message"), BROKEN_MODELS)

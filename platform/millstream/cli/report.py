@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from millstream.cli.accuracy import accuracy_lines
 from millstream.cli.tally import Figures
 from millstream.log.contracts import Place
 from millstream.runs.observer import Watched
@@ -35,7 +36,8 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     epochs = "1 epoch" if figures.epochs == 1 else f"{figures.epochs:,} epochs"
     yield f"  records    {summary.records:,} in {epochs}{again}"
     if summary.accuracy is not None:
-        yield f"  accuracy   {summary.accuracy:.4f}, each record predicted before it was learned"
+        how = ", each record predicted before it was learned"
+        yield from accuracy_lines(summary.accuracy, summary.baselines, how)
     if new:
         flowing = f"; {speed:,.0f}/s once records flowed" if speed else ""
         yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{flowing}"

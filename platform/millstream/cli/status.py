@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from millstream.cli.accuracy import accuracy_lines
 from millstream.runs.directory import RunDirectory
 from millstream.runs.pulse import Vitals
 from millstream.runs.standing import Standing, standing
@@ -48,7 +49,7 @@ def _lines(found: Standing) -> Iterator[str]:
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
     if found.accuracy is not None:
-        yield f"  accuracy   {found.accuracy:.4f}"
+        yield from accuracy_lines(found.accuracy, found.baselines)
     if found.vitals is not None:
         yield from _doing(found.vitals)
     age = "" if found.save_age is None else f", {_lasting(found.save_age)} ago"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ class Figures:
     per_second: float | None
     accuracy: float | None
     recent: float | None
+    baselines: Mapping[str, float] | None
     popular: tuple[tuple[str, float], ...]
     behind: int | None
 
@@ -104,7 +105,8 @@ class Tally(Observer):
             epochs=self._last_epoch + 1,
             through=self._through_epochs,
             per_second=speed,
-            accuracy=totals.correct / totals.labelled if totals.labelled else None,
+            accuracy=totals.accuracy,
+            baselines=totals.baseline_accuracies,
             recent=None if recent is None else _accuracy(recent.slice(max(0, recent.num_rows - _RECENT))),
             popular=_popular(windows),
             behind=self._watched.cutter.behind,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import AlteredLog
+from millstream.log.baselines import Baselines, both
 from millstream.log.journal import Entry, Journal, JournalReader
 
 __all__ = [
@@ -141,6 +142,7 @@ class Note:
     """What processing an epoch gave, durable before the first sink gets it.
 
     `inputs` has for each rank the record count and digest; `outputs` and `steps` digests in the order they were made.
+    `baselines` are not known where an older version wrote the note.
     """
 
     epoch: int
@@ -152,9 +154,12 @@ class Note:
     inputs: Mapping[int, tuple[int, str]]
     steps: Mapping[str, str]
     outputs: Mapping[str, tuple[int, str]]
+    baselines: Baselines | None = None
 
     def line(self) -> dict[str, Any]:
         fields = {name: value for name, value in vars(self).items() if name != "epoch"}
+        if self.baselines is not None:
+            fields["baselines"] = self.baselines.counts()
         return {"note": self.epoch, **fields, "inputs": {str(rank): v for rank, v in self.inputs.items()}}
 
     @staticmethod
@@ -164,6 +169,7 @@ class Note:
             epoch=fields.pop("note"),
             inputs={int(rank): (v[0], v[1]) for rank, v in fields.pop("inputs").items()},
             outputs={name: (v[0], v[1]) for name, v in fields.pop("outputs").items()},
+            baselines=_baselines(fields.pop("baselines", None)),
             **fields,
         )
 
@@ -188,8 +194,20 @@ class Totals:
     rejects: int = 0
     correct: int = 0
     labelled: int = 0
+    baselines: Baselines | None = field(default_factory=Baselines)
+    """Not known once records are counted whose note does not have them."""
     rows: dict[str, int] = field(default_factory=dict)
     """How many rows were made for each output."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of labelled records that were predicted right."""
+        return self.correct / self.labelled if self.labelled else None
+
+    @property
+    def baseline_accuracies(self) -> Mapping[str, float] | None:
+        """By name, what the accuracy would have been without reading the records."""
+        return self.baselines.shares(self.labelled) if self.baselines is not None else None
 
     def take_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
@@ -224,6 +242,8 @@ class Totals:
             self.rejects += note.rejects
             self.correct += note.correct
             self.labelled += note.labelled
+            if note.labelled:
+                self.baselines = both(self.baselines, note.baselines)
             for output, (count, _) in note.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
 
@@ -247,7 +267,12 @@ class Totals:
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
         fields["ended"] = set(fields["ended"])
         fields["removed"] = set(fields["removed"])
+        fields["baselines"] = _baselines(fields.get("baselines", None if fields["labelled"] else {}))
         return Totals(**fields)
+
+
+def _baselines(counts: Mapping[str, int] | None) -> Baselines | None:
+    return None if counts is None else Baselines(**counts)
 
 
 _written: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode

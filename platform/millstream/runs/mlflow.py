@@ -33,7 +33,8 @@ _PATIENCE_SECONDS = 30.0
 _LONGEST_VALUE = 6000
 _LONGEST_WARNING = 200
 _MOST_PARAMS, _MOST_METRICS = 100, 1000
-_METRICS = ("accuracy", "window_accuracy", "records_per_second", "epoch")
+_METRICS = ("accuracy", "window_accuracy", "baselines", "window_baselines", "records_per_second", "epoch")
+_SUMMARISED = ("records", "processed", "epochs", "accuracy", "baselines", "seconds", "delivered")
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -187,8 +188,8 @@ class _Mirror:
         metrics = [
             Metric(name, float(value), now, window.records)
             for window in windows
-            for name in _METRICS
-            if (value := getattr(window, name)) is not None
+            for name, value in _flat({name: getattr(window, name) for name in _METRICS})
+            if value is not None
         ]
         for start in range(0, len(metrics), _MOST_METRICS):
             self._client.log_batch(self._run, metrics=metrics[start : start + _MOST_METRICS])
@@ -196,17 +197,10 @@ class _Mirror:
     def _log_summary(self, summary: Summary) -> None:
         from mlflow.entities import Metric
 
-        values: dict[str, float | None] = {
-            "records": summary.records,
-            "processed": summary.processed,
-            "epochs": summary.epochs,
-            "accuracy": summary.accuracy,
-            "seconds": summary.seconds,
-            **{f"delivered.{output}": count for output, count in summary.delivered.items()},
-        }
+        values = {name: getattr(summary, name) for name in _SUMMARISED}
         now = int(time.time() * 1000)
         metrics = [
-            Metric(name, float(value), now, summary.records) for name, value in values.items() if value is not None
+            Metric(name, float(value), now, summary.records) for name, value in _flat(values) if value is not None
         ]
         self._client.log_batch(self._run, metrics=metrics)
         self._client.log_artifact(self._run, str(self._directory.summary))

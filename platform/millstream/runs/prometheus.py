@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from millstream.log.epochs import Totals
@@ -39,6 +39,10 @@ class Page:
         rows = self.totals.rows
         return [("", {"output": output}, rows.get(output, 0)) for output in self.watched.graph.outputs]
 
+    @staticmethod
+    def by_baseline(values: Mapping[str, float]) -> Samples:
+        return [("", {"baseline": name}, value) for name, value in values.items()]
+
     @property
     def information(self) -> Samples:
         config = self.watched.loaded.config
@@ -66,11 +70,6 @@ def _samples(value: float | Histogram | Samples | None, pipeline: str) -> Sample
     else:
         samples = value or []
     return [(suffix, {"pipeline": pipeline, **labels}, number) for suffix, labels, number in samples]
-
-
-def _accuracy(page: Page) -> float | None:
-    totals = page.totals
-    return totals.correct / totals.labelled if totals.labelled else None
 
 
 METRICS = (
@@ -114,7 +113,19 @@ METRICS = (
         "millstream_accuracy",
         "gauge",
         "The share of labelled records that were predicted right, over the life of the run directory.",
-        _accuracy,
+        lambda page: page.totals.accuracy,
+    ),
+    Metric(
+        "millstream_baseline_correct_records_total",
+        "counter",
+        "Records that would have been right with the label before (no_change), or the most common so far (majority).",
+        lambda page: page.by_baseline(counts.counts()) if (counts := page.totals.baselines) else None,
+    ),
+    Metric(
+        "millstream_baseline_accuracy",
+        "gauge",
+        "What the accuracy would be with those, without reading the records.",
+        lambda page: page.by_baseline(shares) if (shares := page.totals.baseline_accuracies) else None,
     ),
     Metric(
         "millstream_rows_total",

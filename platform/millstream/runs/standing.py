@@ -74,6 +74,8 @@ class Standing:
     records: int
     processed: int
     accuracy: float | None
+    baselines: Mapping[str, float] | None
+    """By name, what the accuracy would be without reading the records."""
     partitions: tuple[PartitionStanding, ...]
     unknown: Mapping[str, str]
     """Why the end of a source cannot be told."""
@@ -115,7 +117,8 @@ def standing(directory: RunDirectory) -> Standing:
         epochs=Epochs(totals.next_epoch, processed + 1, save.epoch + 1 if save else 0, totals.committed + 1),
         records=totals.records,
         processed=totals.processed,
-        accuracy=totals.correct / totals.labelled if totals.labelled else None,
+        accuracy=totals.accuracy,
+        baselines=totals.baseline_accuracies,
         partitions=partitions,
         unknown=unknown,
         save_age=max(0.0, round(now - saved_at / 1e6, 3)) if saved_at is not None else None,

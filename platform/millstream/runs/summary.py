@@ -33,6 +33,7 @@ class Summary:
     epochs: int
     delivered: Mapping[str, int]
     accuracy: float | None
+    baselines: Mapping[str, float] | None
     model: str | None
     state: str
     outputs: Mapping[str, str]
@@ -80,7 +81,8 @@ def summarise(
         processed=totals.processed,
         epochs=totals.epochs,
         delivered={name: count for name, (count, _) in read.items()},
-        accuracy=totals.correct / totals.labelled if totals.labelled else None,
+        accuracy=totals.accuracy,
+        baselines=totals.baseline_accuracies,
         model=processing.model_digest(),
         state=processing.state_digest(),
         outputs={name: digest for name, (_, digest) in read.items()},

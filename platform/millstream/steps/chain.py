@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import MillstreamError, StepFailed
+from millstream.log.baselines import Baselines
 from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
 from millstream.steps.contracts import Result
 from millstream.steps.graph import Graph, Node
@@ -33,8 +34,12 @@ class InHand:
     steps: dict[str, str] = field(default_factory=dict)
     correct: int = 0
     labelled: int = 0
+    baselines: Baselines = field(default_factory=Baselines)
 
     def collect(self, result: Result) -> None:
+        self.correct += result.correct
+        self.labelled += result.labelled
+        self.baselines += result.baselines
         for name, table in result.outputs.items():
             if table.num_rows:
                 self.outputs.setdefault(name, []).append(table)
@@ -68,8 +73,6 @@ class Chain:
             if node in self.here:
                 result = _run(node, hand, position)
                 hand.records = result.records
-                hand.correct += result.correct
-                hand.labelled += result.labelled
                 hand.collect(result)
             if self._digested[node.name]:
                 hand.steps[node.name] = digest_of([hand.records.select(self._digested[node.name])])

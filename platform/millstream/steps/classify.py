@@ -8,19 +8,18 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.plugins import MODELS, nearest, plugin_field
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
-from millstream.steps.contracts import Array, Model, Output, Result, Scope, State, Traits
+from millstream.steps.baselines import Guesses
+from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Result, Scope, State, Traits
 
 __all__ = ["Classifier", "Classify"]
 
-_MODEL = "model/"
-_FEW = 16
+_MODEL, _BASELINES = "model/", "baselines/"
 _POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
 
@@ -76,13 +75,19 @@ class Classify(BaseModel):
 
 
 class Classifier:
-    """The step that `Classify` builds: a model, the names of its classes, and the block that is filling up."""
+    """The step that `Classify` builds: a model, the names of its classes, and the block that is filling up.
+
+    Labels are numbered when they are first seen, so of those in `_names` the model has learned the first `_known`; the
+    others are in the block that waits.
+    """
 
     traits = Traits(Scope.GLOBAL)
 
     def __init__(self, model: Model, block: int, label: str, records: pa.Schema) -> None:
         self._model = model
         self._block = block
+        self._in_turn = model.in_turn if block == 1 and isinstance(model, LearnsInTurn) else None
+        self._guesses = Guesses()
         self._label = label
         self._kind = _plain(records.field(model.reads).type)
         schema = records
@@ -95,30 +100,25 @@ class Classifier:
 
     def process(self, records: pa.Table) -> Result:
         column, labels = self._inputs(records), _one(records[self._label], pa.string())
+        codes = self._codes(labels)
         inputs = self._model.prepare(column)
-        classes = np.full(len(column), -1, np.int64)
-        probability = np.zeros(len(column))
-        start = 0
-        while start < len(column):
-            stop = min(len(column), start + self._size() - self._waits)
-            if self._names:
-                classes[start:stop], probability[start:stop] = self._model.predict(inputs[start:stop])
-            self._join(column, labels, inputs, start, stop)
-            start = stop
+        classes, probability = self._predict_and_learn(column, inputs, codes)
         answer = self._answer(classes, probability)
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
         rows = [*(_whole(records[name]) for name in (RANK, OFFSET, TIME)), labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
-        correct = pc.sum(pc.equal(answer[0], labels)).as_py() or 0
-        return Result(made, {"predictions": predictions}, correct, len(labels) - labels.null_count)
+        labelled = codes >= 0
+        known = codes[labelled]
+        correct = int(np.count_nonzero(classes[labelled] == known))
+        return Result(made, {"predictions": predictions}, correct, len(known), self._guesses.score(known))
 
     def ask(self, records: pa.Table) -> pa.Table:
         """`predicted` and `probability` for records, labelled or not, as the model is now; nothing is learned."""
         inputs = self._model.prepare(self._inputs(records))
         classes, probability = np.full(records.num_rows, -1, np.int64), np.zeros(records.num_rows)
-        if self._names and records.num_rows:
+        if self._known and records.num_rows:
             classes, probability = self._model.predict(inputs)
         return pa.Table.from_arrays(self._answer(classes, probability), schema=pa.schema(_ANSWER))
 
@@ -133,86 +133,105 @@ class Classifier:
         waiting = pa.BufferOutputStream()
         with pa.ipc.new_stream(waiting, self._waiting_schema()) as stream:
             if self._waits:
-                columns = [pa.concat_arrays(parts) for parts in zip(*self._waiting, strict=True)]
+                columns, codes = zip(*self._waiting, strict=True)
                 # Taken, so that the bytes do not tell what memory the records came in.
-                everything = pa.array(np.arange(self._waits))
-                taken = [column.take(everything) for column in columns]
-                stream.write_batch(pa.record_batch(taken, schema=self._waiting_schema()))
+                column = pa.concat_arrays(columns).take(pa.array(np.arange(self._waits)))
+                batch = [column, self._named(np.concatenate(codes))]
+                stream.write_batch(pa.record_batch(batch, schema=self._waiting_schema()))
         own: dict[str, Array | bytes] = {
             "blocks": np.array([self._blocks], np.int64),
-            "classes": json.dumps(list(self._names), ensure_ascii=False).encode(),
+            "classes": json.dumps(list(self._names)[: self._known], ensure_ascii=False).encode(),
             "waiting": waiting.getvalue().to_pybytes(),
         }
-        return own | {_MODEL + name: value for name, value in self._model.save().items()}
+        parts = ((_BASELINES, self._guesses.save()), (_MODEL, self._model.save()))
+        return own | {part + name: value for part, state in parts for name, value in state.items()}
 
     def restore(self, state: State) -> None:
-        self._model.restore({name.removeprefix(_MODEL): state[name] for name in state if name.startswith(_MODEL)})
+        self._model.restore(_part(state, _MODEL))
+        self._guesses.restore(_part(state, _BASELINES))
         self._names: dict[str, int] = {}
-        self._waiting: list[tuple[pa.Array, pa.Array]] = []
+        self._waiting: list[tuple[pa.Array, Array]] = []
         self._waits = self._blocks = 0
         if state:
             self._blocks = int(np.asarray(state["blocks"])[0])
             self._names = {name: code for code, name in enumerate(json.loads(bytes(state["classes"])))}
-            with pa.ipc.open_stream(state["waiting"]) as stream:
-                self._waiting = [(batch[0], batch[1]) for batch in stream]
-            self._waits = sum(len(column) for column, _ in self._waiting)
+        self._known = len(self._names)
         self._dictionary = pa.array(list(self._names), pa.string())
+        if state:
+            with pa.ipc.open_stream(state["waiting"]) as stream:
+                self._waiting = [(batch[0], self._codes(batch[1])) for batch in stream]
+            self._waits = sum(len(codes) for _, codes in self._waiting)
+
+    def _codes(self, labels: pa.Array) -> Array:
+        """The class of each label, -1 where there is none; new ones are numbered as they come."""
+        coded = labels.dictionary_encode()
+        numbers = [self._names.setdefault(name, len(self._names)) for name in coded.dictionary.to_pylist()]
+        if len(self._names) > len(self._dictionary):
+            self._dictionary = pa.array(list(self._names), pa.string())
+        places = coded.indices.fill_null(len(numbers)) if labels.null_count else coded.indices
+        found: Array = np.array([*numbers, -1], np.int64)[places.to_numpy()]
+        return found
+
+    def _named(self, classes: Array) -> pa.Array:
+        """The names of classes; nothing for -1."""
+        return self._dictionary.take(pa.array(classes, mask=classes < 0))
+
+    def _predict_and_learn(self, column: pa.Array, inputs: Any, codes: Array) -> tuple[Array, Array]:
+        if self._in_turn is not None:
+            answer = self._in_turn(inputs, codes, self._known)
+            self._blocks += len(codes)
+            self._known = max(self._known, int(codes.max(initial=-1)) + 1)
+            return answer
+        classes = np.full(len(column), -1, np.int64)
+        probability = np.zeros(len(column))
+        start = 0
+        while start < len(column):
+            stop = min(len(column), start + self._size() - self._waits)
+            if self._known:
+                classes[start:stop], probability[start:stop] = self._model.predict(inputs[start:stop])
+            self._join(column, codes, inputs, start, stop)
+            start = stop
+        return classes, probability
 
     def _size(self) -> int:
         """How many records the block holds that is filling up."""
         return self._block if self._blocks >= self._block.bit_length() else min(1 << self._blocks, self._block)
 
-    def _join(self, column: pa.Array, labels: pa.Array, inputs: Any, start: int, stop: int) -> None:
+    def _join(self, column: pa.Array, codes: Array, inputs: Any, start: int, stop: int) -> None:
         """These records join the block; if they fill it, it is learned."""
         whole = stop - start == self._size()
         if whole:
-            self._learn(inputs[start:stop], labels[start:stop])
+            self._learn(inputs[start:stop], codes[start:stop])
             return
-        self._waiting.append((column[start:stop], labels[start:stop]))
+        self._waiting.append((column[start:stop], codes[start:stop]))
         self._waits += stop - start
         if self._waits == self._size():
-            block, answers = (pa.concat_arrays(parts) for parts in zip(*self._waiting, strict=True))
-            self._learn(self._model.prepare(block), answers)
+            columns, classes = zip(*self._waiting, strict=True)
+            self._learn(self._model.prepare(pa.concat_arrays(columns)), np.concatenate(classes))
             self._waiting, self._waits = [], 0
 
-    def _learn(self, inputs: Any, labels: pa.Array) -> None:
+    def _learn(self, inputs: Any, codes: Array) -> None:
         self._blocks += 1
-        if len(labels) <= _FEW:
-            self._learn_few(inputs, labels.to_pylist())
+        labelled = np.flatnonzero(codes >= 0)
+        if not len(labelled):
             return
-        coded = labels.dictionary_encode()
-        names = coded.dictionary.to_pylist()  # by first appearance
-        for name in names:
-            self._names.setdefault(name, len(self._names))
-        if len(self._names) > len(self._dictionary):
-            self._dictionary = pa.array(list(self._names), pa.string())
-        codes = coded.indices
-        if codes.null_count:
-            labelled = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
-            inputs, codes = inputs[labelled], codes.drop_null()
-        if len(codes):
-            numbers = np.array([self._names[name] for name in names], np.int64)
-            self._model.learn(inputs, numbers[codes.to_numpy()], len(self._names))
-
-    def _learn_few(self, inputs: Any, labels: list[str | None]) -> None:
-        """The same for so few that it is quicker one by one."""
-        labelled = [place for place, name in enumerate(labels) if name is not None]
-        codes = [self._names.setdefault(name, len(self._names)) for name in labels if name is not None]
-        if len(self._names) > len(self._dictionary):
-            self._dictionary = pa.array(list(self._names), pa.string())
-        if codes:
-            some = inputs if len(labelled) == len(labels) else inputs[np.array(labelled)]
-            self._model.learn(some, np.array(codes, np.int64), len(self._names))
+        if len(labelled) < len(codes):
+            inputs, codes = inputs[labelled], codes[labelled]
+        self._known = max(self._known, int(codes.max()) + 1)
+        self._model.learn(inputs, codes, self._known)
 
     def _inputs(self, records: pa.Table) -> pa.Array:
         return _one(records[self._model.reads], self._kind)
 
     def _answer(self, classes: Array, probability: Array) -> list[pa.Array]:
-        none = classes < 0
-        return [self._dictionary.take(pa.array(classes, mask=none)), pa.array(probability, pa.float64(), mask=none)]
+        return [self._named(classes), pa.array(probability, pa.float64(), mask=classes < 0)]
 
     def _waiting_schema(self) -> pa.Schema:
         return pa.schema([pa.field("input", self._kind), pa.field("label", pa.string())])
+
+
+def _part(state: State, prefix: str) -> State:
+    return {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
 
 
 def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:

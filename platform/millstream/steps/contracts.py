@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.log.baselines import Baselines
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.touched import Value
 
 __all__ = [
     "Array",
+    "LearnsInTurn",
     "Model",
     "ModelConfig",
     "Output",
@@ -94,13 +96,15 @@ def rejects_schema() -> pa.Schema:
 class Result:
     """What a step made of a batch: the records for the next step, and rows for outputs.
 
-    `correct` of `labelled` records were predicted right, before learning from them.
+    `correct` of `labelled` records were predicted right, before learning from them, and `baselines` of them would have
+    been without reading them.
     """
 
     records: pa.Table
     outputs: Mapping[str, pa.Table] = field(default_factory=dict)
     correct: int = 0
     labelled: int = 0
+    baselines: Baselines = field(default_factory=Baselines)
 
 
 class Step(Protocol):
@@ -174,6 +178,20 @@ class Model(Protocol):
 
     def restore(self, state: State) -> None:
         """Go on, to the bit, from what `save` gave; an empty state is that of a new model."""
+        ...
+
+
+@runtime_checkable
+class LearnsInTurn(Model, Protocol):
+    """A model that learns from every record at once, and takes a whole batch of them in one call."""
+
+    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        """For each row in turn its class (int64) and probability (float64), then learn its label.
+
+        To the bit what `predict` and `learn` give row by row. `labels` are class numbers (int64), -1 where there is
+        none. `known` classes were learned before; as they are numbered by first appearance, they are
+        `max(known, label + 1)` after each label. While none is known, the class is -1 and the probability 0.
+        """
         ...
 
 

@@ -70,6 +70,7 @@ class Processing:
             rejects=rows["rejects"].num_rows,
             correct=hand.correct,
             labelled=hand.labelled,
+            baselines=hand.baselines,
             inputs=hand.inputs,
             steps=hand.steps,
             outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},

@@ -77,6 +77,7 @@ def gathered(parts: Sequence[InHand]) -> InHand:
         whole.steps |= part.steps
         whole.correct += part.correct
         whole.labelled += part.labelled
+        whole.baselines += part.baselines
         for name, tables in part.outputs.items():
             for table in tables:
                 (made if ORDER in table.column_names else settled).setdefault(name, []).append(table)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from millstream.log.baselines import Baselines
 from millstream.records import RANK, digest_of, in_step_order
 from millstream.state.digests import state_digest
 from millstream.steps.contracts import Result, State, Step, StepConfig
@@ -25,11 +26,16 @@ class Life:
     outputs: Mapping[str, pa.Table]
     correct: int
     labelled: int
+    baselines: Baselines
     state: State
+
+    @property
+    def counts(self) -> str:
+        return f"{self.correct} correct of {self.labelled} labelled, {self.baselines} without reading them"
 
     def digest(self) -> str:
         parts = [digest_of([self.records]), *(name + digest_of([self.outputs[name]]) for name in sorted(self.outputs))]
-        parts += [f"{self.correct} of {self.labelled}", state_digest(self.state)]
+        parts += [self.counts, state_digest(self.state)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -70,7 +76,8 @@ def live(
             [output.schema.empty_table(), *(row.cast(output.schema) for row in rows)]
         )
     correct, labelled = sum(result.correct for result in results), sum(result.labelled for result in results)
-    return Life(pa.concat_tables(made), outputs, correct, labelled, step.save())
+    baselines = sum((result.baselines for result in results), Baselines())
+    return Life(pa.concat_tables(made), outputs, correct, labelled, baselines, step.save())
 
 
 def difference(one: Life, other: Life) -> str | None:
@@ -81,9 +88,8 @@ def difference(one: Life, other: Life) -> str | None:
         found = _in_tables(left, right)
         if found is not None:
             return f"{name}: {found}"
-    counts = [f"{life.correct} correct of {life.labelled} labelled" for life in (one, other)]
-    if counts[0] != counts[1]:
-        return f"the counts: {counts[0]}, then {counts[1]}"
+    if one.counts != other.counts:
+        return f"the counts: {one.counts}, then {other.counts}"
     return in_states(one.state, other.state)
 
 

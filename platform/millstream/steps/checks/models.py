@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from millstream.state.touched import Touched
 from millstream.steps.checks.life import in_states
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, chosen
 from millstream.steps.classify import Classify
-from millstream.steps.contracts import Array, Model, ModelConfig, State
+from millstream.steps.contracts import Array, LearnsInTurn, Model, ModelConfig, State
 
 __all__ = ["MODEL_CHECKS", "check_model"]
 
@@ -185,6 +186,24 @@ def restoring_nothing_makes_a_new_model(trial: Trial) -> None:
         raise AssertionError(f"{trial.config!r} remembers something when restored from an empty state; {found}")
 
 
+def learning_in_turn_is_row_by_row(trial: Trial) -> None:
+    """What `in_turn` gives, however rows are cut, is what `predict` and `learn` give one by one; for models with it."""
+    dice = np.random.default_rng(0)
+    labels = _some_missing(trial.labels, dice)
+    size = len(labels)
+    for cuts in (0, 3, 1 + size // 4):
+        model = trial.new()
+        if not isinstance(model, LearnsInTurn):
+            return
+        edges = sorted(dice.integers(0, size + 1, cuts).tolist())
+        answers = _in_turn(model, trial.column, labels, [0, *edges, size])
+        expected, state = _one_by_one(trial, labels)
+        _same(trial, expected, answers, f"with in_turn, cut at {edges}")
+        found = in_states(state, model.save())
+        if found is not None:
+            raise AssertionError(f"{trial.config!r} learns something else with in_turn, cut at {edges}; {found}")
+
+
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
     check.__name__: check
     for check in (
@@ -195,9 +214,44 @@ MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
         prepared_rows_are_not_modified,
         a_restored_model_goes_on,
         restoring_nothing_makes_a_new_model,
+        learning_in_turn_is_row_by_row,
     )
 }
 """What models are checked for beside what steps are, by name."""
+
+
+def _some_missing(labels: Array, dice: np.random.Generator) -> Array:
+    """These labels without the first one and some others, and numbered by first appearance again; -1 is missing."""
+    kept = dice.random(len(labels)) < 0.8
+    kept[0] = False
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels[kept].tolist()))}
+    missing = np.full(len(labels), -1, np.int64)
+    missing[kept] = [numbers[label] for label in labels[kept].tolist()]
+    return missing
+
+
+def _one_by_one(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], State]:
+    """What a new model predicts for each row before it learns it, and its state after that."""
+    model, known = trial.new(), 0
+    rows = model.prepare(trial.column)
+    answers = []
+    for row, label in enumerate(labels.tolist()):
+        one = rows[row : row + 1]
+        answers.append(model.predict(one) if known else (np.array([-1]), np.zeros(1)))
+        if label >= 0:
+            known = max(known, label + 1)
+            model.learn(one, labels[row : row + 1], known)
+    return _joined(answers), model.save()
+
+
+def _in_turn(model: LearnsInTurn, column: pa.Array, labels: Array, edges: Sequence[int]) -> tuple[Array, Array]:
+    """The same by `in_turn`, with the rows cut at these edges, saved and restored at each."""
+    answers = []
+    for start, stop in itertools.pairwise(edges):
+        known = int(labels[:start].max(initial=-1)) + 1
+        answers.append(model.in_turn(model.prepare(column[start:stop]), labels[start:stop], known))
+        model.restore(model.save())
+    return _joined(answers)
 
 
 def _joined(answers: list[tuple[Array, Array]]) -> tuple[Array, Array]:

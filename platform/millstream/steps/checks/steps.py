@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import ConfigError
+from millstream.log.baselines import Baselines
 from millstream.records import OFFSET, RANK, TIME, digest_of, in_step_order
 from millstream.state.digests import state_digest
 from millstream.steps.checks.elsewhere import same_in_another_process
@@ -266,14 +268,15 @@ def _together(lives: Sequence[Life]) -> Life:
     outputs = {name: pa.concat_tables([life.outputs[name] for life in lives]) for name in lives[0].outputs}
     state = {name: value for life in lives for name, value in life.state.items()}
     correct, labelled = sum(life.correct for life in lives), sum(life.labelled for life in lives)
-    return Life(pa.concat_tables([life.records for life in lives]), outputs, correct, labelled, state)
+    baselines = sum((life.baselines for life in lives), Baselines())
+    return Life(pa.concat_tables([life.records for life in lives]), outputs, correct, labelled, baselines, state)
 
 
 def _by_position(life: Life, outputs: Sequence[Output]) -> Life:
     """The same with its rows in the order of their identities."""
     windows = {output.name: ["_window", *output.key] for output in outputs if output.of == "window"}
     rows = {name: _sorted(table, windows.get(name, _POSITION)) for name, table in life.outputs.items()}
-    return Life(_sorted(life.records, _POSITION), rows, life.correct, life.labelled, life.state)
+    return replace(life, records=_sorted(life.records, _POSITION), outputs=rows)
 
 
 def _sorted(rows: pa.Table, by: Sequence[str]) -> pa.Table:

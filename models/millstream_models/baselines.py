@@ -1,0 +1,133 @@
+"""Models that read nothing: what a model has to beat, with predictions and probabilities of their own."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.steps.baselines import added, labels_before, leaders
+from millstream.steps.contracts import Array, State
+
+__all__ = ["Majority", "NoChange"]
+
+
+class _BaselineConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reads: ClassVar[str] = "text"
+    block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+
+
+class NoChange(_BaselineConfig):
+    """Predicts the label before, whatever the text; as probable as labels have stayed the same so far.
+
+    Where labels come in runs, it is hard to beat, and an accuracy says little about what was learned from the texts.
+
+    >>> model = NoChange().build(pa.schema([("text", pa.string())]))
+    >>> rows = model.prepare(pa.array(["a", "b", "c", "d"]))
+    >>> classes, probability = model.in_turn(rows, np.array([0, 1, 1, -1]), known=0)
+    >>> classes.tolist(), probability.round(2).tolist()
+    ([-1, 0, 1, 1], [0.0, 1.0, 0.5, 0.67])
+    """
+
+    type: Literal["no_change"] = "no_change"
+
+    def build(self, records: pa.Schema) -> _NoChange:
+        return _NoChange()
+
+
+class Majority(_BaselineConfig):
+    """Predicts the most common label so far, whatever the text; as probable as it is common.
+
+    >>> model = Majority().build(pa.schema([("text", pa.string())]))
+    >>> rows = model.prepare(pa.array(["a", "b", "c", "d"]))
+    >>> classes, probability = model.in_turn(rows, np.array([0, 1, 1, -1]), known=0)
+    >>> classes.tolist(), probability.round(2).tolist()
+    ([-1, 0, 0, 1], [0.0, 1.0, 0.5, 0.67])
+    """
+
+    type: Literal["majority"] = "majority"
+
+    def build(self, records: pa.Schema) -> _Majority:
+        return _Majority()
+
+
+class _NoChange:
+    """The last label, and how many were like the one before; the first label counts as one that was."""
+
+    reads = NoChange.reads
+
+    def __init__(self) -> None:
+        self._last: int
+        self._stayed: int
+        self._learned: int
+        self.restore({})
+
+    def prepare(self, column: pa.Array) -> Any:
+        return np.empty((len(column), 0))
+
+    def predict(self, inputs: Array) -> tuple[Array, Array]:
+        return self.in_turn(inputs, np.full(len(inputs), -1, np.int64), known=0)
+
+    def learn(self, inputs: Array, labels: Array, classes: int) -> None:
+        self.in_turn(inputs, labels, classes)
+
+    def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
+        learned, places = _learned(labels)
+        before = labels_before(learned, self._last)
+        stayed = self._stayed + _running((before[:-1] == learned) | (before[:-1] < 0))
+        all_so_far = self._learned + np.arange(len(before))
+        self._last, self._stayed, self._learned = int(before[-1]), int(stayed[-1]), int(all_so_far[-1])
+        return before[places], (stayed / np.maximum(all_so_far, 1))[places]
+
+    def save(self) -> State:
+        return {"labels": np.array([self._last, self._stayed, self._learned], np.int64)}
+
+    def restore(self, state: State) -> None:
+        self._last, self._stayed, self._learned = np.asarray(state["labels"]).tolist() if state else (-1, 0, 0)
+
+
+class _Majority:
+    """How often each class came."""
+
+    reads = Majority.reads
+
+    def __init__(self) -> None:
+        self._counts: Array
+        self.restore({})
+
+    def prepare(self, column: pa.Array) -> Any:
+        return np.empty((len(column), 0))
+
+    def predict(self, inputs: Array) -> tuple[Array, Array]:
+        return self.in_turn(inputs, np.full(len(inputs), -1, np.int64), known=0)
+
+    def learn(self, inputs: Array, labels: Array, classes: int) -> None:
+        self._counts = added(self._counts, labels)
+
+    def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
+        learned, places = _learned(labels)
+        leading, counts = leaders(learned, self._counts)
+        all_so_far = self._counts.sum() + np.arange(len(counts))
+        self._counts = added(self._counts, learned)
+        return leading[places], (counts / np.maximum(all_so_far, 1))[places]
+
+    def save(self) -> State:
+        return {"counts": self._counts.copy()}
+
+    def restore(self, state: State) -> None:
+        self._counts = np.array(state.get("counts", np.zeros(0)), np.int64)
+
+
+def _learned(labels: Array) -> tuple[Array, Array]:
+    """The labels that there are, and for each row how many of them come before it."""
+    there = labels >= 0
+    return labels[there], _running(there)[:-1]
+
+
+def _running(found: Array) -> Array:
+    """How many there were before each, and in the end of all."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(found)))
