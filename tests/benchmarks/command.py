@@ -15,7 +15,11 @@ from pathlib import Path
 from benchmarks import (
     against_kafka,
     against_loop,
+    against_peers,
     against_pyspark,
+    against_river,
+    against_vw,
+    columnar_pipelines,
     epoch_log,
     exactly_once,
     first_epoch,
@@ -25,15 +29,19 @@ from benchmarks import (
     local_latency,
     local_start,
     local_workers,
+    text_accuracy,
 )
 from benchmarks.documents import Documents
 from benchmarks.figures import Figure, Measurement, Setting
+from benchmarks.texts import Corpus
 
 __all__ = ["main"]
 
 _ROOT = Path(__file__).parents[2]
 _RECORDS = 1_000_000
 _QUICK_RECORDS = 400_000
+_TEXTS = 600_000
+_QUICK_TEXTS = 4_000
 
 MEASUREMENTS: tuple[Measurement, ...] = (
     *against_loop.MEASUREMENTS,
@@ -48,6 +56,11 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *local_start.MEASUREMENTS,
     *local_workers.MEASUREMENTS,
     *keyed_state.MEASUREMENTS,
+    *against_river.MEASUREMENTS,
+    *text_accuracy.MEASUREMENTS,
+    *columnar_pipelines.MEASUREMENTS,
+    *against_vw.MEASUREMENTS,
+    *against_peers.MEASUREMENTS,
 )
 
 
@@ -58,20 +71,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; no bench.json")
     parser.add_argument("--list", action="store_true", help="what is measured, and how")
     parser.add_argument("--out", type=Path, help="where to write figures instead of bench.json")
+    parser.add_argument("--peers", action="store_true", help="also beside other tools, installed into .bench/ for it")
+    parser.add_argument(
+        "--documents",
+        type=Path,
+        metavar="FILE",
+        help="a .parquet, .jsonl or .jsonl.gz with the columns text and label: what any texts can be measured on, on "
+        "these, and nothing else",
+    )
+    parser.add_argument("--without", nargs="+", default=[], metavar="LABEL", help="leave out documents of these labels")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.contender:
         from benchmarks.contender import contend
 
         contend(options.contender)
         return 0
-    chosen = _chosen(parser, options.only)
+    if options.call:
+        from benchmarks.children import answer
+
+        answer(*options.call)
+        return 0
+    if options.documents is not None and not options.documents.is_file():
+        parser.error(f"there is no file {options.documents}")
+    chosen = [m for m in _chosen(parser, options.only) if m.any_texts or options.documents is None]
     if options.list:
         for measurement in chosen:
             print(f"{', '.join(measurement.figures)}\n    {measurement.about}")
         return 0
     out = options.out or (None if options.quick else _ROOT / "bench.json")
-    return _measure(chosen, quick=options.quick, out=out)
+    corpus = Corpus(options.documents, options.without, _QUICK_TEXTS if options.quick else _TEXTS)
+    return _measure(chosen, corpus, quick=options.quick, peers=options.peers, out=out)
 
 
 def _chosen(parser: argparse.ArgumentParser, names: Sequence[str] | None) -> list[Measurement]:
@@ -84,7 +115,7 @@ def _chosen(parser: argparse.ArgumentParser, names: Sequence[str] | None) -> lis
     return [m for m in MEASUREMENTS if set(names) & {m.name, *m.figures}]
 
 
-def _measure(chosen: Sequence[Measurement], *, quick: bool, out: Path | None) -> int:
+def _measure(chosen: Sequence[Measurement], corpus: Corpus, *, quick: bool, peers: bool, out: Path | None) -> int:
     began = time.monotonic()
 
     def say(line: str) -> None:
@@ -93,11 +124,16 @@ def _measure(chosen: Sequence[Measurement], *, quick: bool, out: Path | None) ->
 
     figures: list[Figure] = []
     missing: dict[str, str] = {}
+    alone: dict[str, str] = {}
     say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}{', quick: no figure counts' if quick else ''}")
+    say(f"texts: {corpus.name}")
     with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
         documents = Documents(Path(folder) / "documents", _QUICK_RECORDS if quick else _RECORDS)
-        setting = Setting(Path(folder), documents, say, quick)
+        setting = Setting(Path(folder), documents, corpus, say, quick)
         for measurement in chosen:
+            if measurement.peers and not peers:
+                alone |= dict.fromkeys(measurement.figures, "needs other packages; PEERS=1 installs them into .bench/")
+                continue
             say(measurement.name)
             try:
                 figures += measurement.take(setting)
@@ -105,7 +141,7 @@ def _measure(chosen: Sequence[Measurement], *, quick: bool, out: Path | None) ->
                 traceback.print_exc(file=sys.stderr)
                 missing |= dict.fromkeys(measurement.figures, f"{type(error).__name__}: {error}")
     print("\n".join(["", *_table(figures)]))
-    for name, reason in missing.items():
+    for name, reason in (alone | missing).items():
         print(f"not measured: {name}: {reason}")
     if out is not None:
         out.write_text(json.dumps([figure.line() for figure in figures], indent=1) + "\n")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.documents import Documents
+from benchmarks.texts import Corpus
 
 __all__ = ["AtLeast", "AtMost", "Figure", "Measurement", "Setting", "Unmeasured", "interleaved", "ratio", "spread"]
 
@@ -82,6 +83,7 @@ class Setting:
 
     folder: Path
     documents: Documents
+    corpus: Corpus
     say: Callable[[str], None]
     quick: bool = False
 
@@ -92,12 +94,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Something to measure, the figures that it gives, and how it is done."""
+    """Something to measure, the figures that it gives, and how it is done.
+
+    One with `any_texts` is taken on the documents that are named, if any are; one with `peers` needs environments of
+    other packages, which are made for it.
+    """
 
     name: str
     figures: Sequence[str]
     about: str
     take: Callable[[Setting], Iterable[Figure]]
+    any_texts: bool = False
+    peers: bool = False
 
 
 def interleaved(setting: Setting, contenders: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
@@ -111,7 +119,7 @@ def interleaved(setting: Setting, contenders: Mapping[str, Callable[[], float]])
     return taken
 
 
-def ratio(name: str, taken: Mapping[str, Sequence[float]], ours: str, theirs: str, goal: AtLeast) -> Figure:
+def ratio(name: str, taken: Mapping[str, Sequence[float]], ours: str, theirs: str, goal: AtLeast | None) -> Figure:
     """The median of the rounds' ratios.
 
     >>> taken = {"a": [8.0, 6.0, 9.0], "b": [10.0, 10.0, 10.0]}

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.steps.contracts import Array, State
-from millstream_models.features import features_field
+from millstream_models.features import FEATURES, features_field, to_csr
+from millstream_models.hashed_text import HashedText
 from millstream_models.naive_bayes import ComplementNB
 
 __all__ = ["BLOCK", "DIMENSIONS", "BlockLearner"]
@@ -19,7 +20,7 @@ BLOCK = 256
 
 
 class BlockLearner:
-    """scikit-learn's hashing and the model object of `complement_nb`, in the blocks that the step `classify` makes.
+    """The features and the model object that pipelines have, in the blocks that the step `classify` makes.
 
     >>> learner = BlockLearner()
     >>> classes, probability = learner.take(["a goal", "a train", "a goal"], ["sport", "travel", "sport"])
@@ -28,9 +29,7 @@ class BlockLearner:
     """
 
     def __init__(self) -> None:
-        from sklearn.feature_extraction.text import HashingVectorizer
-
-        self._vectorizer = HashingVectorizer(n_features=DIMENSIONS, alternate_sign=False, norm=None)
+        self._features = HashedText(dimensions=DIMENSIONS).build(pa.schema([("text", pa.string())]))
         self._model = ComplementNB(block=BLOCK).build(pa.schema([features_field(DIMENSIONS)]))
         self._codes: dict[str, int] = {}
         self._waiting: list[tuple[Any, Array]] = []
@@ -44,7 +43,8 @@ class BlockLearner:
 
     def take(self, texts: Sequence[str], labels: Sequence[str]) -> tuple[Array, Array]:
         """The class and probability of each text, -1 where no class was known; then it is learned from."""
-        inputs = self._vectorizer.transform(texts)
+        table = self._features.process(pa.table({"text": pa.array(texts, pa.string())})).records
+        inputs = to_csr(table[FEATURES].combine_chunks(), DIMENSIONS)
         codes = np.array([self._codes.setdefault(label, len(self._codes)) for label in labels], np.int64)
         classes, probability = np.full(len(texts), -1, np.int64), np.zeros(len(texts))
         start = 0

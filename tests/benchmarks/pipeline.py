@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learner import BLOCK, DIMENSIONS
-from benchmarks.steady import Rate, Steady, steady_rate
+from benchmarks.steady import Mark, Rate, Steady, steady_rate
 
 from millstream.config.load import read_config
 from millstream.engines.job import Engine
@@ -32,9 +33,10 @@ PER_RECORD: dict[str, Any] = {"use": "text_topics", "model": {"type": "river_nb"
 
 @dataclass(frozen=True)
 class Run:
-    """What a run came to."""
+    """What a run came to: its rate from the first epoch on, and that with all that comes before it."""
 
     rate: Rate
+    whole: Rate
     correct: int
 
 
@@ -60,6 +62,7 @@ def run_pipeline(
     steady: list[Steady] = []
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
+    began = Mark(time.monotonic(), 0)
 
     def observers(watched: Watched) -> Sequence[Observer]:
         steady.append(Steady(watched.epoch_log.totals))
@@ -72,7 +75,8 @@ def run_pipeline(
         observers=observers,
     )
     shutil.rmtree(run)
-    return Run(steady_rate(steady[0].marks), steady[0].correct)
+    marks = steady[0].marks
+    return Run(steady_rate(marks), steady_rate([began, *marks]), steady[0].correct)
 
 
 @contextmanager

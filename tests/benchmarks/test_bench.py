@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks.command import MEASUREMENTS
 from benchmarks.figures import AtLeast, AtMost, Figure, Measurement
+from benchmarks.texts import Corpus
 
 RUN = Path(__file__).with_name("run.py")
 
@@ -18,8 +19,8 @@ def bench(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, RUN, *arguments], capture_output=True, text=True, check=False)
 
 
-def measured(out: Path, *names: str) -> dict[str, dict[str, object]]:
-    ran = bench("--quick", "--out", out, "--only", *names)
+def measured(out: Path, *names: str, peers: bool = False) -> dict[str, dict[str, object]]:
+    ran = bench("--quick", "--out", out, *(["--peers"] if peers else []), "--only", *names)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     figures = {figure["name"]: figure for figure in json.loads(out.read_text())}
     assert all(figure.keys() == {"name", "value", "unit", "goal", "met"} for figure in figures.values())
@@ -47,10 +48,28 @@ def test_the_epoch_log_is_measured(tmp_path: Path) -> None:
     assert set(figures) == {"epoch_log_cost", "epoch_log_start"}
 
 
+def test_what_needs_other_packages_is_told_and_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
+    ran = bench("--quick", "--out", tmp_path / "bench.json", "--only", "local_vs_bytewax", "epoch_log_cost")
+    assert ran.returncode == 0, ran.stderr
+    assert "not measured: local_vs_bytewax: needs other packages; PEERS=1 installs them" in ran.stdout
+    assert [figure["name"] for figure in json.loads((tmp_path / "bench.json").read_text())] == ["epoch_log_cost"]
+
+
+def test_with_documents_of_ones_own_only_what_is_about_texts_is_measured(tmp_path: Path) -> None:
+    documents = tmp_path / "documents.jsonl"
+    documents.write_text('{"text": "a goal", "label": "sport"}\n{"text": "a train"}\n{"text": "x", "label": "other"}\n')
+    listed = bench("--list", "--documents", documents).stdout
+    assert "accuracy_naive_bayes_shuffled" in listed
+    assert "epoch_log_cost" not in listed
+    assert Corpus(documents, ["other"], 0).texts.table.to_pylist() == [{"text": "a goal", "label": "sport"}]
+    assert bench("--documents", tmp_path / "none.parquet").returncode == 2
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
 def test_everything_can_be_measured(tmp_path: Path, measurement: Measurement) -> None:
-    assert set(measured(tmp_path / "bench.json", measurement.name)) == set(measurement.figures)
+    figures = measured(tmp_path / "bench.json", measurement.name, peers=measurement.peers)
+    assert set(figures) == set(measurement.figures)
 
 
 def test_goals_are_met_at_their_edge() -> None:

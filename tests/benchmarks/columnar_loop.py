@@ -1,0 +1,67 @@
+"""What one would write by hand around a compiled model: Parquet in, Parquet out, counts by hour, nothing durable."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from benchmarks.steady import Mark, steady_rate
+from benchmarks.text_learners import OneByOne
+
+from millstream.steps.contracts import Array
+
+__all__ = ["HourlyCounts", "columnar_loop"]
+
+_HOUR = 3_600_000_000
+_PREDICTIONS = pa.schema(
+    [("id", pa.int64()), ("label", pa.string()), ("predicted", pa.string()), ("probability", pa.float64())]
+)
+
+
+class HourlyCounts:
+    """How often each of so many topics came in each hour.
+
+    >>> counts = HourlyCounts(2)
+    >>> counts.add(pa.array([0, 7_200_000_000]).cast(pa.timestamp("us", "UTC")), np.array([1, 0]))
+    >>> counts.add(pa.array([7_200_000_000]).cast(pa.timestamp("us", "UTC")), np.array([-1]))
+    >>> counts.table().to_pylist()[-1]
+    {'hour': 2, 'counts': [1, 0]}
+    """
+
+    def __init__(self, topics: int) -> None:
+        self._topics = topics
+        self._hours: dict[int, Array] = {}
+
+    def add(self, times: pa.Array, classes: Array) -> None:
+        hours = times.cast(pa.int64()).to_numpy() // _HOUR
+        first, known = int(hours.min()), classes >= 0
+        pairs = (hours - first)[known] * self._topics + classes[known]
+        counts = np.bincount(pairs, minlength=(int(hours.max()) - first + 1) * self._topics)
+        for hour, row in enumerate(counts.reshape(-1, self._topics), first):
+            self._hours[hour] = self._hours.get(hour, 0) + row
+
+    def table(self) -> pa.Table:
+        return pa.table({"hour": list(self._hours), "counts": [row.tolist() for row in self._hours.values()]})
+
+
+def columnar_loop(model: str, file: str, work: str, batch: int, topics: int) -> dict[str, Any]:
+    """Read `batch` rows, predict and learn them one by one, write the predictions; the rate after the first batch."""
+    learner, counts = OneByOne(model), HourlyCounts(topics)
+    marks: list[Mark] = []
+    columns = ["text", "label", "time"]
+    with pq.ParquetFile(file) as texts, pq.ParquetWriter(Path(work) / "predictions.parquet", _PREDICTIONS) as writer:
+        for rows in texts.iter_batches(batch, columns=columns, use_threads=False):
+            start = marks[-1].records if marks else 0
+            classes, probability = learner.take(rows["text"], rows["label"])
+            predicted = learner.names.take(pa.array(classes, mask=classes < 0))
+            ids = pa.array(np.arange(start, start + rows.num_rows))
+            made = [ids, rows["label"], predicted, pa.array(probability)]
+            writer.write_table(pa.Table.from_arrays(made, schema=_PREDICTIONS))
+            counts.add(rows["time"], classes)
+            marks.append(Mark(time.monotonic(), start + rows.num_rows))
+    pq.write_table(counts.table(), Path(work) / "topics.parquet")
+    return {"per_second": steady_rate(marks).per_second, "records": marks[-1].records, "correct": learner.correct}
