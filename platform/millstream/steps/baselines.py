@@ -34,11 +34,21 @@ class Guesses:
         """How many of these labels, the next ones of the stream, each guess has right."""
         if not len(labels):
             return Baselines()
-        before = labels_before(labels, self._last)
+        no_change = int(np.count_nonzero(labels[1:] == labels[:-1])) + int(labels[0] == self._last)
+        counts = added(self._counts, labels)
+        majority = self._led(labels, counts)
+        self._last, self._counts = int(labels[-1]), counts
+        return Baselines(no_change, majority)
+
+    def _led(self, labels: Array, after: Array) -> int:
+        """How many of these labels were the most common one when they came; `after` them classes have these counts."""
+        if len(self._counts):
+            first = self._counts.argmax()
+            most = self._counts[first]
+            if np.count_nonzero(after >= most) == 1:  # nobody else can have come to lead
+                return int(after[first] - most)
         most_common, _ = leaders(labels, self._counts)
-        self._last = int(labels[-1])
-        self._counts = added(self._counts, labels)
-        return Baselines(_equal(before[:-1], labels), _equal(most_common[:-1], labels))
+        return int(np.count_nonzero(most_common[:-1] == labels))
 
     def save(self) -> State:
         return {"last": np.array([self._last], np.int64), "counts": self._counts.copy()}
@@ -98,7 +108,3 @@ def _occurrences(labels: Array, classes: int) -> Array:
     found = np.empty(len(labels), np.int64)
     found[order] = places
     return found
-
-
-def _equal(guesses: Array, labels: Array) -> int:
-    return int(np.count_nonzero(guesses == labels))

@@ -19,6 +19,8 @@ from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Resul
 
 __all__ = ["Classifier", "Classify"]
 
+_FEW = 16
+"""So few labels are numbered sooner one by one."""
 _MODEL, _BASELINES = "model/", "baselines/"
 _POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
@@ -164,17 +166,24 @@ class Classifier:
 
     def _codes(self, labels: pa.Array) -> Array:
         """The class of each label, -1 where there is none; new ones are numbered as they come."""
-        coded = labels.dictionary_encode()
-        numbers = [self._names.setdefault(name, len(self._names)) for name in coded.dictionary.to_pylist()]
+        found: Array
+        if len(labels) <= _FEW:
+            found = self._numbers(labels.to_pylist())
+        else:
+            coded = labels.dictionary_encode()
+            numbers = self._numbers([*coded.dictionary.to_pylist(), None])
+            found = numbers[coded.indices.fill_null(len(numbers) - 1).to_numpy()]
         if len(self._names) > len(self._dictionary):
             self._dictionary = pa.array(list(self._names), pa.string())
-        places = coded.indices.fill_null(len(numbers)) if labels.null_count else coded.indices
-        found: Array = np.array([*numbers, -1], np.int64)[places.to_numpy()]
         return found
+
+    def _numbers(self, names: list[str | None]) -> Array:
+        known = self._names
+        return np.array([-1 if name is None else known.setdefault(name, len(known)) for name in names], np.int64)
 
     def _named(self, classes: Array) -> pa.Array:
         """The names of classes; nothing for -1."""
-        return self._dictionary.take(pa.array(classes, mask=classes < 0))
+        return self._dictionary.take(_masked(classes, classes))
 
     def _predict_and_learn(self, column: pa.Array, inputs: Any, codes: Array) -> tuple[Array, Array]:
         if self._in_turn is not None:
@@ -224,7 +233,7 @@ class Classifier:
         return _one(records[self._model.reads], self._kind)
 
     def _answer(self, classes: Array, probability: Array) -> list[pa.Array]:
-        return [self._named(classes), pa.array(probability, pa.float64(), mask=classes < 0)]
+        return [self._named(classes), _masked(probability, classes)]
 
     def _waiting_schema(self) -> pa.Schema:
         return pa.schema([pa.field("input", self._kind), pa.field("label", pa.string())])
@@ -232,6 +241,12 @@ class Classifier:
 
 def _part(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+
+
+def _masked(values: Array, classes: Array) -> pa.Array:
+    """These values where there is a class."""
+    none = classes < 0
+    return pa.array(values, mask=none) if none.any() else pa.array(values)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
