@@ -261,6 +261,16 @@ def test_a_restored_step_goes_on_in_the_middle_of_a_block(seen: int) -> None:
     assert state_digest(again.save()) == state_digest(step.save())
 
 
+def test_a_label_that_waits_is_no_class_to_predict_also_once_restored() -> None:
+    step, _ = diary(block=4)
+    step.process(records(".a"))
+    again, model = diary(block=4)
+    again.restore(step.save())
+    assert again.ask(records("."))["predicted"].to_pylist() == [None]
+    assert again.process(records("bb", start=2)).records["predicted"].to_pylist() == [None, "b"]
+    assert model.learned == [[("r1", 0), ("r2", 1)]]
+
+
 def test_the_waiting_block_is_saved_alike_whatever_types_the_engine_uses() -> None:
     table = news(45)
     pair = table.schema.field("features").type.value_type
