@@ -69,7 +69,7 @@ def to_csr(column: pa.Array, dimensions: int) -> Any:
 
 @dataclass(frozen=True)
 class Counted:
-    """The parts of a CSR matrix of float64: all that many models need of one, without the checks that SciPy makes.
+    """The parts of a CSR matrix: all that many models need of one, without the checks that SciPy makes.
 
     >>> column = pa.array([[{"index": 1, "count": 2.0}], None, [{"index": 0, "count": 3.0}]], features_field(2).type)
     >>> rows = Counted.of(column, 2)
@@ -83,13 +83,13 @@ class Counted:
     shape: tuple[int, int]
 
     @staticmethod
-    def of(column: pa.Array, dimensions: int) -> Counted:
-        """Lists of (index, count); a missing list is an empty row."""
+    def of(column: pa.Array, dimensions: int, kind: type[np.floating[Any]] = np.float64) -> Counted:
+        """Lists of (index, count), the counts as numbers of this kind; a missing list is an empty row."""
         edges = np.zeros(len(column) + 1, np.int32)
         np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False), out=edges[1:])
         pairs = column.flatten()
         indices = pairs.field(0).to_numpy(zero_copy_only=False)
-        counts = pairs.field(1).to_numpy(zero_copy_only=False).astype(np.float64)
+        counts = pairs.field(1).to_numpy(zero_copy_only=False).astype(kind, copy=False)
         return Counted(edges, indices, counts, (len(column), dimensions))
 
     def __getitem__(self, rows: slice | Array) -> Counted:

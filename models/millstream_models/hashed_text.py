@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.errors import ConfigError
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits
-from millstream_models.features import FEATURES, features_field, to_arrow
+from millstream_models.features import FEATURES, Counted, features_field, to_arrow
+from millstream_models.letters import letters
 
 __all__ = ["HashedText"]
 
@@ -18,10 +21,13 @@ __all__ = ["HashedText"]
 class HashedText(BaseModel):
     """Counts the words of `text`, each under a number that is a hash of it, in the new column `features`.
 
+    A word is two or more letters, digits or underscores in a row, in lower case. A text's words come in the order in
+    which they first occur.
+
     >>> records = pa.table({"text": ["tide after tide"]})
     >>> step = HashedText(dimensions=1024).build(records.schema)
     >>> step.process(records).records["features"].to_pylist()
-    [[{'index': 9, 'count': 1.0}, {'index': 570, 'count': 2.0}]]
+    [[{'index': 105, 'count': 2.0}, {'index': 933, 'count': 1.0}]]
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +38,10 @@ class HashedText(BaseModel):
     )
     ngrams: tuple[int, int] = Field(
         default=(1, 1), description="The least and most words in a row that count together; [1, 2] is words and pairs."
+    )
+    hash: Literal["fast", "murmur3"] = Field(
+        default="fast",
+        description="How words become numbers: `murmur3` is scikit-learn's way, so that features can be exchanged.",
     )
 
     @field_validator("ngrams")
@@ -49,30 +59,49 @@ class HashedText(BaseModel):
         if FEATURES in records.names:
             message = f"hashed_text makes the column {FEATURES!r}, which is there already; leave one of the two out"
             raise ConfigError(message)
-        return _Hashing(self.dimensions, self.ngrams, records)
+        import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
+
+        return _Hashing(self, records)
+
+    def count(self, texts: pa.Array) -> Counted:
+        """The counted words of each text; a missing text has none.
+
+        >>> HashedText(dimensions=8).count(pa.array(["tide after tide", None])).indptr.tolist()
+        [0, 2, 2]
+        """
+        if not len(texts):  # as a pipeline is built, when no record has come: nothing needs to be compiled yet
+            return Counted(np.zeros(1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32), (0, self.dimensions))
+        from millstream_models.compiled.words import FAST, MURMUR3, count_words
+
+        if texts.null_count:
+            texts = pc.fill_null(texts, "")
+        _, edges, data = texts.buffers()
+        wide = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+        indptr, indices, counts = count_words(
+            np.frombuffer(edges, wide)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64),
+            np.frombuffer(data if data is not None else b"", np.uint8),
+            *letters(),
+            self.dimensions,
+            *self.ngrams,
+            MURMUR3 if self.hash == "murmur3" else FAST,
+        )
+        return Counted(indptr, indices, counts, (len(texts), self.dimensions))
 
 
 class _Hashing:
     traits = Traits(Scope.STATELESS, ordered=False, idempotent=True, only_adds=True)
     outputs: Sequence[Output] = ()
 
-    def __init__(self, dimensions: int, ngrams: tuple[int, int], records: pa.Schema) -> None:
-        import numpy as np
-        from sklearn.feature_extraction import FeatureHasher
-        from sklearn.feature_extraction.text import HashingVectorizer
-
-        self._field = features_field(dimensions)
+    def __init__(self, config: HashedText, records: pa.Schema) -> None:
+        self._config = config
+        self._field = features_field(config.dimensions)
         self._no_records = records.append(self._field).empty_table()
-        # HashingVectorizer makes these two anew for every batch, which costs more than hashing a few texts.
-        self._words = HashingVectorizer(ngram_range=ngrams).build_analyzer()
-        # Signed or normalised counts would make naive Bayes refuse them, or depend on the order of its records.
-        self._hasher = FeatureHasher(dimensions, input_type="string", dtype=np.float32, alternate_sign=False)
 
     def process(self, records: pa.Table) -> Result:
-        texts = [text or "" for text in records["text"].to_pylist()]
-        if not texts:
-            return Result(records.append_column(self._field, pa.array([], self._field.type)))
-        features = to_arrow(self._hasher.transform(map(self._words, texts)))
+        texts = records["text"].combine_chunks()
+        if isinstance(texts, pa.ChunkedArray):  # over 2 GiB
+            texts = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in texts.chunks])
+        features = to_arrow(self._config.count(texts))
         return Result(records.append_column(self._field, features))
 
     def ended(self, substream: Any) -> Result:

@@ -10,6 +10,8 @@ from millstream.config.pipeline import NamedStep
 from millstream.config.plugins import MODELS, STEPS, plugin_field
 from millstream.steps.classify import Classify
 from millstream.steps.popularity import Popularity
+from millstream_models.hashed_text import HashedText
+from millstream_models.online.learner import OnlineModel
 
 __all__ = ["TextTopics"]
 
@@ -18,12 +20,13 @@ class TextTopics(BaseModel):
     """Classifies records by their `text`, learns from their `label` where they have one, and follows topics.
 
     The steps are `features`, left out if the model reads `text` itself; `classify`, which makes the output
-    `predictions`; and `popularity`, which makes `topics` out of what was predicted.
+    `predictions`; and `popularity`, which makes `topics` out of what was predicted. A compiled model counts words as
+    `features` says, in its own step, as nobody else reads them: the results are the same.
 
     >>> [step.name for step in TextTopics().steps()]
-    ['features', 'classify', 'popularity']
-    >>> [step.name for step in TextTopics(model={"type": "river_nb"}, popularity=None).steps()]
-    ['classify']
+    ['classify', 'popularity']
+    >>> [step.name for step in TextTopics(model={"type": "sgd"}, popularity=None).steps()]
+    ['features', 'classify']
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,7 +36,7 @@ class TextTopics(BaseModel):
         default={"type": "hashed_text"}, validate_default=True, description="The step that makes features of the text."
     )
     model: Annotated[Any, plugin_field(MODELS)] = Field(
-        default={"type": "complement_nb"}, validate_default=True, description="The model that learns the topics."
+        default={"type": "naive_bayes"}, validate_default=True, description="The model that learns the topics."
     )
     label: str = Field(default="label", description="The field that holds a record's topic, where it is known.")
     popularity: Popularity | None = Field(
@@ -43,8 +46,11 @@ class TextTopics(BaseModel):
 
     def steps(self) -> list[NamedStep]:
         """The steps of this pipeline, written out."""
-        steps = [NamedStep("classify", Classify(model=self.model, label=self.label), ("model",))]
-        if getattr(self.model, "reads", "features") != "text":
+        model = self.model
+        if isinstance(self.features, HashedText) and isinstance(model, OnlineModel) and model.features is None:
+            model = model.model_copy(update={"features": self.features})
+        steps = [NamedStep("classify", Classify(model=model, label=self.label), ("model",))]
+        if getattr(model, "reads", "features") != "text":
             steps.insert(0, NamedStep("features", self.features, ("features",)))
         if self.popularity is not None:
             named = self.popularity.model_copy(update={"name": "popularity"})

@@ -16,6 +16,9 @@ from millstream.steps.classify import Classify
 from millstream_models.baselines import Majority, NoChange
 from millstream_models.hashed_text import HashedText
 from millstream_models.naive_bayes import ComplementNB, MultinomialNB
+from millstream_models.online.ftrl import FTRL
+from millstream_models.online.naive_bayes import NaiveBayes
+from millstream_models.online.softmax import Softmax
 from millstream_models.river_nb import RiverNB
 from millstream_models.sgd import SGD
 
@@ -31,6 +34,15 @@ MODELS = [
     NoChange(block=5),
     Majority(),
     Majority(block=7),
+    NaiveBayes(),
+    NaiveBayes(complement=True, alpha=1.0, block=4),
+    NaiveBayes(half_life=20.0),
+    NaiveBayes(half_life=0.5, features=HashedText(dimensions=512, ngrams=(1, 2))),
+    Softmax(),
+    Softmax(rate="decaying", learning_rate=5.0, block=3),
+    Softmax(rate="constant", features=HashedText(dimensions=256, hash="murmur3")),
+    FTRL(),
+    FTRL(l1=0.01, l2=0.1, features=HashedText(dimensions=256)),
 ]
 
 
@@ -50,7 +62,7 @@ def test_naming_a_model_imports_no_library_of_machine_learning() -> None:
     program = (
         "import sys, millstream_models.naive_bayes, millstream_models.sgd, millstream_models.river_nb;"
         "import millstream_models.hashed_text, millstream_models.baselines;"
-        "print([name for name in ('sklearn', 'river', 'scipy', 'pandas') if name in sys.modules])"
+        "print([name for name in ('sklearn', 'river', 'scipy', 'pandas', 'numba') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,16 +17,18 @@ from millstream_models.features import to_csr
 from millstream_models.hashed_text import HashedText
 
 
-def hashed(texts: list[str | None], dimensions: int = 256, ngrams: tuple[int, int] = (1, 1)) -> pa.Table:
+def hashed(texts: list[str | None], **options: Any) -> pa.Table:
     records = pa.table({"text": pa.array(texts, pa.string())})
-    return HashedText(dimensions=dimensions, ngrams=ngrams).build(records.schema).process(records).records
+    return HashedText(**{"dimensions": 256, **options}).build(records.schema).process(records).records
 
 
 @pytest.mark.parametrize("ngrams", [(1, 1), (1, 2), (2, 3)])
-def test_the_counts_are_those_of_scikit_learn(texts: Callable[..., pa.Table], ngrams: tuple[int, int]) -> None:
+def test_with_murmur3_the_counts_are_those_of_scikit_learn(
+    texts: Callable[..., pa.Table], ngrams: tuple[int, int]
+) -> None:
     some = texts(40)["text"].to_pylist()
     expected = HashingVectorizer(n_features=256, alternate_sign=False, norm=None, ngram_range=ngrams).transform(some)
-    found = to_csr(hashed(some, ngrams=ngrams)["features"].combine_chunks(), 256)
+    found = to_csr(hashed(some, ngrams=ngrams, hash="murmur3")["features"].combine_chunks(), 256)
     assert (found != expected).nnz == 0
 
 

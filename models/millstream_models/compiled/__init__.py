@@ -1,0 +1,1 @@
+"""What is compiled: text to counted words, and learners over them, record by record. Imports numba."""

@@ -1,0 +1,175 @@
+"""Logistic regression over all classes at once, one record after the other: by gradients, and by FTRL-proximal.
+
+A row of the table belongs to a dimension, the last one to what every record has: the bias. A row holds a number for
+each class, and after those, where the learner needs it, another for each class.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from millstream_models.compiled.compiling import compiled
+
+__all__ = ["ADAPTIVE", "CONSTANT", "DECAYING", "take_ftrl", "take_softmax"]
+
+CONSTANT, DECAYING, ADAPTIVE = 0, 1, 2
+_DECAY = 0.3
+_TINY = np.float32(1e-12)  # so that a gradient of 0 is not divided by 0
+
+
+@compiled
+def take_softmax(
+    indptr: Any,
+    indices: Any,
+    counts: Any,
+    labels: Any,
+    known: Any,
+    table: Any,
+    touched: Any,
+    width: Any,
+    learned: Any,
+    learning_rate: Any,
+    kind: Any,
+    predict: Any,
+    best: Any,
+    probability: Any,
+) -> Any:
+    """Predict each row if wanted, then learn its label if it has one; how many classes are known then.
+
+    `learned` holds the number of records learned. An adaptive rate has, behind the weights, the sum of the squares of
+    all gradients.
+    """
+    bias = table.shape[0] - 1
+    margins, chances = np.zeros(width, np.float32), np.zeros(width)
+    for row in range(len(indptr) - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        label = labels[row]
+        if not predict and label < 0:
+            continue
+        scale = _scale(counts, start, stop)
+        for c in range(width):
+            margins[c] = table[bias, c]
+        for place in range(start, stop):
+            index, value = indices[place], counts[place] * scale
+            for c in range(width):
+                margins[c] += table[index, c] * value
+        if predict:
+            best[row], probability[row] = _choose(margins, known, chances)
+        if label >= 0:
+            if label >= known or not predict:
+                known = max(known, label + 1)
+                _choose(margins, known, chances)
+            chances[label] -= 1
+            learned[0] += 1
+            rate = np.float32(learning_rate)
+            if kind == DECAYING:
+                rate = np.float32(learning_rate / learned[0] ** _DECAY)
+            for place in range(start, stop + 1):
+                index, value = bias, np.float32(1)
+                if place < stop:
+                    index, value = np.int64(indices[place]), counts[place] * scale
+                touched[index] = 1
+                if kind == ADAPTIVE:
+                    for c in range(known):
+                        gradient = np.float32(chances[c]) * value
+                        table[index, width + c] += gradient * gradient
+                        table[index, c] -= rate * gradient / np.sqrt(table[index, width + c] + _TINY)
+                else:
+                    for c in range(known):
+                        table[index, c] -= rate * (np.float32(chances[c]) * value)
+    return known
+
+
+@compiled
+def take_ftrl(
+    indptr: Any,
+    indices: Any,
+    counts: Any,
+    labels: Any,
+    known: Any,
+    table: Any,
+    touched: Any,
+    width: Any,
+    alpha: Any,
+    beta: Any,
+    l1: Any,
+    l2: Any,
+    predict: Any,
+    best: Any,
+    probability: Any,
+) -> Any:
+    """The same with FTRL-proximal: a row holds z and, behind it, the root of the sum of all squared gradients.
+
+    A weight is what z and that root come to, and 0 while z is within l1.
+    """
+    bias = table.shape[0] - 1
+    rate, least, more = np.float32(1 / alpha), np.float32(l1), np.float32(beta / alpha + l2)
+    margins, chances = np.zeros(width, np.float32), np.zeros(width)
+    weights = np.zeros((64, width), np.float32)
+    for row in range(len(indptr) - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        label = labels[row]
+        if not predict and label < 0:
+            continue
+        if stop - start + 1 > len(weights):
+            weights = np.zeros((2 * (stop - start + 1), width), np.float32)
+        scale = _scale(counts, start, stop)
+        margins[:] = 0
+        for place in range(start, stop + 1):
+            index, value = bias, np.float32(1)
+            if place < stop:
+                index, value = np.int64(indices[place]), counts[place] * scale
+            for c in range(width):
+                z = table[index, c]
+                beyond = max(abs(z) - least, np.float32(0))
+                weight = -np.copysign(beyond, z) / (table[index, width + c] * rate + more)
+                weights[place - start, c] = weight
+                margins[c] += weight * value
+        if predict:
+            best[row], probability[row] = _choose(margins, known, chances)
+        if label >= 0:
+            if label >= known or not predict:
+                known = max(known, label + 1)
+                _choose(margins, known, chances)
+            chances[label] -= 1
+            for place in range(start, stop + 1):
+                index, value = bias, np.float32(1)
+                if place < stop:
+                    index, value = np.int64(indices[place]), counts[place] * scale
+                touched[index] = 1
+                for c in range(known):
+                    gradient = np.float32(chances[c]) * value
+                    before = table[index, width + c]
+                    after = np.sqrt(before * before + gradient * gradient)
+                    table[index, c] += gradient - (after - before) * rate * weights[place - start, c]
+                    table[index, width + c] = after
+    return known
+
+
+@compiled
+def _scale(counts: Any, start: Any, stop: Any) -> Any:
+    """What brings a row to length 1, so that a long text weighs as much as a short one."""
+    squares = np.float32(0)
+    for place in range(start, stop):
+        squares += counts[place] * counts[place]
+    return np.float32(1) / np.sqrt(squares) if squares > 0 else np.float32(0)
+
+
+@compiled
+def _choose(margins: Any, known: Any, chances: Any) -> Any:
+    """The likeliest of the known classes and its probability; `chances` gets those of all of them."""
+    if known == 0:
+        return -1, 0.0
+    chosen = 0
+    for c in range(1, known):
+        if margins[c] > margins[chosen]:
+            chosen = c
+    whole = 0.0
+    for c in range(known):
+        chances[c] = np.exp(np.float64(margins[c]) - np.float64(margins[chosen]))
+        whole += chances[c]
+    for c in range(known):
+        chances[c] /= whole
+    return chosen, chances[chosen]

@@ -1,0 +1,259 @@
+"""Text to counted words: from the bytes of an Arrow column to rows of (index, count), with nothing in between.
+
+A word is what `re.findall(r"\\b\\w\\w+\\b", text.lower())` gives. A text's words are written, in lower case and with a
+space between, into a buffer; so words in a row are a stretch of it, and their index is a hash of that stretch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from millstream_models.compiled.compiling import compiled, eight_bytes
+from millstream_models.letters import CASED, IGNORABLE, LOWER, PAGE, WORD
+
+__all__ = ["FAST", "MURMUR3", "count_words"]
+
+FAST, MURMUR3 = 0, 1
+
+_SPACE = 32
+_SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
+_CAPITAL_I_DOT = 0x130  # its lower case is an i and a dot, which is no letter
+_1, _HALF, _LOW = np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
+_M = np.uint64(0x9E3779B97F4A7C15)
+_FEW_BYTES = np.array([(1 << 8 * count) - 1 for count in range(8)] + [2**64 - 1], np.uint64)
+_PADDING = 8  # so that eight bytes can be loaded from wherever a word begins
+
+
+@compiled
+def count_words(
+    edges: Any,
+    data: Any,
+    ascii_: Any,
+    pages: Any,
+    entries: Any,
+    dimensions: Any,
+    least: Any,
+    most: Any,
+    kind: Any,
+) -> Any:
+    """Count the words of texts: `(indptr, indices, counts)`, each text's indices in the order they first occur.
+
+    Text `n` lies in `data[edges[n]:edges[n + 1]]`. `least` to `most` words in a row count together.
+    """
+    texts = len(edges) - 1
+    longest = 0
+    for text in range(texts):
+        longest = max(longest, edges[text + 1] - edges[text])
+    room = longest // 3 + 1  # for words: each has two bytes or more, and something before the next
+    # The lower case of what has two bytes may have three.
+    buffer = np.empty(longest + longest // 2 + room + _PADDING + 8, np.uint8)
+    starts, ends = np.empty(room + 1, np.int64), np.empty(room + 1, np.int64)
+    slots = 64
+    last = np.zeros(slots, np.uint64)  # by hash: the text that was last here (its number and 1), and where in `indices`
+    capacity = max(64, (edges[texts] - edges[0]) // 5)
+    indices, counts = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
+    indptr = np.zeros(texts + 1, np.int32)
+    used = np.uint64(0)
+    for text in range(texts):
+        words = _words(data, edges[text], edges[text + 1], ascii_, pages, entries, buffer, starts, ends)
+        runs = 0
+        for size in range(least, most + 1):
+            runs += max(0, words - size + 1)
+        if np.int64(used) + runs > capacity:
+            capacity = max(2 * capacity, np.int64(used) + runs)
+            indices, counts = _grown(indices, np.int64(used), capacity), _grown(counts, np.int64(used), capacity)
+        if 2 * runs > slots:
+            while slots < 2 * runs:
+                slots *= 2
+            last = np.zeros(slots, np.uint64)
+        this = np.uint64(text + 1) << _HALF
+        for size in range(least, most + 1):
+            for first in range(words - size + 1):
+                start, stop = starts[first], ends[first + size - 1]
+                if kind == MURMUR3:
+                    index = _murmur3_index(buffer, start, stop, dimensions)
+                else:
+                    index = _fast_index(buffer, start, stop, dimensions)
+                slot = (np.uint64(index) * _M >> _HALF) & np.uint64(slots - 1)
+                while last[slot] >= this and indices[last[slot] & _LOW] != index:
+                    slot = (slot + _1) & np.uint64(slots - 1)
+                if last[slot] >= this:
+                    counts[last[slot] & _LOW] += np.float32(1)
+                else:
+                    last[slot] = this | used
+                    indices[used], counts[used] = index, np.float32(1)
+                    used += _1
+        indptr[text + 1] = used
+    return indptr, indices[: np.int64(used)], counts[: np.int64(used)]
+
+
+@compiled
+def _grown(array: Any, used: Any, capacity: Any) -> Any:
+    larger = np.empty(capacity, array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+@compiled
+def _words(
+    data: Any, start: Any, stop: Any, ascii_: Any, pages: Any, entries: Any, buffer: Any, starts: Any, ends: Any
+) -> Any:
+    """Write a text's words in lower case into the buffer; how many there are.
+
+    Places are unsigned here: numba would ask of every signed one whether it counts from the end.
+    """
+    place, end = np.uint64(start), np.uint64(stop)
+    at = begin = np.uint64(0)  # where the buffer is filled to, and where the word begins that is being written
+    more = np.uint64(0)  # of its bytes, those that are not the first of their letter
+    words = np.uint64(0)
+    while place < end:
+        byte = data[place]
+        if byte < 128:
+            place += _1
+            lower = ascii_[byte]
+            if lower:
+                buffer[at] = lower
+                at += _1
+                continue
+        else:
+            code, after = _decoded(data, np.int64(place), stop)
+            entry = entries[np.int64(pages[code // PAGE]) * PAGE + code % PAGE]
+            if entry & WORD:
+                letter = (code + entry) & LOWER
+                if code == _SIGMA and _is_final(data, start, np.int64(place), after, stop, pages, entries):
+                    letter = np.uint32(_FINAL_SIGMA)
+                before = at
+                at = np.uint64(_encoded(letter, buffer, np.int64(at)))
+                more += at - before - _1
+                place = np.uint64(after)
+                if code != _CAPITAL_I_DOT:
+                    continue
+            place = np.uint64(after)
+        if at - begin - more >= 2:
+            starts[words], ends[words] = begin, at
+            words += _1
+            buffer[at] = _SPACE
+            at += _1
+        else:
+            at = begin
+        begin, more = at, np.uint64(0)
+    if at - begin - more >= 2:
+        starts[words], ends[words] = begin, at
+        words += _1
+    return np.int64(words)
+
+
+@compiled
+def _decoded(data: Any, place: Any, stop: Any) -> Any:
+    """The character at a place, and where the next one is; what is no UTF-8 is one byte that is no letter."""
+    byte = np.uint32(data[place])
+    if byte < 0x80:
+        return byte, place + 1
+    if byte >= 0xF0:
+        more, code = 3, byte & np.uint32(0x07)
+    elif byte >= 0xE0:
+        more, code = 2, byte & np.uint32(0x0F)
+    elif byte >= 0xC0:
+        more, code = 1, byte & np.uint32(0x1F)
+    else:
+        return np.uint32(0), place + 1
+    if place + more >= stop:
+        return np.uint32(0), place + 1
+    for step in range(1, more + 1):
+        byte = np.uint32(data[place + step])
+        if byte >> np.uint32(6) != 2:
+            return np.uint32(0), place + 1
+        code = code << np.uint32(6) | byte & np.uint32(0x3F)
+    if code >= 0x110000:
+        return np.uint32(0), place + 1
+    return code, place + more + 1
+
+
+@compiled
+def _encoded(code: Any, buffer: Any, at: Any) -> Any:
+    """Write a character; where the next one goes."""
+    if code < 0x80:
+        buffer[at] = code
+        return at + 1
+    if code < 0x800:
+        buffer[at] = 0xC0 | code >> 6
+        buffer[at + 1] = 0x80 | code & 0x3F
+        return at + 2
+    if code < 0x10000:
+        buffer[at] = 0xE0 | code >> 12
+        buffer[at + 1] = 0x80 | code >> 6 & 0x3F
+        buffer[at + 2] = 0x80 | code & 0x3F
+        return at + 3
+    buffer[at] = 0xF0 | code >> 18
+    buffer[at + 1] = 0x80 | code >> 12 & 0x3F
+    buffer[at + 2] = 0x80 | code >> 6 & 0x3F
+    buffer[at + 3] = 0x80 | code & 0x3F
+    return at + 4
+
+
+@compiled
+def _is_final(data: Any, start: Any, before: Any, after: Any, stop: Any, pages: Any, entries: Any) -> Any:
+    """Whether a capital sigma between `before` and `after` ends a word: a cased letter before it, and none after."""
+    cased = False
+    place = before
+    while place > start and not cased:
+        place -= 1
+        while place > start and data[place] >> 6 == 2:
+            place -= 1
+        code, _ = _decoded(data, place, stop)
+        entry = entries[np.int64(pages[code // PAGE]) * PAGE + code % PAGE]
+        if entry & CASED:
+            cased = True
+        elif not entry & IGNORABLE:
+            break
+    if not cased:
+        return False
+    place = after
+    while place < stop:
+        code, place = _decoded(data, place, stop)
+        entry = entries[np.int64(pages[code // PAGE]) * PAGE + code % PAGE]
+        if not entry & IGNORABLE:
+            return not entry & CASED
+    return True
+
+
+@compiled
+def _fast_index(buffer: Any, start: Any, stop: Any, dimensions: Any) -> Any:
+    """Eight bytes at a time: multiply, and fold the upper half onto the lower."""
+    state = np.uint64(stop - start) * _M
+    place = start
+    while place < stop:
+        some = eight_bytes(buffer, place) & _FEW_BYTES[min(stop - place, 8)]
+        state = (state ^ some) * _M
+        state ^= state >> np.uint64(32)
+        place += 8
+    state *= _M
+    upper = state >> np.uint64(32)
+    return np.int32(upper * np.uint64(dimensions) >> np.uint64(32))
+
+
+@compiled
+def _murmur3_index(buffer: Any, start: Any, stop: Any, dimensions: Any) -> Any:
+    """As scikit-learn's FeatureHasher: the signed 32-bit MurmurHash3, seed 0, its absolute value by the dimensions."""
+    state = np.uint32(0)
+    place = start
+    while place < stop:
+        some = np.uint32(eight_bytes(buffer, place) & _FEW_BYTES[min(stop - place, 4)])
+        some = _turned(np.uint32(some * np.uint32(0xCC9E2D51)), 15)
+        state ^= np.uint32(some * np.uint32(0x1B873593))
+        if stop - place >= 4:
+            state = np.uint32(_turned(state, 13) * np.uint32(5) + np.uint32(0xE6546B64))
+        place += 4
+    state ^= np.uint32(stop - start)
+    state = np.uint32((state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B))
+    state = np.uint32((state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35))
+    state ^= np.uint32(state >> np.uint32(16))
+    return np.int32(abs(np.int64(np.int32(state))) % dimensions)
+
+
+@compiled
+def _turned(some: Any, bits: Any) -> Any:
+    """32 bits, turned to the left; numba would make 64 of them."""
+    return np.uint32(some << np.uint32(bits)) | np.uint32(some >> np.uint32(32 - bits))

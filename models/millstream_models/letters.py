@@ -1,0 +1,40 @@
+"""Which characters make up words, and their lower case: one table, so that all versions of Python see the same words.
+
+The rules are Python's own for `re.findall(r"\\w+", text.lower())`, as of the version of Unicode that the table names.
+`scripts/letters.py` writes it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import as_file, files
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CASED", "IGNORABLE", "LOWER", "PAGE", "WORD", "letters"]
+
+LOWER = 0x1FFFFF
+"""The bits of an entry that lead to the lower case: it is the character plus these, by 21 bits."""
+WORD, CASED, IGNORABLE = 1 << 21, 1 << 22, 1 << 23
+"""A letter, digit or underscore; a character that has a case; one that is looked past when cases are compared."""
+PAGE = 256
+
+_Array = np.ndarray[Any, Any]
+
+
+@cache
+def letters() -> tuple[_Array, _Array, _Array]:
+    """ASCII in lower case, 0 for what is in no word (uint8); each 256 characters' page (uint16); all pages (uint32).
+
+    >>> ascii_, pages, entries = letters()
+    >>> bytes(ascii_[[*b"Top-5"]])
+    b'top\\x005'
+    >>> entry = int(entries[pages[ord("Ä") // PAGE] * PAGE + ord("Ä") % PAGE])
+    >>> chr(ord("Ä") + entry & LOWER), bool(entry & WORD)
+    ('ä', True)
+    """
+    with as_file(files(__package__) / "letters.npz") as path, np.load(path, allow_pickle=False) as table:
+        entries = table["entries"].reshape(-1)
+        low = np.arange(128, dtype=np.uint32) + entries[:128]
+        return np.where(entries[:128] & WORD, low & LOWER, 0).astype(np.uint8), table["pages"], entries

@@ -1,0 +1,1 @@
+"""Models that learn record by record, compiled: naive Bayes, softmax regression, and FTRL-proximal."""

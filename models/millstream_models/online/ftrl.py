@@ -1,0 +1,75 @@
+"""FTRL-proximal that learns record by record."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from millstream.steps.contracts import Array, State
+from millstream_models.online.learner import Learner, OnlineModel
+
+__all__ = ["FTRL"]
+
+
+class FTRL(OnlineModel):
+    """Logistic regression by FTRL-proximal: as `softmax`, and words that tell little keep a weight of exactly 0.
+
+    >>> import numpy as np
+    >>> from millstream_models.hashed_text import HashedText
+    >>> model = FTRL(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
+    >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
+    >>> model.in_turn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
+    [-1, 0, 1]
+    """
+
+    type: Literal["ftrl"] = "ftrl"
+    alpha: float = Field(default=2.0, gt=0, description="How long steps are.")
+    beta: float = Field(default=1.0, ge=0, description="How soon a weight's steps shorten: the greater, the later.")
+    l1: float = Field(default=0.0, ge=0, description="How much a word has to tell before it has a weight at all.")
+    l2: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0.")
+
+    def build(self, records: pa.Schema) -> Learner:
+        import millstream_models.compiled.softmax  # noqa: F401  # numba that cannot be used is told at once
+
+        return _FTRL(self, records)
+
+
+class _FTRL(Learner):
+    parts = 2
+    more_rows = 1
+
+    def __init__(self, config: FTRL, records: pa.Schema) -> None:
+        self._config = config
+        super().__init__(config, records)
+
+    def numbers(self) -> State:
+        return {}
+
+    def begin(self, state: State) -> None:
+        pass
+
+    def grown(self, width: int) -> None:
+        pass
+
+    def take(
+        self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array
+    ) -> None:
+        from millstream_models.compiled.softmax import take_ftrl
+
+        take_ftrl(
+            *inputs,
+            labels,
+            self.known,
+            self.table,
+            self.touched,
+            self.width,
+            self._config.alpha,
+            self._config.beta,
+            self._config.l1,
+            self._config.l2,
+            predict,
+            best,
+            probability,
+        )

@@ -1,0 +1,171 @@
+"""What the compiled models share: their input, a table that grows with the classes, and how they are saved."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.errors import ConfigError, StepFailed
+from millstream.state.touched import TouchedStore
+from millstream.steps.contracts import Array, State
+from millstream_models.features import FEATURES, Counted, dimensions_of
+from millstream_models.hashed_text import HashedText
+
+__all__ = ["Learner", "OnlineModel"]
+
+_FEWEST = 8  # classes that there is room for: a cache line
+_TEXT = "text"
+
+
+class OnlineModel(BaseModel, ABC):
+    """The options that all of them have."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+    features: HashedText | None = Field(
+        default=None, description="How the model counts the words of `text` itself; without it, it reads `features`."
+    )
+
+    @property
+    def reads(self) -> str:
+        """The column it learns from."""
+        return FEATURES if self.features is None else _TEXT
+
+    @abstractmethod
+    def build(self, records: pa.Schema) -> Learner: ...
+
+
+class Learner(ABC):
+    """A model whose state is a table of numbers by dimension and class, and a few numbers beside it.
+
+    Rows of the table are dimensions (and `more_rows` of the model's own); a row holds `parts` numbers for each class.
+    """
+
+    parts = 1
+    more_rows = 0
+    kind: type[np.generic] = np.float32
+
+    def __init__(self, config: OnlineModel, records: pa.Schema) -> None:
+        self.reads = config.reads
+        self.name = str(getattr(config, "type", ""))
+        self._words = config.features
+        self.dimensions = dimensions_of(records) if config.features is None else config.features.dimensions
+        self.known = 0
+        self._check_memory(_FEWEST, ConfigError)
+        self.restore({})
+
+    @property
+    def table(self) -> Array:
+        return self._store.array
+
+    @property
+    def touched(self) -> Array:
+        return self._store.touched
+
+    @property
+    def width(self) -> int:
+        """How many classes there is room for."""
+        return int(self.table.shape[1]) // self.parts
+
+    def prepare(self, column: pa.Array) -> Counted:
+        if self._words is not None:
+            return self._words.count(column)
+        return Counted.of(column, self.dimensions, np.float32)
+
+    def predict(self, inputs: Counted) -> tuple[Array, Array]:
+        return self._taken(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
+
+    def learn(self, inputs: Counted, labels: Array, classes: int) -> None:
+        self._taken(inputs, labels, classes, predict=False)
+        self.known = max(self.known, classes)
+
+    def in_turn(self, inputs: Counted, labels: Array, known: int) -> tuple[Array, Array]:
+        self.known = max(self.known, known)
+        classes = max(self.known, int(labels.max(initial=-1)) + 1)
+        answer = self._taken(inputs, labels, classes, predict=True)
+        self.known = classes
+        return answer
+
+    def save(self) -> State:
+        return {"table": self._store.snapshot(), "known": np.array([self.known], np.int64), **self.numbers()}
+
+    def restore(self, state: State) -> None:
+        self.known = int(np.asarray(state["known"])[0]) if state else 0
+        shape = (self.dimensions + self.more_rows, _FEWEST * self.parts)
+        table = np.array(state["table"], order="C") if state else np.zeros(shape, self.kind)
+        if table.shape[0] != shape[0]:
+            message = (
+                f"the state of {self.name} has {table.shape[0] - self.more_rows:,} dimensions, and the features have "
+                f"{self.dimensions:,}; set `dimensions` back, or start over with --fresh"
+            )
+            raise ConfigError(message)
+        if not np.isfinite(table.sum()):
+            message = f"the state of {self.name} holds numbers that are none (NaN); start over with --fresh"
+            raise ConfigError(message)
+        self._store = TouchedStore(table)
+        self.begin(state)
+
+    @abstractmethod
+    def numbers(self) -> State:
+        """What is saved beside the table, as copies."""
+
+    @abstractmethod
+    def begin(self, state: State) -> None:
+        """Set the numbers beside the table as a state has them, or as they are at first."""
+
+    @abstractmethod
+    def grown(self, width: int) -> None:
+        """There is room for so many classes now, for the numbers beside the table too."""
+
+    @abstractmethod
+    def take(
+        self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array
+    ) -> None:
+        """Run the kernel over rows, given as `(indptr, indices, counts)`."""
+
+    def _taken(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
+        self._make_room(classes)
+        rows = inputs.shape[0] if predict else 0
+        best, probability = np.empty(rows, np.int64), np.empty(rows)
+        if inputs.shape[0]:
+            parts = (inputs.indptr, _read_only(inputs.indices), _read_only(inputs.data))
+            self.take(parts, labels, predict=predict, best=best, probability=probability)
+        if np.isnan(probability).any():
+            message = f"{self.name} has diverged: its weights are no numbers any more; lower its rate of learning"
+            raise StepFailed(message)
+        return best, probability
+
+    def _make_room(self, classes: int) -> None:
+        width = self.width
+        if classes <= width:
+            return
+        while width < classes:
+            width *= 2
+        self._check_memory(width, StepFailed)
+        old = self.table.reshape(len(self.table), self.parts, -1)
+        table = np.zeros((len(old), self.parts, width), self.kind)
+        table[:, :, : old.shape[2]] = old
+        self._store = TouchedStore(table.reshape(len(old), -1))
+        self.grown(width)
+
+    def _check_memory(self, width: int, error: type[Exception]) -> None:
+        needed = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > there // 2:
+            message = (
+                f"{self.name} with {self.dimensions:,} dimensions and {width} classes takes {needed / 2**30:,.1f} GiB "
+                f"of memory, more than half of the {there / 2**30:,.1f} GiB of this machine; choose fewer `dimensions`"
+            )
+            raise error(message)
+
+
+def _read_only(array: Array) -> Array:
+    """What is compiled is compiled for arrays that are not written to, as those over Arrow's memory are."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,83 @@
+"""Naive Bayes that learns record by record."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from millstream.steps.contracts import Array, State
+from millstream_models.online.learner import Learner, OnlineModel
+
+__all__ = ["NaiveBayes"]
+
+
+class NaiveBayes(OnlineModel):
+    """Naive Bayes over counted words: the first choice. It learns from few records, and has nothing to tune.
+
+    Multinomial, which judges a class by its own words; or complement, which judges it by the words of all others,
+    better where some classes are rare. A class's unseen words are smoothed over the dimensions that have been seen.
+
+    >>> from millstream_models.hashed_text import HashedText
+    >>> model = NaiveBayes(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
+    >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
+    >>> model.in_turn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
+    [-1, 0, 1]
+    """
+
+    type: Literal["naive_bayes"] = "naive_bayes"
+    complement: bool = Field(default=False, description="Whether a class is judged by the words of all other classes.")
+    alpha: float = Field(default=0.1, ge=1e-6, description="What is added to every count, so that no probability is 0.")
+    half_life: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="After so many labelled records a record counts half; without it, all count alike for good.",
+    )
+
+    def build(self, records: pa.Schema) -> Learner:
+        import millstream_models.compiled.naive_bayes  # noqa: F401  # numba that cannot be used is told at once
+
+        return _NaiveBayes(self, records)
+
+
+class _NaiveBayes(Learner):
+    def __init__(self, config: NaiveBayes, records: pa.Schema) -> None:
+        self._config = config
+        # Whole numbers do not stop growing at 2^24, as float32 does; what is forgotten never gets there.
+        self.kind = np.int32 if config.half_life is None else np.float32
+        self._growth = 1.0 if config.half_life is None else 2 ** (1 / config.half_life)
+        super().__init__(config, records)
+
+    def numbers(self) -> State:
+        return {"totals": self._totals.copy(), "numbers": self._numbers.copy()}
+
+    def begin(self, state: State) -> None:
+        self._totals: Array = np.array(state.get("totals", np.zeros((2, self.width))))
+        self._numbers: Array = np.array(state.get("numbers", [0.0, 1.0]))
+
+    def grown(self, width: int) -> None:
+        self._totals = np.pad(self._totals, ((0, 0), (0, width - self._totals.shape[1])))
+
+    def take(
+        self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array
+    ) -> None:
+        from millstream_models.compiled.naive_bayes import take
+
+        take(
+            *inputs,
+            labels,
+            self.known,
+            self.table,
+            self.touched,
+            self._totals,
+            self._numbers,
+            self._config.alpha,
+            self._growth,
+            self._config.complement,
+            predict,
+            best,
+            probability,
+        )

@@ -1,0 +1,75 @@
+"""Softmax regression that learns record by record."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from millstream.steps.contracts import Array, State
+from millstream_models.online.learner import Learner, OnlineModel
+
+__all__ = ["Softmax"]
+
+
+class Softmax(OnlineModel):
+    """Logistic regression over all classes at once: weighs words by how well they tell, and follows what changes.
+
+    Texts are scaled to length 1. With the rate `adaptive`, each weight's steps shorten with what it has learned;
+    `decaying`, all steps shorten with the records; `constant`, they stay as they are, and what is new counts most.
+
+    >>> from millstream_models.hashed_text import HashedText
+    >>> model = Softmax(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
+    >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
+    >>> model.in_turn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
+    [-1, 0, 1]
+    """
+
+    type: Literal["softmax"] = "softmax"
+    rate: Literal["adaptive", "decaying", "constant"] = Field(default="adaptive", description="How long steps are.")
+    learning_rate: float = Field(default=0.5, gt=0, description="The length of the first step.")
+
+    def build(self, records: pa.Schema) -> Learner:
+        import millstream_models.compiled.softmax  # noqa: F401  # numba that cannot be used is told at once
+
+        return _Softmax(self, records)
+
+
+class _Softmax(Learner):
+    more_rows = 1
+
+    def __init__(self, config: Softmax, records: pa.Schema) -> None:
+        self._config = config
+        self.parts = 2 if config.rate == "adaptive" else 1
+        super().__init__(config, records)
+
+    def numbers(self) -> State:
+        return {"learned": self._learned.copy()}
+
+    def begin(self, state: State) -> None:
+        self._learned: Array = np.array(state.get("learned", [0.0]))
+
+    def grown(self, width: int) -> None:
+        pass
+
+    def take(
+        self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array
+    ) -> None:
+        from millstream_models.compiled.softmax import ADAPTIVE, CONSTANT, DECAYING, take_softmax
+
+        take_softmax(
+            *inputs,
+            labels,
+            self.known,
+            self.table,
+            self.touched,
+            self.width,
+            self._learned,
+            self._config.learning_rate,
+            {"adaptive": ADAPTIVE, "decaying": DECAYING, "constant": CONSTANT}[self._config.rate],
+            predict,
+            best,
+            probability,
+        )

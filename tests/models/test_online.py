@@ -1,0 +1,205 @@
+"""The compiled models do what their formulas say, and refuse what they cannot do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from models.reference import FTRLReference, NaiveBayesReference, SoftmaxReference, play
+
+from millstream.errors import ConfigError, StepFailed
+from millstream.state.digests import state_digest
+from millstream.steps.classify import Classify
+from millstream_models.features import Counted
+from millstream_models.hashed_text import HashedText
+from millstream_models.online.ftrl import FTRL
+from millstream_models.online.learner import Learner, OnlineModel
+from millstream_models.online.naive_bayes import NaiveBayes
+from millstream_models.online.softmax import Softmax
+
+Array = np.ndarray[Any, Any]
+
+WORDS = HashedText(dimensions=512)
+TEXT = pa.schema([("text", pa.string())])
+ONE_OF_EACH = [NaiveBayes(features=WORDS), Softmax(features=WORDS), FTRL(features=WORDS)]
+
+
+def built(config: Any) -> Learner:
+    model: Learner = config.model_copy(update={"features": WORDS}).build(TEXT)
+    return model
+
+
+def taught(config: Any, records: pa.Table) -> tuple[Learner, Counted, Array, Array]:
+    """A model that has met all records in turn; its rows, their labels, and what it predicted."""
+    model = built(config)
+    rows = model.prepare(records["text"].combine_chunks())
+    codes = records["label"].combine_chunks().dictionary_encode().indices
+    labels = codes.fill_null(-1).to_numpy().astype(np.int64)
+    return model, rows, labels, model.in_turn(rows, labels, 0)[0]
+
+
+def assert_close(found: Array, expected: Array) -> None:
+    """They are the same but for a millionth of the greatest of them."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("complement", [False, True])
+@pytest.mark.parametrize("half_life", [None, 30.0, 2.0])
+def test_naive_bayes_counts_and_predicts_as_its_formula(
+    texts: Callable[..., pa.Table], complement: bool, half_life: float | None
+) -> None:
+    config = NaiveBayes(complement=complement, half_life=half_life, alpha=0.3)
+    model, rows, labels, found = taught(config, texts(250, topics=5))
+    plain = NaiveBayesReference(512, 5, 0.3, complement, half_life)
+    np.testing.assert_array_equal(found, play(plain, rows, labels))
+    weight = np.asarray(model.save()["numbers"])[1]  # what the next record would count
+    assert_close(model.table[:, :5] / weight, plain.table)
+
+
+@pytest.mark.parametrize(("rate", "step"), [("adaptive", 0.5), ("decaying", 5.0), ("constant", 1.0)])
+def test_softmax_weighs_and_predicts_as_its_formula(texts: Callable[..., pa.Table], rate: Any, step: float) -> None:
+    model, rows, labels, found = taught(Softmax(rate=rate, learning_rate=step), texts(400, topics=5))
+    plain = SoftmaxReference(512, 5, rate, step)
+    np.testing.assert_array_equal(found, play(plain, rows, labels))
+    assert_close(model.table[:, :5], plain.table)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.05, 0.5)])
+def test_ftrl_weighs_and_predicts_as_its_formula(texts: Callable[..., pa.Table], l1: float, l2: float) -> None:
+    model, rows, labels, found = taught(FTRL(alpha=1.5, beta=0.5, l1=l1, l2=l2), texts(400, topics=5))
+    plain = FTRLReference(512, 5, 1.5, 0.5, l1, l2)
+    np.testing.assert_array_equal(found, play(plain, rows, labels))
+    z, roots = model.table[:, :5], model.table[:, 8:13]
+    shrunk = np.sign(z) * np.maximum(np.abs(z) - l1, 0)
+    assert_close(-shrunk / ((0.5 + roots) / 1.5 + l2), plain.weights(np.arange(513)))
+
+
+def test_l1_leaves_words_that_tell_little_without_a_weight(texts: Callable[..., pa.Table]) -> None:
+    model, *_ = taught(FTRL(l1=0.2), texts(400))
+    there = model.table[:, :4] != 0
+    assert 0 < np.count_nonzero(np.abs(model.table[:, :4][there]) > 0.2) < np.count_nonzero(there)
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
+def test_a_model_that_hashes_the_text_itself_is_one_behind_a_step_that_does(
+    texts: Callable[..., pa.Table], config: OnlineModel
+) -> None:
+    records = texts(300, topics=5)
+    behind = WORDS.build(records.schema).process(records).records
+    plain = config.model_copy(update={"features": None})
+    one, other = Classify(model=config).build(records.schema), Classify(model=plain).build(behind.schema)
+    left, right = one.process(records), other.process(behind)
+    assert left.outputs["predictions"].equals(right.outputs["predictions"])
+    assert one.fingerprint() == other.fingerprint()
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
+def test_there_is_room_for_more_classes_than_there_was_at_first(config: OnlineModel) -> None:
+    model = config.model_copy(update={"features": HashedText(dimensions=8192)}).build(TEXT)
+    rows = model.prepare(pa.array([f"word{number}" for number in range(40)] * 3))
+    labels = np.tile(np.arange(40), 3)
+    model.in_turn(rows, labels, 0)
+    assert model.predict(rows)[0].tolist() == labels.tolist()
+    at_once = model.save()
+    model.restore({})
+    for start in range(0, 120, 7):
+        model.in_turn(rows[start : start + 7], labels[start : start + 7], model.known)
+    assert state_digest(model.save()) == state_digest(at_once)
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
+def test_a_class_that_comes_after_a_million_records_is_learned(config: OnlineModel) -> None:
+    model = config.build(TEXT)
+    rows = model.prepare(pa.array(["rain all day", "goal in the last minute"] * 1000))
+    for _ in range(500):
+        model.in_turn(rows, np.tile([0, 1], 1000), model.known)
+    new = model.prepare(pa.array(["the orchestra plays"] * 20))
+    model.in_turn(new, np.full(20, 2), 2)
+    assert model.predict(new)[0].tolist() == [2] * 20
+    assert model.predict(rows)[0].tolist() == [0, 1] * 1000
+
+
+def test_counts_go_on_where_float32_would_stop() -> None:
+    model = built(NaiveBayes())
+    rows = Counted(np.array([0, 1], np.int32), np.array([7], np.int32), np.array([1], np.float32), (1, 512))
+    model.learn(rows, np.array([0]), 1)
+    model.table[7, 0] = 2**24
+    model.learn(rows, np.array([0]), 1)
+    assert model.table[7, 0] == 2**24 + 1
+
+
+def test_what_is_forgotten_for_long_is_gone(texts: Callable[..., pa.Table]) -> None:
+    model, rows, *_ = taught(NaiveBayes(half_life=1.0), texts(30))
+    late = model.prepare(pa.array(["wholly new"] * 400))
+    model.in_turn(late, np.zeros(400, np.int64), model.known)
+    assert np.count_nonzero(model.table.any(axis=1)) == 2
+    assert np.isfinite(model.predict(rows)[1]).all()
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
+def test_texts_without_words_get_a_class_and_change_no_word(config: OnlineModel) -> None:
+    model = config.build(TEXT)
+    rows = model.prepare(pa.array(["", None, "a ! b", "rain"]))
+    classes, probability = model.in_turn(rows, np.array([0, 0, 1, 1]), 0)
+    assert classes[0] == -1 and probability[0] == 0
+    assert ((classes[1:] >= 0) & (probability[1:] > 0) & (probability[1:] <= 1)).all()
+    assert np.flatnonzero(model.table.any(axis=1)).tolist() in ([int(rows.indices[0])], [int(rows.indices[0]), 512])
+
+
+def test_more_than_half_of_the_memory_is_refused_with_what_it_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 6 << 20}.__getitem__)
+    with pytest.raises(ConfigError, match=r"1,073,741,824 dimensions and 8 .* takes 32\.0 GiB .* of the 24\.0 GiB"):
+        NaiveBayes(features=HashedText(dimensions=2**30)).build(TEXT)
+
+
+def test_classes_for_which_there_is_no_memory_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = built(Softmax())
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 64}.__getitem__)
+    with pytest.raises(StepFailed, match="with 512 dimensions and 64 classes takes"):
+        model.in_turn(model.prepare(pa.array(["rain"])), np.array([40]), 0)
+
+
+def test_weights_that_grow_beyond_all_numbers_are_told() -> None:
+    model = built(Softmax(rate="constant", learning_rate=1e39))
+    rows = model.prepare(pa.array(["rain", "goal", "rain goal"] * 3))
+    with pytest.raises(StepFailed, match=r"softmax has diverged: .* lower its rate of learning"):
+        model.in_turn(rows, np.array([0, 1, 2] * 3), 0)
+
+
+@pytest.mark.parametrize("config", [Softmax(), FTRL()], ids=lambda config: config.type)
+def test_a_state_with_a_nan_is_refused(texts: Callable[..., pa.Table], config: OnlineModel) -> None:
+    model, *_ = taught(config, texts(20))
+    table = np.array(model.save()["table"])
+    table[3, 1] = np.nan
+    with pytest.raises(ConfigError, match=f"state of {model.name} holds numbers that are none"):
+        built(config).restore({**model.save(), "table": table})
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
+def test_a_state_of_other_dimensions_is_refused(config: OnlineModel) -> None:
+    other = config.model_copy(update={"features": HashedText(dimensions=64)}).build(TEXT)
+    with pytest.raises(ConfigError, match="has 64 dimensions, and the features have 512; set `dimensions` back"):
+        config.build(TEXT).restore(other.save())
+
+
+def test_a_numba_that_cannot_be_used_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('libllvmlite is missing')\n")
+    program = (
+        "import pyarrow as pa\n"
+        "from millstream_models.hashed_text import HashedText\n"
+        "HashedText().build(pa.schema([('text', pa.string())]))\n"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "ConfigError: numba cannot be used here (ImportError: libllvmlite is missing)" in done.stderr
+    assert "pip install --force-reinstall numba" in done.stderr

@@ -1,0 +1,132 @@
+"""Words are counted as Python and scikit-learn find them, whatever the text is made of."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import unicodedata
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from millstream_models.features import Counted
+from millstream_models.hashed_text import HashedText
+
+DIMENSIONS = 1 << 20
+PLAIN = HashedText(dimensions=DIMENSIONS, hash="murmur3")
+
+
+def matrix(rows: Counted) -> csr_matrix:
+    made = csr_matrix((rows.data, rows.indices, rows.indptr), rows.shape)
+    made.sort_indices()
+    return made
+
+
+def differing(texts: list[str], ngrams: tuple[int, int] = (1, 1)) -> list[str]:
+    """The texts in which we find other words than scikit-learn does."""
+    found = matrix(HashedText(dimensions=DIMENSIONS, ngrams=ngrams, hash="murmur3").count(pa.array(texts, pa.string())))
+    vectorizer = HashingVectorizer(n_features=DIMENSIONS, alternate_sign=False, norm=None, ngram_range=ngrams)
+    rows = np.unique((found != vectorizer.transform(texts)).nonzero()[0])
+    return [texts[row] for row in rows.tolist()]
+
+
+def some_unicode(dice: random.Random) -> str:
+    """Text of all planes, rich in what is special about cases; assigned in the table's version of Unicode."""
+    pools = ((32, 126), (0x80, 0x5FF), (0x600, 0xD7FF), (0xE000, 0x10FFFF))
+    signs = []
+    for _ in range(dice.randint(0, 40)):
+        if dice.random() < 0.15:
+            signs.append(dice.choice("ΣΑας'·İ\u0131\u017fßǅʰ\u0345\u0307 _-"))
+        elif unicodedata.category(sign := chr(dice.randint(*dice.choices(pools, (40, 20, 25, 10))[0]))) != "Cn":
+            signs.append(sign)
+    return "".join(signs)
+
+
+@pytest.mark.parametrize("ngrams", [(1, 1), (1, 2), (2, 3)])
+def test_words_of_random_unicode_are_those_of_scikit_learn(ngrams: tuple[int, int]) -> None:
+    dice = random.Random(7)
+    assert differing([some_unicode(dice) for _ in range(8000)], ngrams) == []
+
+
+def test_a_capital_sigma_is_in_lower_case_what_python_makes_of_it_wherever_it_is() -> None:
+    signs = ("a", "Σ", "ʰ", "'", "1", " ")
+    texts = ["".join(text) for size in range(1, 6) for text in itertools.product(signs, repeat=size)]
+    assert differing(texts) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "مرحبا بالعالم مرحبا",
+        "שלום עולם",
+        "東京は日本の首都です 北京",
+        "🙂🙂 fine 👩‍👩‍👧 family 🇩🇪",
+        "cafe\u0301 Ångström A\u030angström",
+        "\0nul\0inside\0",
+        "İstanbul ISPARTA \u0131sparta\u0131",
+        "x" * 3_000_000 + " " + "Ⱥ" * 500_000,
+        "again " * 1_000_000,
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_words_of_any_text_are_those_of_scikit_learn(text: str) -> None:
+    assert differing([text, "between", text]) == []
+
+
+def test_a_word_that_comes_a_million_times_is_one_entry() -> None:
+    rows = PLAIN.count(pa.array(["again " * 1_000_000]))
+    assert rows.data.tolist() == [1_000_000.0]
+
+
+def test_words_come_in_the_order_in_which_they_first_occur() -> None:
+    one = {word: int(PLAIN.count(pa.array([word])).indices[0]) for word in ("night", "train", "late")}
+    assert PLAIN.count(pa.array(["night train night late train"])).indices.tolist() == list(one.values())
+
+
+@pytest.mark.parametrize("hash", ["fast", "murmur3"])
+def test_rows_do_not_depend_on_how_the_texts_lie_in_memory(hash: str) -> None:
+    dice = random.Random(3)
+    texts: list[str | None] = [some_unicode(dice) if dice.random() < 0.9 else None for _ in range(300)]
+    config = HashedText(dimensions=512, ngrams=(1, 2), hash=hash)
+    whole = config.count(pa.array(texts))
+    for array in (
+        pa.array(["something else", *texts])[1:],
+        pa.array(texts, pa.large_string()),
+        pa.concat_arrays([pa.array(texts[:100]), pa.array(texts[100:])]),
+    ):
+        again = config.count(array)
+        for ours, theirs in zip(
+            (whole.indptr, whole.indices, whole.data), (again.indptr, again.indices, again.data), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+    alone = [config.count(pa.array([text], pa.string())) for text in texts]
+    np.testing.assert_array_equal(np.concatenate([row.indices for row in alone]), whole.indices)
+
+
+def test_the_fast_hash_tells_words_apart_as_well_as_chance_does() -> None:
+    words = [f"{stem}{number}" for stem in ("word", "тема", "w", "somethinglonger") for number in range(10, 5010)]
+    indices = HashedText(dimensions=DIMENSIONS).count(pa.array(words)).indices
+    expected = DIMENSIONS * (1 - (1 - 1 / DIMENSIONS) ** len(words))
+    assert abs(len(np.unique(indices)) - expected) < 4 * len(words) / np.sqrt(2 * DIMENSIONS)
+    few = HashedText(dimensions=7).count(pa.array(words))
+    assert np.bincount(few.indices, minlength=7).min() > len(few.indices) / 7 * 0.8
+
+
+def test_bytes_that_are_no_utf_8_end_a_word_and_nothing_else() -> None:
+    pieces = [b"goal\xff late", b"\xc3", b"\xe2\x82", b"train \xf4\x90\x80\x80 night", b"\x80\x80ab\xc3("]
+    edges = np.cumsum([0, *(len(piece) for piece in pieces)]).astype(np.int32)
+    broken = pa.Array.from_buffers(
+        pa.string(), len(pieces), [None, pa.py_buffer(edges), pa.py_buffer(b"".join(pieces))]
+    )
+    clean = pa.array(["goal late", "", "", "train night", "ab"])
+    for ours, theirs in zip(
+        (PLAIN.count(broken).indices, PLAIN.count(broken).indptr),
+        (PLAIN.count(clean).indices, PLAIN.count(clean).indptr),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
