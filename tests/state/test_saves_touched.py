@@ -116,6 +116,14 @@ def test_a_model_that_grows_is_saved_whole(tmp_path: Path) -> None:
     assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 3, 14]
 
 
+def test_a_model_without_classes_is_saved_too(tmp_path: Path) -> None:
+    saves, store = store_of(tmp_path), model(width=0)
+    for epoch in range(18):
+        store.touched[epoch] = 1
+        saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9)}})
+    assert loaded(tmp_path).shape == (ROWS, 0)
+
+
 def test_a_value_that_becomes_another_kind_of_array_is_saved_whole(tmp_path: Path) -> None:
     saves, store = store_of(tmp_path), model()
     kinds: list[Value] = [store.snapshot(), np.array(store.array), store.snapshot(), b"x" * 100, store.snapshot()]

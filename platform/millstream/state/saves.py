@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from millstream.errors import AlteredLog
 from millstream.log.durable import make_folder
 from millstream.state.applied import Applied
+from millstream.state.changed import array_entry
 from millstream.state.keyed import Keyed
-from millstream.state.save_file import ArrayEntry, KeyedEntry, SaveFile, flat_of, read_header, write_save
-from millstream.state.touched import Array, Touched, Value
+from millstream.state.save_file import ArrayEntry, KeyedEntry, SaveFile, read_header, write_save
+from millstream.state.touched import Array, Value
 
 __all__ = ["Save", "SaveReader", "SaveStore", "States", "read_newest"]
 
@@ -134,7 +133,7 @@ class SaveStore(SaveReader):
                 keyed.append(KeyedEntry(step, state, changed))
             else:
                 old = known.get(step, {})
-                arrays += [_array_entry(step, name, old.get(name), state[name], between) for name in state]
+                arrays += [array_entry(step, name, old.get(name), state[name], between) for name in state]
         if not keyed and all(entry.places is None for entry in arrays):
             leans_on = None
         save = Save(number, epoch, applied, self._versions, leans_on)
@@ -185,41 +184,6 @@ class SaveStore(SaveReader):
             return _Written(save.number, states, save.number, size, 0)
         last = self._last
         return _Written(save.number, states, last.whole, last.whole_bytes, last.bytes_since + size)
-
-
-def _array_entry(step: str, name: str, old: Value | None, new: Value, between: list[SaveFile]) -> ArrayEntry:
-    places, width = _changed(old, new)
-    for file in between:
-        if places is not None:
-            entry = file.entries.get((step, name))
-            places = None if entry is None or entry.places is None else np.union1d(places, entry.places)
-    shape = None if isinstance(new, bytes) else new.shape
-    if places is not None:
-        whole_bytes, item_bytes = (len(new), 1) if isinstance(new, bytes) else (new.nbytes, new.dtype.itemsize)
-        if len(places) * (8 + width * item_bytes) < whole_bytes:
-            values = new.rows(places) if isinstance(new, Touched) else flat_of(new)[places]
-            return ArrayEntry(step, name, whole_bytes // item_bytes, shape, places, values, width)
-    flat = flat_of(new)
-    return ArrayEntry(step, name, len(flat), shape, None, flat)
-
-
-def _changed(old: Value | None, new: Value) -> tuple[Array | None, int]:
-    """The places where `new` differs from `old`, and how many values there are at each; None if they are not known."""
-    if isinstance(new, Touched):
-        return new.since(old), new.shape[1]
-    if old is None or isinstance(old, Touched) or isinstance(old, bytes) != isinstance(new, bytes):
-        return None, 1
-    before, after = flat_of(old), flat_of(new)
-    if before.shape != after.shape or before.dtype != after.dtype or after.dtype.itemsize not in (1, 2, 4, 8):
-        return None, 1
-    if not isinstance(new, bytes) and not isinstance(old, bytes) and old.shape != new.shape:
-        return None, 1
-    return np.flatnonzero(_bits(before) != _bits(after)), 1
-
-
-def _bits(array: Array) -> Array:
-    """The array as whole numbers, so that comparing is by bits (NaN equals itself)."""
-    return array.view({8: np.uint64, 4: np.uint32, 2: np.uint16, 1: np.uint8}[array.dtype.itemsize])
 
 
 def _merged(step: str, between: list[SaveFile], changed: Mapping[str, bytes | None]) -> Mapping[str, bytes | None]:
