@@ -30,6 +30,7 @@ from benchmarks import (
     local_start,
     local_workers,
     text_accuracy,
+    touched_saves,
 )
 from benchmarks.documents import Documents
 from benchmarks.figures import Figure, Measurement, Setting
@@ -56,6 +57,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *local_start.MEASUREMENTS,
     *local_workers.MEASUREMENTS,
     *keyed_state.MEASUREMENTS,
+    *touched_saves.MEASUREMENTS,
     *against_river.MEASUREMENTS,
     *text_accuracy.MEASUREMENTS,
     *columnar_pipelines.MEASUREMENTS,
