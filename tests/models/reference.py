@@ -38,7 +38,7 @@ class NaiveBayesReference:
         table, records = self.table[:, : self.known], self.records[: self.known]
         if self.complement:
             table = self.table.sum(axis=1, keepdims=True) - table
-        seen = max(1, np.count_nonzero(self.table.any(axis=1)))
+        seen = max(1, int(np.count_nonzero(self.table.any(axis=1))))
         chances = (table[indices] + self.alpha) / (table.sum(axis=0) + self.alpha * seen)
         if self.complement:
             return np.asarray(-(counts @ np.log(chances)))
