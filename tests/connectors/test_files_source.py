@@ -330,6 +330,24 @@ def test_parquet_columns_of_other_types_become_text(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_parquet_text_that_is_no_utf_8_is_a_reject_with_its_place(tmp_path: Path, kind: pa.DataType) -> None:
+    pieces = [b"a goal", b"bad \xff byte", b"rain"]
+    edges = np.cumsum([0, *map(len, pieces)]).astype(np.int32)
+    text = pa.Array.from_buffers(pa.binary(), 3, [None, pa.py_buffer(edges), pa.py_buffer(b"".join(pieces))])
+    if pa.types.is_dictionary(kind):
+        text = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), text.view(pa.string()))
+    elif pa.types.is_large_string(kind):
+        wide = pa.py_buffer(edges.astype(np.int64))
+        text = pa.Array.from_buffers(pa.large_string(), 3, [None, wide, pa.py_buffer(b"".join(pieces))])
+    else:
+        text = text.view(kind)
+    pq.write_table(pa.table({"text": text, "label": ["x", "y", "z"]}), tmp_path / "a.parquet")
+    (batch,) = opened(tmp_path, "a.parquet").read("a.parquet", 0, 3)
+    assert batch["_reject"].to_pylist() == [None, "text is not UTF-8 at byte 4", None]
+    assert batch["text"].to_pylist() == ["a goal", None, "rain"]
+
+
 def test_a_parquet_file_without_a_wanted_column_says_which_it_has(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "labels": ["x"], "parts": [["y"]]}), tmp_path / "a.parquet")
     assert texts(opened(tmp_path, "a.parquet"), "a.parquet") == ["a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -59,8 +59,9 @@ class ParquetFile:
             raise AlteredLog(message)
         while start < stop:
             batch = self._batch_at(start).slice(0, stop - start)
+            reasons = _not_utf8([(name, batch[name]) for name in self._columns])
             columns = {ours: self._column(batch, ours, theirs) for ours, theirs in self._fields.items()}
-            yield records_of(columns, None, batch.num_rows, self._fields, start)
+            yield records_of(columns, reasons, batch.num_rows, self._fields, start)
             start += batch.num_rows
 
     def _batch_at(self, row: int) -> pa.RecordBatch:
@@ -97,8 +98,36 @@ class ParquetFile:
         self._file.close()
 
 
+def _not_utf8(columns: Iterable[tuple[str, pa.Array]]) -> list[str | None] | None:
+    """For each row what is wrong with its text, if anything is with any; Parquet's writers need not look."""
+    reasons: dict[int, str] = {}
+    rows = 0
+    for name, column in columns:
+        rows = len(column)
+        text = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type) or _is_bytes(text.type)):
+            continue
+        try:
+            _as_text(text).validate(full=True)
+        except pa.ArrowInvalid:
+            for row, value in enumerate(_as_text(text).cast(pa.binary()).to_pylist()):
+                try:
+                    (value or b"").decode()
+                except UnicodeDecodeError as error:
+                    reasons.setdefault(row, f"{name} is not UTF-8 at byte {error.start}")
+    return [reasons.get(row) for row in range(rows)] if reasons else None
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def _as_text(column: pa.Array) -> pa.Array:
-    return column if pa.types.is_string(column.type) else column.cast(pa.string())
+    if pa.types.is_string(column.type):
+        return column
+    if _is_bytes(column.type):
+        return column.cast(pa.binary()).view(pa.string())  # a cast would refuse the whole column for one bad value
+    return column.cast(pa.string())
 
 
 def _as_time(column: pa.Array) -> pa.Array:
@@ -118,4 +147,4 @@ def _as_time(column: pa.Array) -> pa.Array:
         return pa.array(micros, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64())
-    return column if pa.types.is_string(kind) else column.cast(pa.string())
+    return _as_text(column)
