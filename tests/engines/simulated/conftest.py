@@ -27,11 +27,11 @@ def seen(record, state):
         raise ValueError(f"seventh {record['word']}")
     return {"seen": str(seen)}, seen + 1
 """
+BLOCKS = {"type": "complement_nb", "block": 16}
 STEPS: list[dict[str, Any]] = [
     {"type": "map", "name": "word", "function": "simulated_functions:first_word", "adds": ["word"]},
     {"type": "per_key", "key": "word", "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
     {"type": "hashed_text", "dimensions": 256},
-    {"type": "classify", "model": {"type": "complement_nb", "block": 16}},
     {"type": "popularity", "window": {"type": "tumbling", "size": "10m", "lateness": "1m"}, "threshold": 0.3},
 ]
 
@@ -45,7 +45,7 @@ class Simulated:
 
 
 Simulating = Callable[..., Simulated]
-"""Gives a pipeline with a delivery, and perhaps how often it saves and commits."""
+"""Gives a pipeline with a delivery, and perhaps how often it saves and commits, and a model."""
 
 
 def _guarantee(delivery: str, save_every: int, commit_every: int) -> dict[str, Any]:
@@ -75,11 +75,11 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulating:
     sys.modules.pop("simulated_functions", None)
     write_documents(tmp_path / "documents", records=160)
 
-    def make(delivery: str, save_every: int = 1, commit_every: int = 1) -> Simulated:
+    def make(delivery: str, save_every: int = 1, commit_every: int = 1, model: Any = BLOCKS) -> Simulated:
         config = {
             "name": "keyed",
             "source": {"type": "files", "path": "documents", "ends": True},
-            "pipeline": {"steps": STEPS},
+            "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, STEPS[-1]]},
             "guarantee": _guarantee(delivery, save_every, commit_every),
             "engine": {"type": "local"},
         }

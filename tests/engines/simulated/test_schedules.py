@@ -35,6 +35,16 @@ def test_schedules_of_keyed_steps(
         assert not simulation.run(seed).wrong, seed
 
 
+@pytest.mark.parametrize(("delivery", "save_every", "commit_every"), GUARANTEES)
+def test_schedules_of_a_model_that_tells_only_what_it_touched(
+    keyed: Simulating, tmp_path: Path, delivery: str, save_every: int, commit_every: int
+) -> None:
+    made = keyed(delivery, save_every, commit_every, {"type": "naive_bayes"})
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(25):
+        assert not simulation.run(seed).wrong, seed
+
+
 def test_a_seed_is_always_the_same_schedule(keyed: Simulating, tmp_path: Path) -> None:
     made = keyed("exactly_once")
     traces: list[list[str]] = []
