@@ -63,7 +63,7 @@ def test_exactly_once_cannot_be_told_from_a_run_without_crashes(
     golden = pipeline.summary("golden")
     assert (summary.model, summary.state) == (golden.model, golden.state)
     assert summary.outputs == golden.outputs
-    assert summary.accuracy == golden.accuracy
+    assert (summary.accuracy, summary.baselines) == (golden.accuracy, golden.baselines)
     assert summary.records == golden.records
 
 

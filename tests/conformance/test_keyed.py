@@ -73,7 +73,7 @@ def golden(folder: Path) -> Summary:
 
 
 def results(summary: Summary) -> tuple[object, ...]:
-    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.records
+    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
 @pytest.mark.parametrize(("store", "save_every"), [("memory", 1), ("memory", 4), ("rocksdb", 1)])

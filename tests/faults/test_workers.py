@@ -79,7 +79,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 
 def results(summary: Summary) -> tuple[Any, ...]:
-    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.records
+    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
 @pytest.mark.parametrize("names", [["reader 0"], ["reader 1"], ["keeper"], ["reader 0", "keeper"]], ids=" and ".join)
