@@ -259,6 +259,8 @@ def _one(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         column = column.cast(column.type.value_type)
     if column.type != kind:
         column = column.cast(kind)
+    if column.num_chunks == 1:
+        return column.chunk(0)
     array = column.combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
