@@ -42,7 +42,7 @@ def _speed(setting: Setting) -> Iterator[Figure]:
     taken = interleaved(setting, contenders)
     for name in _COMPARED:
         yield ratio(f"{name}_vs_vw", taken, name, "vw", AtLeast(5))
-        yield ratio(f"{name}_vs_vw_predictions", taken, name, "vw -p", None)
+        yield ratio(f"{name}_vs_vw_predictions", taken, name, "vw -p", AtLeast(5))
 
 
 def _accuracy(setting: Setting) -> Iterator[Figure]:
