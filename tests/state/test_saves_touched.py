@@ -120,8 +120,8 @@ def test_a_model_without_classes_is_saved_too(tmp_path: Path) -> None:
     saves, store = store_of(tmp_path), model(width=0)
     for epoch in range(18):
         store.touched[epoch] = 1
-        saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9)}})
-    assert loaded(tmp_path).shape == (ROWS, 0)
+        saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
+    assert saves.numbers()[-1] == 17 and loaded(tmp_path).shape == (ROWS, 0)
 
 
 def test_a_value_that_becomes_another_kind_of_array_is_saved_whole(tmp_path: Path) -> None:

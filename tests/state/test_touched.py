@@ -5,6 +5,9 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -93,19 +96,24 @@ def test_where_nothing_was_touched_the_snapshot_is_the_same() -> None:
 
 
 def test_snapshots_that_nobody_keeps_cost_nothing() -> None:
-    store = TouchedStore(np.zeros((100, 4)))
+    store = TouchedStore(np.zeros((1000, 8)))
     kept = store.snapshot()
-    store.touched[:50] = 1
-    store.snapshot()
-    store.touched[50:] = 1
+    for row in range(500):
+        store.touched[row] = 1
+        store.snapshot()
     newest = store.snapshot()
     since = newest.since(kept)
-    assert since is not None and since.tolist() == list(range(100))
+    assert since is not None and since.tolist() == list(range(500))
     del kept
-    store.touched[7] = 1
-    last = store.snapshot()
-    del newest
-    assert last.before == () and last.after is None
+    tracemalloc.start()
+    for _ in range(50):
+        store.array[:] += 1
+        store.touched[:] = 1
+        newest = store.snapshot()
+        assert (np.asarray(newest) == store.array).all()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 3 * store.array.nbytes
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
@@ -150,6 +158,64 @@ def test_the_digest_is_that_of_the_same_array() -> None:
 def test_an_array_that_has_no_rows_is_refused(array: Array) -> None:
     with pytest.raises(ValueError, match="arrays of numbers with two dimensions, C-contiguous"):
         TouchedStore(array)
+
+
+class Watched(np.ndarray[Any, Any]):
+    """An array that calls whoever waits for it to have been read, or for the moments before and after it is written."""
+
+    read: ClassVar[list[Callable[[], None]]] = []
+    written: ClassVar[list[Callable[[], None]]] = []
+
+    def copy(self, order: Any = "C") -> Any:
+        made = np.array(self, order=order)
+        self._call(self.read)
+        return made
+
+    def take(self, *args: Any, **kwargs: Any) -> Any:
+        made = np.asarray(self).take(*args, **kwargs)
+        self._call(self.read)
+        return made
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._call(self.written)
+        super().__setitem__(key, value)
+        self._call(self.written)
+
+    @staticmethod
+    def _call(waiting: list[Callable[[], None]]) -> None:
+        if waiting:
+            waiting.pop()()
+
+
+@pytest.mark.parametrize("how", [np.asarray, lambda snapshot: snapshot.rows(np.arange(4))], ids=["whole", "rows"])
+def test_a_snapshot_that_is_being_read_may_see_rows_move(how: Callable[[Touched], Array]) -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    kept = [store.snapshot()]
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    later: list[Touched] = []
+
+    def goes_on() -> None:
+        kept.clear()
+        store.put(np.array([1, 2]), np.array([[7.0], [9.0]]))
+        later.append(store.snapshot())
+
+    Watched.read.append(goes_on)
+    assert how(second).ravel().tolist() == [0, 5, 0, 0]
+    assert how(later[0]).ravel().tolist() == [0, 7, 9, 0]
+
+
+def test_a_snapshot_can_be_read_while_rows_move() -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    first = store.snapshot()
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    del first
+    store.put(np.array([2]), np.array([[9.0]]))
+    read: list[list[float]] = []
+    Watched.written += [lambda: read.append(np.asarray(second).ravel().tolist())] * 2
+    third = store.snapshot()
+    assert read == [[0, 5, 0, 0]] * 2 and np.asarray(third).ravel().tolist() == [0, 5, 9, 0]
 
 
 def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:

@@ -1,14 +1,15 @@
 """Arrays kept so that a save costs the rows that were written to, and not all that are there.
 
-A model's kernel writes to the array itself, and sets a flag for each row. What it saves is a snapshot: a view of a
-second array, to which only those rows are copied. When rows are copied to it after that, the snapshot keeps what was
-there before; so the rows that were touched between two snapshots are those that the snapshots in between have kept.
+A model's kernel writes to the array itself, and sets a flag for each row. A snapshot copies these rows, and no others:
+it is a second array, as it was when the oldest snapshot that somebody still keeps was taken, and what was put over its
+rows until this one was. So the rows that were touched between two snapshots are those that were put between them.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,70 +19,78 @@ __all__ = ["Array", "RowStore", "Touched", "TouchedStore", "Value"]
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Put:
+    """Rows that were put, for the snapshot of this number and those after it."""
+
+    number: int
+    places: Array
+    rows: Array
+
+
 class Touched:
     """An array of rows at one moment, as a step or model saves it. It stays as it is while they go on.
 
-    `before` has what the rows were that have been put since, up to the snapshot that was taken next, `after`. The
-    store writes to `before` first and to its rows then, so whoever reads the rows first, and then `after` before
-    `before`, can tell what they read of a later time, although no lock is held.
+    Once no older snapshot is kept, the store moves what was put into its array, and only then forgets that it was put.
+    So whoever reads first what was put, and then the array, has all of it, although no lock is held: it makes no
+    difference that a row was moved meanwhile.
     """
 
-    __slots__ = ("__weakref__", "_array", "after", "before")
+    __slots__ = ("__weakref__", "_store", "number")
 
-    def __init__(self, array: Array) -> None:
-        self._array = array
-        self.before: tuple[tuple[Array, Array], ...] = ()
-        self.after: Touched | None = None
+    def __init__(self, store: RowStore, number: int) -> None:
+        self._store = store
+        self.number = number
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self._array.shape
+        shape: tuple[int, ...] = self._store.array.shape
         return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self._array.dtype
+        dtype: np.dtype[Any] = self._store.array.dtype
         return dtype
 
     @property
     def nbytes(self) -> int:
-        return self._array.nbytes
+        return self._store.array.nbytes
 
     def since(self, earlier: object) -> Array | None:
         """The rows that may have changed since an earlier snapshot of the same store: their numbers, ascending.
 
         None if that is not known of this other state.
         """
-        parts: list[Array] = []
-        link = earlier if isinstance(earlier, Touched) else None
-        while link is not self:
-            if link is None:
-                return None
-            parts += [places for places, _ in link.before]
-            link = link.after
+        if not isinstance(earlier, Touched) or earlier._store is not self._store or earlier.number > self.number:
+            return None
+        parts = [put.places for put in self._put() if put.number > earlier.number]
         return parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
 
     def rows(self, places: Array) -> Array:
-        """The rows of these numbers."""
-        rows = self._array.take(places, axis=0)
-        for put, values in self._put_since():
-            at = np.searchsorted(put, places)
-            at[at == len(put)] = 0
-            put_since = put[at] == places
-            rows[put_since] = values[at[put_since]]
+        """The rows of these numbers, not to be written to."""
+        puts = self._put()
+        if puts and puts[-1].places is places:
+            return puts[-1].rows
+        rows = self._store.array.take(places, axis=0)
+        for put in puts:
+            at = np.searchsorted(put.places, places)
+            at[at == len(put.places)] = 0
+            found = put.places[at] == places
+            rows[found] = put.rows[at[found]]
         return rows
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             message = "a snapshot's rows are still written to; without a copy they do not stay as they are"
             raise ValueError(message)
-        whole = self._array.copy()
-        for places, values in self._put_since():
-            _put_rows(whole, places, values)
+        puts = self._put()
+        whole = self._store.array.copy()
+        for put in puts:
+            _put_rows(whole, put)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self._store.array)
 
     def __bytes__(self) -> bytes:
         return np.asarray(self).tobytes()
@@ -92,15 +101,9 @@ class Touched:
     def __reduce__(self) -> tuple[Callable[[Array], Array], tuple[Array]]:
         return np.asarray, (np.asarray(self),)
 
-    def _put_since(self) -> list[tuple[Array, Array]]:
-        """What rows were that have been put since, the latest first. Whoever asks has read the rows."""
-        put: list[tuple[Array, Array]] = []
-        link: Touched | None = self
-        while link is not None:
-            after = link.after
-            put += link.before
-            link = after
-        return put[::-1]
+    def _put(self) -> list[_Put]:
+        """What was put until then, and perhaps not yet moved."""
+        return [put for put in self._store.puts if put.number <= self.number]
 
 
 Value = Array | Touched | bytes
@@ -119,28 +122,35 @@ class RowStore:
     """
 
     def __init__(self, array: Array) -> None:
-        self._array = _of_rows(array)
-        self._newest: Callable[[], Touched | None] = _none
+        self.array = _of_rows(array)
+        """The rows as of the oldest snapshot that is kept, or later."""
+        self.puts: tuple[_Put, ...] = ()
+        """What is put over them since."""
+        self._number = 0
+        self._kept: list[weakref.ref[Touched]] = []
 
-    def put(self, places: Array, values: Array) -> None:
-        """Set the rows of these numbers, which ascend."""
-        if len(places) == 0:
-            return
-        newest = self._newest()
-        if newest is not None:
-            newest.before = (*newest.before, (places, self._array.take(places, axis=0)))
-        _put_rows(self._array, places, values)
+    def put(self, places: Array, rows: Array) -> None:
+        """Set the rows of these numbers, which ascend. Both arrays are the store's own from now on."""
+        if len(places):
+            self.puts = (*self.puts, _Put(self._number + 1, places, rows))
 
     def snapshot(self) -> Touched:
         """All rows as they are now."""
-        newest = self._newest()
-        if newest is not None and not newest.before:
+        newest = self._kept[-1]() if self._kept else None
+        if newest is not None and not any(put.number > newest.number for put in self.puts):
             return newest
-        made = Touched(self._array)
-        if newest is not None:
-            newest.after = made
-        self._newest = weakref.ref(made)
+        self._number += 1
+        made = Touched(self, self._number)
+        self._kept = [*(ref for ref in self._kept if ref() is not None), weakref.ref(made)]
+        self._move(min(each.number for ref in self._kept if (each := ref()) is not None))
         return made
+
+    def _move(self, oldest: int) -> None:
+        """Move into the array what was put until the oldest snapshot was taken."""
+        moved = [put for put in self.puts if put.number <= oldest]
+        for put in moved:
+            _put_rows(self.array, put)
+        self.puts = self.puts[len(moved) :]
 
 
 class TouchedStore:
@@ -170,10 +180,6 @@ class TouchedStore:
         return self._copied.snapshot()
 
 
-def _none() -> None:
-    return None
-
-
 def _of_rows(array: Array) -> Array:
     if array.ndim != 2 or not array.flags.c_contiguous or array.dtype.hasobject:
         found = f"{array.ndim} dimensions of {array.dtype}, {'' if array.flags.c_contiguous else 'not '}C-contiguous"
@@ -182,8 +188,8 @@ def _of_rows(array: Array) -> Array:
     return array
 
 
-def _put_rows(array: Array, places: Array, values: Array) -> None:
+def _put_rows(array: Array, put: _Put) -> None:
     """Set whole rows, each at one go, which takes half the time."""
     if array.nbytes:
         row = np.dtype((np.void, array.shape[1] * array.itemsize))
-        array.view(row)[places, 0] = np.ascontiguousarray(values, array.dtype).view(row)[:, 0]
+        array.view(row)[put.places, 0] = np.ascontiguousarray(put.rows, array.dtype).view(row)[:, 0]
