@@ -211,14 +211,24 @@ def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(pipeline: Pipel
     stop, shots = threading.Event(), 5
 
     class Quiet(Shooting):
-        def restarted(self, reason: str) -> None:
-            super().restarted(reason)
-            aim()
+        """Shoots when there is nothing left to take: all that is cut is through, or was before this start."""
 
-    def aim() -> None:
-        threading.Timer(0.3, lambda: shoot("keeper") if len(quiet.reasons) < shots else stop.set()).start()
+        left = 0
 
-    quiet = Quiet({EPOCHS - 1: aim})
+        def began(self, first: int) -> None:
+            self.left = EPOCHS - first
+            self.shoot_if_quiet()
+
+        def through(self, processed: Processed) -> None:
+            self.left -= 1
+            self.shoot_if_quiet()
+
+        def shoot_if_quiet(self) -> None:
+            if self.left == 0:
+                # A moment later, so that the run is waiting for records by then.
+                threading.Timer(0.1, lambda: shoot("keeper") if len(self.reasons) < shots else stop.set()).start()
+
+    quiet = Quiet()
     place = Options(pipeline.folder / "runs/run", follow=True)
     summary = start(pipeline.loaded("run"), place, engine=pipeline.engine, observers=lambda watched: [quiet], stop=stop)
     assert len(quiet.reasons) == shots
