@@ -13,11 +13,14 @@ from benchmarks.columnar_pipelines import run_local
 from benchmarks.environments import environment
 from benchmarks.figures import AtLeast, Figure, Measurement, Setting, interleaved, ratio
 from benchmarks.foreach_batch import classify
+from benchmarks.text_learners import alpha_of
 
 __all__ = ["MEASUREMENTS"]
 
 _RECORDS = 200_000
 _EPOCH = 10_000
+_PEERS_ROWS = 50_000
+"""In a micro-batch of the peer: smaller ones are slower, and predict better, as their model is less behind."""
 _SCRIPT = Path(__file__).parent / "peers" / "bytewax_river.py"
 
 
@@ -25,15 +28,17 @@ def _bytewax(setting: Setting) -> Iterator[Figure]:
     python = environment("bytewax", setting.say)
     work, file, epoch = _written(setting, "bytewax")
     some = setting.corpus.texts.first(_count(setting) // 4).write_parquet(work / "some-texts.parquet")
-    peer = partial(ask_script, python, _SCRIPT, file=str(some), work=str(work / "peer"))
+    alpha = alpha_of("naive_bayes")
+    peer = partial(ask_script, python, _SCRIPT, file=str(some), work=str(work / "peer"), alpha=alpha)
     yield _beside(setting, work, file, epoch, "bytewax", peer)
 
 
 def _foreach_batch(setting: Setting) -> Iterator[Figure]:
     work, file, epoch = _written(setting, "foreach-batch")
-    parts = setting.corpus.texts.first(_count(setting)).write_parts(work / "parts", epoch)
-    topics = setting.corpus.texts.labels
-    peer = partial(ask, classify, parts=str(parts), work=str(work / "peer"), topics=topics)
+    rows = epoch if setting.quick else _PEERS_ROWS
+    parts = str(setting.corpus.texts.first(_count(setting)).write_parts(work / "parts", rows))
+    arguments: dict[str, Any] = {"topics": setting.corpus.texts.labels, "alpha": alpha_of("naive_bayes")}
+    peer = partial(ask, classify, parts=parts, work=str(work / "peer"), **arguments)
     yield _beside(setting, work, file, epoch, "foreach_batch", peer)
 
 
@@ -85,8 +90,8 @@ MEASUREMENTS = (
         ("local_vs_foreach_batch",),
         _JOB
         + f"PySpark's foreachBatch with scikit-learn's HashingVectorizer (2^18) and MultinomialNB, one predict_proba "
-        f"and partial_fit for each {_EPOCH:,} rows, our session's settings, toArrow, a Parquet file a micro-batch, "
-        "checkpoint on, the model not saved",
+        f"and partial_fit for each {_PEERS_ROWS:,} rows, our session's settings, toArrow, a Parquet file a "
+        "micro-batch, checkpoint on, the model not saved",
         _foreach_batch,
         any_texts=True,
         peers=True,

@@ -21,7 +21,7 @@ from millstream.engines.spark.session import open_session
 __all__ = ["classify"]
 
 
-def classify(parts: str, work: str, topics: Sequence[str]) -> dict[str, Any]:
+def classify(parts: str, work: str, topics: Sequence[str], alpha: float) -> dict[str, Any]:
     """Each Parquet file of `parts` is a micro-batch: predict all of it, then learn all of it; the rate after the first.
 
     All labels have to be named before, as scikit-learn wants it.
@@ -31,7 +31,7 @@ def classify(parts: str, work: str, topics: Sequence[str]) -> dict[str, Any]:
 
     spark = open_session(Path(work) / "spark.log")
     spark.conf.unset(AT_ONCE)  # ours is for rows that hold many records
-    words, model = HashingVectorizer(n_features=DIMENSIONS, alternate_sign=False, norm=None), MultinomialNB()
+    words, model = HashingVectorizer(n_features=DIMENSIONS, alternate_sign=False, norm=None), MultinomialNB(alpha=alpha)
     codes = {topic: code for code, topic in enumerate(topics)}
     names, counts = pa.array(topics), HourlyCounts(len(topics))
     marks: list[Mark] = []

@@ -18,7 +18,7 @@ _BATCH = 1_000
 _HOUR = timedelta(hours=1)
 
 
-def classify(file: str, work: str) -> dict[str, Any]:
+def classify(file: str, work: str, alpha: float) -> dict[str, Any]:
     """Run it to the end; texts a second from the first batch learned to the last."""
     import bytewax.operators as op  # type: ignore[import-not-found]
     from bytewax.connectors.files import FileSink  # type: ignore[import-not-found]
@@ -30,7 +30,7 @@ def classify(file: str, work: str) -> dict[str, Any]:
     right: list[int] = []
     flow = Dataflow("topics")
     rows = op.input("texts", flow, _source(Path(file)))
-    predicted = op.stateful_batch("classify", rows, lambda _: _learner(marks, right))
+    predicted = op.stateful_batch("classify", rows, lambda _: _learner(alpha, marks, right))
     op.output("predictions", op.map_value("lines", predicted, _line), FileSink(Path(work) / "predictions.jsonl"))
     clock = EventClock(lambda row: row[4], wait_for_system_duration=timedelta(minutes=10))
     windower = TumblingWindower(length=_HOUR, align_to=datetime(2020, 1, 1, tzinfo=UTC))
@@ -73,13 +73,13 @@ def _source(file: Path) -> Any:
     return Source()
 
 
-def _learner(marks: list[tuple[float, int]], right: list[int]) -> Any:
+def _learner(alpha: float, marks: list[tuple[float, int]], right: list[int]) -> Any:
     from bytewax.operators import StatefulBatchLogic
     from river.feature_extraction import BagOfWords
     from river.naive_bayes import MultinomialNB
 
     words: Any = BagOfWords()
-    model: Any = MultinomialNB()  # type: ignore[no-untyped-call]
+    model: Any = MultinomialNB(alpha=alpha)  # type: ignore[no-untyped-call]
 
     class Learner(StatefulBatchLogic):  # type: ignore[misc]
         def on_batch(self, values: list[tuple[Any, ...]]) -> tuple[Iterable[tuple[Any, ...]], bool]:
