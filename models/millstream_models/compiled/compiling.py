@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,12 +10,19 @@ from millstream.errors import ConfigError
 
 __all__ = ["compiled", "eight_bytes"]
 
+_LOGGER = logging.getLogger(__name__)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 try:
     from llvmlite import ir
     from numba import njit, types
+    from numba.core.event import Event, Listener, register
+    from numba.core.registry import cpu_target
     from numba.extending import intrinsic
+
+    # As at the first call, but now: processes that are forked from one that has imported this have no need of it.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 except Exception as error:  # an ImportError, or whatever numba raises over a library that does not fit it
     message = (
         f"numba cannot be used here ({type(error).__name__}: {error}), and hashed_text, naive_bayes, softmax and ftrl "
@@ -24,13 +32,38 @@ except Exception as error:  # an ImportError, or whatever numba raises over a li
     raise ConfigError(message) from error
 
 
+class _Teller(Listener):
+    """Tells why nothing happens for a while: a function of ours is compiled, which is not on disk yet."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def on_start(self, event: Event) -> None:
+        dispatcher = event.data["dispatcher"]
+        if self._told or not dispatcher.py_func.__module__.startswith(f"{__package__}."):
+            return
+        self._told = True
+        kept = "once" if dispatcher.stats.cache_path else "at every start, as NUMBA_CACHE_DIR names no folder for it"
+        _LOGGER.warning("compiling the model and what counts words, %s; it takes some seconds", kept)
+
+    def on_end(self, event: Event) -> None:
+        pass
+
+
+register("numba:compile", _Teller())  # type: ignore[no-untyped-call]
+
+
 def compiled(function: _Function) -> _Function:
     """Compile a function when it is first called.
 
     Numbers follow numpy's rules (nothing raises), and no sum is put in another order, so results are the same to the
     bit wherever a loop is cut.
     """
-    made: _Function = njit(function, nogil=True, cache=True, error_model="numpy")
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        made: _Function = njit(function, cache=True, **options)
+    except RuntimeError:  # neither the package's folder nor one of the user's can be written to
+        made = njit(function, **options)
     return made
 
 

@@ -59,7 +59,7 @@ class Options:
 @cache
 def versions() -> Mapping[str, str]:
     """The libraries that results depend on to the bit."""
-    names = ("millstream", "pyspark", "scikit-learn", "river", "numpy", "scipy", "pyarrow")
+    names = ("millstream", "pyspark", "scikit-learn", "river", "numba", "numpy", "scipy", "pyarrow")
     found = {name: importlib.metadata.version(name) for name in names}
     return {"python": platform.python_version(), **found}
 
