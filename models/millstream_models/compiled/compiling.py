@@ -59,7 +59,7 @@ def compiled(function: _Function) -> _Function:
     Numbers follow numpy's rules (nothing raises), and no sum is put in another order, so results are the same to the
     bit wherever a loop is cut.
     """
-    options = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         made: _Function = njit(function, cache=True, **options)
     except RuntimeError:  # neither the package's folder nor one of the user's can be written to
