@@ -11,9 +11,10 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
+from millstream.log.blocks import are_lines, as_lines
 from millstream.log.contracts import Mark, Partition, Place
 from millstream.log.journal import JournalReader
-from millstream.log.lines import parse_lines
+from millstream.log.lines import parse_block, parse_lines
 from millstream.log.lock import LOCK, FolderLock
 from millstream.log.part import first_indexes, part_path
 from millstream.log.rows import json_lines, table_of
@@ -105,13 +106,15 @@ class JournalLog:
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         for first in range(start, stop, _AT_ONCE):
             last = min(first + _AT_ONCE, stop)
-            entries = [entry.payload for entry in self._reader.read(first, last)]
-            if len(entries) < last - first:
-                message = (
-                    f"{self._folder} ends with entry {first + len(entries) - 1:,}, and entry {last - 1:,} was read"
-                )
+            blocks = list(self._reader.blocks(first, last))
+            there = blocks[-1].stop if blocks else first
+            if there < last:
+                message = f"{self._folder} ends with entry {there - 1:,}, and entry {last - 1:,} was read"
                 raise AlteredLog(message)
-            yield parse_lines(entries, self._fields, first)
+            if len(blocks) < last - first and are_lines(blocks):
+                yield parse_block(as_lines(blocks), self._fields, first)
+            else:
+                yield parse_lines([payload for block in blocks for payload in block.payloads()], self._fields, first)
 
     def close(self) -> None:
         self._ends.close()
@@ -180,8 +183,7 @@ class JournalRows:
         return self._journal.mark()
 
     def append(self, rows: pa.Table, mark: Mark) -> None:
-        lines = json_lines(rows.select(self._schema.names)).split(b"\n")[:-1] if rows.num_rows else []
-        self._journal.append(lines, mark)
+        self._journal.append_lines(json_lines(rows.select(self._schema.names)), mark)
 
     def read(self) -> Iterator[pa.Table]:
         return _read(self._folder, self._schema)
@@ -205,5 +207,4 @@ def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     with reader:
         end = reader.end()
         for first in range(reader.first_index, end, _AT_ONCE):
-            entries = [entry.payload for entry in reader.read(first, min(first + _AT_ONCE, end))]
-            yield table_of(b"\n".join(entries), schema)
+            yield table_of(as_lines(reader.blocks(first, min(first + _AT_ONCE, end))), schema)

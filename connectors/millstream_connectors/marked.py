@@ -68,6 +68,20 @@ class MarkedJournal:
 
     def append(self, payloads: Sequence[bytes], mark: Mark) -> None:
         """All of the payloads with the mark, or nothing; durable if there are payloads."""
+        self._take_log(mark)
+        self._journal.append_many(payloads, mark.epoch)
+        if payloads:
+            self._journal.sync()
+
+    def append_lines(self, lines: bytes, mark: Mark) -> None:
+        """The same for entries that are lines, each with a newline behind it."""
+        self._take_log(mark)
+        self._journal.append_lines(lines, mark.epoch)
+        if lines:
+            self._journal.sync()
+
+    def _take_log(self, mark: Mark) -> None:
+        """Be the journal of the mark's epoch log from the first append on, and of no other."""
         if self._journal.last_mark < 0 and self.state.get("log") != mark.log:
             self.roll(log=mark.log)
         elif self.state["log"] != mark.log:
@@ -76,9 +90,6 @@ class MarkedJournal:
                 "choose another path, or move it away"
             )
             raise ForeignSink(message)
-        self._journal.append_many(payloads, mark.epoch)
-        if payloads:
-            self._journal.sync()
 
     def roll(self, **state: Any) -> None:
         """Begin a new part with this in its state; the mark goes on, and all is durable."""

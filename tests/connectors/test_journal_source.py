@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +58,28 @@ def test_any_bytes_are_an_entry_and_what_is_no_record_says_why(tmp_path: Path) -
     assert [reason is None for reason in batch["_reject"].to_pylist()] == [True, False, True, False, True]
 
 
+def test_records_are_the_same_however_their_entries_were_appended(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    odd = [b"", b"\xff", b'{"text": null}', b'{\n"text": "n"\n}', b'{"text": 1}', b"{}\r"]
+    with Journal(tmp_path / "news") as together, Journal(tmp_path / "alone") as alone:
+        for number in range(0, 12_000, 300):
+            entries = [entry(at) for at in range(number, number + 300)]
+            if rng.random() < 0.5:
+                entries[rng.randrange(300)] = rng.choice(odd)
+            if rng.random() < 0.2:
+                together.append(entries[0])
+                together.append_many(entries[1:])
+            else:
+                together.append_many(entries)
+            for one in entries:
+                alone.append(one)
+    logs = opened(tmp_path), JournalSource(path="alone").open(at(tmp_path))
+    for start, stop in ((0, 12_000), (0, 1), (0, 9000), (150, 180), (299, 301), (450, 9100), (11_999, 12_000)):
+        read = [list(log.read("0", start, stop)) for log in logs]
+        assert read[0] == read[1]
+        assert sum(batch.num_rows for batch in read[0]) == stop - start
+
+
 def test_the_identity_is_the_journals_own_as_long_as_it_reaches(tmp_path: Path) -> None:
     with Journal(tmp_path / "news") as journal:
         journal.append_many([entry(0), entry(1)])
@@ -105,3 +128,14 @@ def test_a_pipelines_rows_are_another_ones_records(tmp_path: Path) -> None:
         {"_offset": 0, "_time": 1_000_000, "_reject": None, "text": "a"},
         {"_offset": 1, "_time": None, "_reject": None, "text": "b"},
     ]
+
+
+def test_rows_that_a_pipeline_appended_together_come_back_as_they_were(tmp_path: Path) -> None:
+    texts = [f'{number} "says"\n\\ \u2028 and goes on' for number in range(20_000)]
+    rows = pa.table({"_offset": pa.array(range(20_000), pa.int64()), "text": texts})
+    sink = JournalSink(path="news").open(at(tmp_path), "cleaned", rows.schema)
+    for number, start in enumerate((0, 1, 3, 9_000)):
+        sink.append(rows.slice(start, (1, 2, 8_997, 11_000)[number]), Mark("x", number))
+    assert sink.mark() == Mark("x", 3)
+    assert pa.concat_tables(sink.read()) == rows
+    assert [batch["text"].to_pylist() for batch in opened(tmp_path).read("0", 9_990, 9_992)] == [texts[9_990:9_992]]

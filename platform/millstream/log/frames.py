@@ -1,6 +1,9 @@
 """What a journal's files are made of: frames with checksums, and how a torn one is told from an altered one.
 
-A frame is `length and flags, mark, crc of the payload, check of these and of the frame's place`, then the payload.
+A frame is `length and flags, mark, crc of the payload, check of these and of the frame's place`, then the payload: an
+entry; or nothing, beside a mark of its own (a note); or several entries (a block), how many and then each with a
+newline behind it, which none of them has within. So many entries are written and read at the cost of their bytes.
+
 The check is seeded with the journal's id and the frame's byte position, so a frame that was moved, or came from
 another journal (perhaps as the payload of an entry), is never taken for a good one.
 """
@@ -9,24 +12,41 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from millstream.errors import AlteredLog
 
-__all__ = ["HEADER_BYTES", "Frame", "cut_short", "frames", "joined", "note", "refuse_altered"]
+__all__ = [
+    "COUNT_BYTES",
+    "HEADER_BYTES",
+    "Frame",
+    "cut_short",
+    "frames",
+    "in_blocks",
+    "joined",
+    "note",
+    "refuse_altered",
+]
 
 _FIELDS = struct.Struct("<IqI")
 _CHECK = struct.Struct("<I")
 _HEADER = struct.Struct("<IqII")
 HEADER_BYTES = _HEADER.size
 _MORE = 1 << 31
-_NOTE = 1 << 30
-_LENGTH = _NOTE - 1
+_NO_ENTRY = 1 << 30  # a note, which has no payload, or a block, which has one
+_LENGTH = _NO_ENTRY - 1
 _READ = 64 << 10
+
+_COUNT = struct.Struct("<I")
+COUNT_BYTES = _COUNT.size
+_BLOCK = 256 << 10
+"""About the greatest block: what has to be read for one entry in the middle."""
+_NEWLINE = b"\n"
 
 
 class Frame(NamedTuple):
@@ -36,38 +56,74 @@ class Frame(NamedTuple):
     stop: int
     more: bool
     """Whether the same append goes on in the next frame: without that one, this one does not count."""
-    is_note: bool
-    """Whether it carries a mark only, and is no entry."""
+    entries: int
+    """How many there are in it: none in a note, several in a block."""
     mark: int
     payload: bytes
 
 
-def _packed(at: int, payload: bytes, mark: int, flags: int, seed: int) -> bytes:
-    if len(payload) > _LENGTH:
-        message = f"an entry of {len(payload):,} bytes is too long for a journal (at most {_LENGTH:,})"
+def _header(at: int, length: int, mark: int, crc: int, flags: int, seed: int) -> bytes:
+    if length > _LENGTH:
+        message = f"an entry of {length:,} bytes is too long for a journal (at most {_LENGTH:,})"
         raise ValueError(message)
-    fields = _FIELDS.pack(len(payload) | flags, mark, crc32c(payload))
-    return fields + _CHECK.pack(crc32c(fields, (seed ^ at) & 0xFFFFFFFF)) + payload
+    fields = _FIELDS.pack(length | flags, mark, crc)
+    return fields + _CHECK.pack(crc32c(fields, (seed ^ at) & 0xFFFFFFFF))
 
 
-def joined(at: int, payloads: Iterable[bytes], mark: int, seed: int) -> tuple[list[bytes], int]:
-    """The frames of one append that begins at byte `at`, and how many bytes they take: all of them count, or none."""
+def joined(at: int, payloads: Sequence[bytes], mark: int, seed: int) -> bytes:
+    """The frames of one append that begins at byte `at`, an entry each: all of them count, or none."""
+    if len(payloads) == 1:  # where every microsecond counts
+        return _header(at, len(payloads[0]), mark, crc32c(payloads[0]), 0, seed) + payloads[0]
     parts: list[bytes] = []
-    payload, start, place = None, at, at
-    for following in payloads:
-        if payload is not None:
-            parts.append(_packed(place, payload, mark, _MORE, seed))
-            place += len(parts[-1])
-        payload = following
-    if payload is not None:
-        parts.append(_packed(place, payload, mark, 0, seed))
-        place += len(parts[-1])
-    return parts, place - start
+    for place, payload in enumerate(payloads, 1):
+        flags = _MORE if place < len(payloads) else 0
+        parts.append(_header(at, len(payload), mark, crc32c(payload), flags, seed) + payload)
+        at += len(parts[-1])
+    return b"".join(parts)
+
+
+def in_blocks(at: int, lines: bytes, mark: int, seed: int) -> tuple[bytes, int]:
+    r"""The frames of one append of lines, which all end in a newline, and how many entries that is: a line each.
+
+    A line by itself is a frame like that of any entry.
+
+    >>> in_blocks(0, b"one\ntwo\n", -1, 0)[1], in_blocks(0, b"one\n", -1, 0) == (joined(0, [b"one"], -1, 0), 1)
+    (2, True)
+    """
+    if lines.find(_NEWLINE) == len(lines) - 1:  # the usual case where they come one by one
+        return joined(at, (lines[:-1],), mark, seed), 1
+    if not lines.endswith(_NEWLINE):
+        message = f"the last of the lines does not end in a newline: ...{lines[-40:]!r}"
+        raise ValueError(message)
+    parts: list[bytes | memoryview] = []
+    view, signs = memoryview(lines), np.frombuffer(lines, np.uint8)
+    start = entries = 0
+    while start < len(lines):
+        stop = _end_of_block(lines, start)
+        flags = _MORE if stop < len(lines) else 0
+        if lines.find(_NEWLINE, start) == stop - 1:
+            payload, length, count, head = view[start : stop - 1], stop - 1 - start, 1, b""
+        else:
+            payload, flags = view[start:stop], flags | _NO_ENTRY
+            count = int(np.count_nonzero(signs[start:stop] == _NEWLINE[0]))
+            head = _COUNT.pack(count)
+            length = len(head) + stop - start
+        parts += (_header(at, length, mark, crc32c(payload, crc32c(head)), flags, seed), head, payload)
+        at += HEADER_BYTES + length
+        start, entries = stop, entries + count
+    return b"".join(parts), entries
+
+
+def _end_of_block(lines: bytes, start: int) -> int:
+    """Where the block of lines ends that begins at `start`: at the end of a line, even if that goes too far."""
+    if len(lines) - start <= _BLOCK:
+        return len(lines)
+    return (lines.rfind(_NEWLINE, start, start + _BLOCK) + 1) or (lines.index(_NEWLINE, start) + 1)
 
 
 def note(at: int, mark: int, seed: int) -> bytes:
     """A frame with a mark alone."""
-    return _packed(at, b"", mark, _NOTE, seed)
+    return _header(at, 0, mark, crc32c(b""), _NO_ENTRY, seed)
 
 
 def _fields(header: bytes, at: int, seed: int) -> tuple[int, int, int] | None:
@@ -95,13 +151,16 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
         if crc32c(data[offset : offset + _FIELDS.size], (seed ^ at) & 0xFFFFFFFF) != check:
             return
         length = flagged & _LENGTH
-        if first + length > len(data):
-            data, base, first = os.pread(file, max(_READ, HEADER_BYTES + length), at), at, HEADER_BYTES
+        if first + length > len(data):  # and the next header with it, so that a row of blocks is read a block at a time
+            data, base, first = os.pread(file, max(_READ, 2 * HEADER_BYTES + length), at), at, HEADER_BYTES
         payload = data[first : first + length]
         if len(payload) < length or crc32c(payload) != crc:
             return
         stop = at + HEADER_BYTES + length
-        yield Frame(at, stop, flagged & _MORE != 0, flagged & _NOTE != 0, mark, payload)
+        entries = 1
+        if flagged & _NO_ENTRY:
+            (entries,) = _COUNT.unpack_from(payload) if payload else (0,)
+        yield Frame(at, stop, flagged & _MORE != 0, entries, mark, payload)
         at = stop
 
 

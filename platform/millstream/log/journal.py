@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from millstream.errors import AlteredLog, ConfigError, InUse, Truncated
+from millstream.log.blocks import Block, Entry
 from millstream.log.durable import make_folder, sync_folder
-from millstream.log.frames import joined, note
+from millstream.log.frames import Frame, in_blocks, joined, note
 from millstream.log.lock import FolderLock
-from millstream.log.part import Entry, Part, first_indexes, part_head, part_name, part_path, part_seed
+from millstream.log.part import Part, first_indexes, part_head, part_name, part_path, part_seed
 
 __all__ = ["Entry", "Journal", "JournalReader"]
 
@@ -80,6 +81,7 @@ class Journal:
             self.id, self.header = part.journal, part.header
             self.next_index, self.last_mark = part.end, part.mark
             self._first, self._seed, self._size = part.first, part.seed, part.end_byte
+            self._has_blocks = part.has_blocks
             self._file = os.open(part.path, os.O_RDWR)
             if os.fstat(self._file).st_size > self._size:
                 os.ftruncate(self._file, self._size)
@@ -93,7 +95,8 @@ class Journal:
         """Add one entry and return its index; it is with the operating system, and not yet synced."""
         with self._lock:
             index = self.next_index
-            self.append_many((payload,), mark)
+            self._make_room()
+            self._keep(joined(self._size, (payload,), mark, self._seed), 1, mark)
             return index
 
     def append_many(self, payloads: Iterable[bytes], mark: int = -1) -> None:
@@ -102,18 +105,35 @@ class Journal:
         Without entries, the mark alone is kept.
         """
         with self._lock:
-            self._check_writer()
             payloads = list(payloads)
-            if self._size >= self._part_bytes:
-                self.roll()
-            if payloads:
-                parts, _ = joined(self._size, payloads, mark, self._seed)
-                self._add(b"".join(parts))
-            elif mark >= 0:
-                self._add(note(self._size, mark, self._seed))
-            self.next_index += len(payloads)
-            if mark >= 0:
-                self.last_mark = mark
+            self._make_room()
+            data, entries = b"", 0
+            if len(payloads) > 1:
+                data, entries = in_blocks(self._size, b"\n".join([*payloads, b""]), mark, self._seed)
+            if entries != len(payloads):  # there is only one, or there are newlines in them
+                data = joined(self._size, payloads, mark, self._seed)
+            self._keep(data, len(payloads), mark)
+
+    def append_lines(self, lines: bytes, mark: int = -1) -> None:
+        """The same for entries that are lines, each with a newline behind it, which is no part of the entry."""
+        with self._lock:
+            self._make_room()
+            data, entries = in_blocks(self._size, lines, mark, self._seed) if lines else (b"", 0)
+            self._keep(data, entries, mark)
+
+    def _make_room(self) -> None:
+        self._check_writer()
+        if self._size >= self._part_bytes or not self._has_blocks:
+            self.roll()
+
+    def _keep(self, data: bytes, entries: int, mark: int) -> None:
+        if entries:
+            self._add(data)
+        elif mark >= 0:
+            self._add(note(self._size, mark, self._seed))
+        self.next_index += entries
+        if mark >= 0:
+            self.last_mark = mark
 
     def _check_writer(self) -> None:
         if not self._writer.held:
@@ -171,6 +191,7 @@ class Journal:
         sync_folder(self._folder)
         self.header = header
         self._file, self._first, self._size, self._seed = file, self.next_index, len(head), part_seed(self.id)
+        self._has_blocks = True
 
     def drop_before(self, index: int) -> None:
         """Remove the parts that hold only entries before `index`."""
@@ -278,13 +299,31 @@ class JournalReader:
 
     def read(self, start: int, stop: int | None = None) -> Iterator[Entry]:
         """The entries at [start, stop), or up to what is there now."""
-        if stop is None or stop > self._newest.end:
-            end = self.end()
-            stop = end if stop is None else min(stop, end)
+        upto = self._reach(stop)
+        for index, frame in self._frames(start, upto):
+            if frame.entries == 1:
+                yield Entry(index, frame.mark, frame.payload)
+            else:
+                yield from Block.of(frame, index, start, upto).entries()
+
+    def blocks(self, start: int, stop: int | None = None) -> Iterator[Block]:
+        """The same as they lie in the files: many at a time if they were appended together."""
+        upto = self._reach(stop)
+        for index, frame in self._frames(start, upto):
+            yield Block.of(frame, index, start, upto)
+
+    def _reach(self, stop: int | None) -> int:
+        """`stop`, or what is there now if that is less."""
+        if stop is not None and stop <= self._newest.end:
+            return stop
+        end = self.end()
+        return end if stop is None else min(stop, end)
+
+    def _frames(self, start: int, stop: int) -> Iterator[tuple[int, Frame]]:
         while start < stop:
             part, following = self._part_of(start)
             upto = min(stop, following)
-            yield from part.entries(start, upto, to_its_end=upto == following)
+            yield from part.frames(start, upto, to_its_end=upto == following)
             start = upto
 
     def part_start(self, index: int) -> tuple[int, bytes]:

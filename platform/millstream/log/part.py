@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,14 @@ from crc32c import crc32c
 from millstream.errors import AlteredLog
 from millstream.log.frames import Frame, cut_short, frames, joined, refuse_altered
 
-__all__ = ["Entry", "Part", "first_indexes", "part_head", "part_name", "part_path", "part_seed"]
+__all__ = ["Part", "first_indexes", "part_head", "part_name", "part_path", "part_seed"]
 
-_MAGIC = b"MSJRNL1\n"
+_MAGIC, _OLDER = b"MSJRNL2\n", b"MSJRNL1\n"
+"""The format, 1 being the one that has no blocks: a version that knows no other is not to take a block for a note."""
+_ANY = re.compile(rb"MSJRNL(\d)\n")
 _HEAD = struct.Struct("<16sq")
 _SUFFIX = ".journal"
 _EVERY = 256  # entries between two remembered places
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a journal: its index, its mark (-1 for none), its bytes."""
-
-    index: int
-    mark: int
-    payload: bytes
 
 
 def part_path(folder: Path, first: int) -> Path:
@@ -55,8 +48,7 @@ def part_seed(journal: str) -> int:
 
 def part_head(journal: str, first: int, mark: int, header: bytes) -> bytes:
     """The bytes that a part begins with."""
-    frame, _ = joined(len(_MAGIC), [_HEAD.pack(bytes.fromhex(journal), first) + header], mark, 0)
-    return _MAGIC + b"".join(frame)
+    return _MAGIC + joined(len(_MAGIC), [_HEAD.pack(bytes.fromhex(journal), first) + header], mark, 0)
 
 
 class Part:
@@ -72,13 +64,11 @@ class Part:
         self.ready = False
         head = next(frames(self._file, len(_MAGIC), 0), None)
         magic = os.pread(self._file, len(_MAGIC), 0)
-        if head is None and magic == _MAGIC[: len(magic)] and cut_short(self._file, len(_MAGIC), 0):
+        if head is None and _begins_either(magic) and cut_short(self._file, len(_MAGIC), 0):
             return
-        if head is None or magic != _MAGIC:
-            message = (
-                f"{self.path} does not begin like the part of a journal (byte 0): it was altered, or is another file"
-            )
-            raise AlteredLog(message)
+        if head is None or magic not in (_MAGIC, _OLDER):
+            raise AlteredLog(_unknown(self.path, magic))
+        self.has_blocks = magic == _MAGIC
         identity, named = _HEAD.unpack_from(head.payload)
         if named != first:
             message = f"{self.path} was renamed: its head says that it begins with entry {named}"
@@ -119,9 +109,9 @@ class Part:
 
     def _count(self, append: list[Frame]) -> None:
         for frame in append:
-            if not frame.is_note:
+            if frame.entries:
                 self._remember(self.end, frame.start)
-                self.end += 1
+                self.end += frame.entries
             if frame.mark >= 0:
                 self.mark = frame.mark
         self.end_byte = append[-1].stop
@@ -130,8 +120,11 @@ class Part:
         if index - self._points[-1][0] >= _EVERY:
             self._points.append((index, byte))
 
-    def entries(self, start: int, stop: int, *, to_its_end: bool) -> Iterator[Entry]:
-        """The entries at [start, stop), which are known to be there; `to_its_end` if the next part begins at `stop`."""
+    def frames(self, start: int, stop: int, *, to_its_end: bool) -> Iterator[tuple[int, Frame]]:
+        """The frames of the entries at [start, stop), which are known to be there, each after its first entry's index.
+
+        `to_its_end` if the next part begins at `stop`.
+        """
         place = bisect.bisect_right(self._points, start, key=lambda point: point[0]) - 1
         index, at = self._points[place]
         if index < self._left[0] <= start:
@@ -139,15 +132,15 @@ class Part:
         if index < stop:
             for frame in frames(self._file, at, self.seed):
                 at = frame.stop
-                if frame.is_note:
+                if not frame.entries:
                     continue
                 self._remember(index, frame.start)
-                index += 1
-                if index == stop:
-                    self._left = (index, at)
+                first, index = index, index + frame.entries
+                if index >= stop:
+                    self._left = (index, at) if index == stop else (first, frame.start)
                 if index > start:
-                    yield Entry(index - 1, frame.mark, frame.payload)
-                if index == stop:
+                    yield first, frame
+                if index >= stop:
                     break
         if index < stop:
             refuse_altered(self.path, self._file, at, self.seed)
@@ -157,16 +150,18 @@ class Part:
             )
             raise AlteredLog(message)
         if to_its_end:
-            self._refuse_more(at, stop)
+            self._refuse_more(index, at, stop)
 
-    def _refuse_more(self, at: int, stop: int) -> None:
+    def _refuse_more(self, index: int, at: int, stop: int) -> None:
         for frame in frames(self._file, at, self.seed):
-            if not frame.is_note:
-                message = (
-                    f"{self.path} holds more at byte {at:,} than the next part allows, which begins with entry {stop:,}"
-                )
-                raise AlteredLog(message)
+            index += frame.entries
             at = frame.stop
+        if index > stop:
+            message = (
+                f"{self.path} holds more, up to byte {at:,}, than the next part allows, which begins with entry "
+                f"{stop:,}"
+            )
+            raise AlteredLog(message)
         if at != os.fstat(self._file).st_size:
             message = f"{self.path} is damaged at byte {at:,}, after its last entry. Restore the file from a copy"
             raise AlteredLog(message)
@@ -188,3 +183,14 @@ class Part:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _begins_either(magic: bytes) -> bool:
+    return any(known.startswith(magic) for known in (_MAGIC, _OLDER))
+
+
+def _unknown(path: Path, magic: bytes) -> str:
+    other = _ANY.fullmatch(magic)
+    if other is not None and magic > _MAGIC:
+        return f"{path} is a journal of format {int(other[1])}, of a newer version; this one knows formats 1 and 2"
+    return f"{path} does not begin like the part of a journal (byte 0): it was altered, or is another file"
