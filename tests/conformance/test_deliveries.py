@@ -7,6 +7,8 @@ that the one function names, counted by identity.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from conformance.harness import EPOCHS, Pipeline, sinks_of, write_documents
 
@@ -15,9 +17,10 @@ from millstream.guarantees.crash import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 
 POINTS = [CrashPoint(point, 5) for point in Point] + [CrashPoint(Point.DELIVER, 5, "rejects")]
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "complement_nb": {"type": "complement_nb", "block": 16},
     "sgd": {"type": "sgd", "block": 16},
+    "naive_bayes": {"type": "naive_bayes"},
 }
 
 
@@ -44,7 +47,8 @@ def pipeline(
 ) -> Pipeline:
     folder = tmp_path_factory.mktemp("pipeline")
     write_documents(folder / "documents")
-    made = Pipeline(folder, engine, model=MODELS[request.param], engine_name=engine_name)
+    placement = {} if request.param == "naive_bayes" else {"features": "worker"}  # it has no step for features
+    made = Pipeline(folder, engine, model=MODELS[request.param], engine_name=engine_name, placement=placement)
     summary = made.run("golden")
     assert summary.epochs == EPOCHS
     assert summary.accuracy is not None and summary.accuracy > 0.5
