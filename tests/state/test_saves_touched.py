@@ -17,7 +17,7 @@ from millstream.state.digests import states_digest
 from millstream.state.keyed import KeyedStore
 from millstream.state.saver import Saver
 from millstream.state.saves import SaveStore, States, read_newest
-from millstream.state.touched import Array, TouchedStore, Value
+from millstream.state.touched import Array, RowStore, TouchedStore, Value
 
 ROWS, WIDTH = 4096, 24
 
@@ -82,6 +82,17 @@ def test_a_file_holds_only_the_rows_that_were_touched(tmp_path: Path) -> None:
         save = saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}})
         sizes.append((saves.size(save) or 0) - (touched * (8 + WIDTH * 4) if epoch else store.array.nbytes))
     assert max(sizes) < 500  # header and digest
+
+
+def test_what_was_saved_is_moved_beside_the_work_and_the_model_does_not_wait_for_it(tmp_path: Path) -> None:
+    rng, saves = np.random.default_rng(1), store_of(tmp_path)
+    store = RowStore(np.zeros((ROWS, WIDTH)))
+    for epoch in range(5):
+        places = np.unique(rng.integers(0, ROWS, 50))
+        store.put(places, rng.random((len(places), WIDTH)))
+        snapshot = store.snapshot()
+        saves.write(epoch, Applied(), {"classify": {"model/counts": snapshot}})
+        assert store.puts == ()
 
 
 def test_a_whole_save_comes_once_the_rows_since_the_last_are_as_much(tmp_path: Path) -> None:

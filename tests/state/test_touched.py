@@ -218,6 +218,48 @@ def test_a_snapshot_can_be_read_while_rows_move() -> None:
     assert read == [[0, 5, 0, 0]] * 2 and np.asarray(third).ravel().tolist() == [0, 5, 9, 0]
 
 
+def test_what_is_put_while_another_thread_moves_rows_is_not_lost() -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    first = store.snapshot()
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    del first
+    later: list[Touched] = []
+
+    def learn() -> None:
+        store.put(np.array([2]), np.array([[9.0]]))
+        later.append(store.snapshot())
+
+    goes_on = threading.Thread(target=learn)
+
+    def in_the_midst() -> None:
+        goes_on.start()
+        goes_on.join(0.05)  # it may wait for the move to end
+
+    Watched.written.append(in_the_midst)
+    second.settle()
+    goes_on.join()
+    assert np.asarray(later[0]).ravel().tolist() == [0, 5, 9, 0]
+
+
+def test_what_was_settled_beside_the_work_is_not_moved_when_the_next_snapshot_is_taken() -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    first = store.snapshot()
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    second.settle()
+    left = [len(store.puts)]
+    assert np.asarray(first).sum() == 0
+    del first
+    second.settle()
+    assert [*left, len(store.puts)] == [1, 0]
+    store.put(np.array([2]), np.array([[9.0]]))
+    Watched.written.append(lambda: pytest.fail("rows were moved"))
+    third = store.snapshot()
+    Watched.written.clear()
+    assert [np.asarray(each).ravel().tolist() for each in (second, third)] == [[0, 5, 0, 0], [0, 5, 9, 0]]
+
+
 def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:
     store, rng = TouchedStore(np.zeros((3000, 8))), np.random.default_rng(1)
     asked: list[tuple[Touched, Touched, Array, Array]] = []
@@ -229,6 +271,7 @@ def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:
             if asked:
                 earlier, later, before, after = asked.pop()
                 changed = later.since(earlier)
+                later.settle()
                 if changed is None or not np.array_equal(np.asarray(later), after):
                     found.append("a snapshot changed")
                     continue

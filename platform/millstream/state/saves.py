@@ -20,7 +20,7 @@ from millstream.state.applied import Applied
 from millstream.state.changed import array_entry
 from millstream.state.keyed import Keyed
 from millstream.state.save_file import ArrayEntry, KeyedEntry, SaveFile, read_header, write_save
-from millstream.state.touched import Array, Value
+from millstream.state.touched import Array, Touched, Value
 
 __all__ = ["Save", "SaveReader", "SaveStore", "States", "read_newest"]
 
@@ -123,6 +123,19 @@ class SaveStore(SaveReader):
     def write(self, epoch: int, applied: Applied, states: States) -> Save:
         """Write a save; durable on return. The arrays must stay as they are from now on."""
         number = max(self._saves, default=-1) + 1
+        leans_on, arrays, keyed = self._entries(number, states)
+        save = Save(number, epoch, applied, self._versions, leans_on)
+        size = write_save(self._path(number), _header(save, arrays, keyed), _chunks(arrays, keyed))
+        self._saves[number] = save
+        self._last = self._written(save, states, size)
+        for state in states.values():
+            for value in () if isinstance(state, Keyed) else state.values():
+                if isinstance(value, Touched):
+                    value.settle()  # the snapshot before is kept no more
+        return save
+
+    def _entries(self, number: int, states: States) -> tuple[int | None, list[ArrayEntry], list[KeyedEntry]]:
+        """What a save holds of these states, and the one that it leans on."""
         changes = self._changes_by_key(states)
         leans_on, between, known = (None, [], {}) if changes is None else self._leaning(number)
         arrays: list[ArrayEntry] = []
@@ -136,11 +149,7 @@ class SaveStore(SaveReader):
                 arrays += [array_entry(step, name, old.get(name), state[name], between) for name in state]
         if not keyed and all(entry.places is None for entry in arrays):
             leans_on = None
-        save = Save(number, epoch, applied, self._versions, leans_on)
-        size = write_save(self._path(number), _header(save, arrays, keyed), _chunks(arrays, keyed))
-        self._saves[number] = save
-        self._last = self._written(save, states, size)
-        return save
+        return leans_on, arrays, keyed
 
     def drop_before(self, number: int) -> None:
         """Delete the saves that neither `number` nor a later one needs."""

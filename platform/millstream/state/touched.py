@@ -1,12 +1,13 @@
 """Arrays kept so that a save costs the rows that were written to, and not all that are there.
 
 A model's kernel writes to the array itself, and sets a flag for each row. A snapshot copies these rows, and no others:
-it is a second array, as it was when the oldest snapshot that somebody still keeps was taken, and what was put over its
-rows until this one was. So the rows that were touched between two snapshots are those that were put between them.
+it is a second array, as it was when the oldest snapshot that somebody keeps was taken or before, and what was put over
+its rows until this one was. So the rows that were touched between two snapshots are those that were put between them.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ class Touched:
     """An array of rows at one moment, as a step or model saves it. It stays as it is while they go on.
 
     Once no older snapshot is kept, the store moves what was put into its array, and only then forgets that it was put.
-    So whoever reads first what was put, and then the array, has all of it, although no lock is held: it makes no
-    difference that a row was moved meanwhile.
+    So whoever reads first what was put, and then the array, has all of it without a lock: it makes no difference that
+    a row was moved meanwhile.
     """
 
     __slots__ = ("__weakref__", "_store", "number")
@@ -79,6 +80,10 @@ class Touched:
             rows[found] = put.rows[at[found]]
         return rows
 
+    def settle(self) -> None:
+        """Move what can be, beside the work: the next snapshot need not."""
+        self._store.move()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             message = "a snapshot's rows are still written to; without a copy they do not stay as they are"
@@ -123,16 +128,19 @@ class RowStore:
 
     def __init__(self, array: Array) -> None:
         self.array = _of_rows(array)
-        """The rows as of the oldest snapshot that is kept, or later."""
+        """The rows as they were when the oldest snapshot that is kept was taken, or before."""
         self.puts: tuple[_Put, ...] = ()
         """What is put over them since."""
         self._number = 0
         self._kept: list[weakref.ref[Touched]] = []
+        self._moving = threading.Lock()
+        """Held by whoever changes `puts`."""
 
     def put(self, places: Array, rows: Array) -> None:
         """Set the rows of these numbers, which ascend. Both arrays are the store's own from now on."""
         if len(places):
-            self.puts = (*self.puts, _Put(self._number + 1, places, rows))
+            with self._moving:
+                self.puts = (*self.puts, _Put(self._number + 1, places, rows))
 
     def snapshot(self) -> Touched:
         """All rows as they are now."""
@@ -142,15 +150,17 @@ class RowStore:
         self._number += 1
         made = Touched(self, self._number)
         self._kept = [*(ref for ref in self._kept if ref() is not None), weakref.ref(made)]
-        self._move(min(each.number for ref in self._kept if (each := ref()) is not None))
+        self.move()
         return made
 
-    def _move(self, oldest: int) -> None:
-        """Move into the array what was put until the oldest snapshot was taken."""
-        moved = [put for put in self.puts if put.number <= oldest]
-        for put in moved:
-            _put_rows(self.array, put)
-        self.puts = self.puts[len(moved) :]
+    def move(self) -> None:
+        """Move into the array what was put until the oldest snapshot was taken that is kept; whoever keeps one may."""
+        with self._moving:
+            oldest = min(each.number for ref in self._kept if (each := ref()) is not None)
+            moved = [put for put in self.puts if put.number <= oldest]
+            for put in moved:
+                _put_rows(self.array, put)
+            self.puts = self.puts[len(moved) :]
 
 
 class TouchedStore:
