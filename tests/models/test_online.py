@@ -17,6 +17,7 @@ from models.reference import FTRLReference, NaiveBayesReference, SoftmaxReferenc
 from millstream.errors import ConfigError, StepFailed
 from millstream.state.digests import state_digest
 from millstream.steps.classify import Classify
+from millstream_models.compiled.naive_bayes import MOST
 from millstream_models.features import Counted
 from millstream_models.hashed_text import HashedText
 from millstream_models.online.ftrl import FTRL
@@ -133,6 +134,20 @@ def test_counts_go_on_where_float32_would_stop() -> None:
     model.table[7, 0] = 2**24
     model.learn(rows, np.array([0]), 1)
     assert model.table[7, 0] == 2**24 + 1
+
+
+def test_all_counts_are_halved_before_one_is_too_large() -> None:
+    model = built(NaiveBayes())
+    rows = model.prepare(pa.array(["rain", "goal", "goal"]))
+    model.in_turn(rows, np.array([0, 1, 1]), 0)
+    before = model.predict(rows)
+    model.table[:] *= MOST // 2
+    model.in_turn(rows[:1], np.array([0]), 2)
+    assert model.table[rows.indices[0], 0] == MOST // 2 + 1
+    model.in_turn(rows[1:2], np.array([1]), 2)
+    assert (model.table[rows.indices[0], 0], model.table[rows.indices[1], 1]) == (MOST // 4, MOST // 2)
+    assert model.touched.all()
+    np.testing.assert_array_equal(model.predict(rows)[0], before[0])
 
 
 def test_what_is_forgotten_for_long_is_gone(texts: Callable[..., pa.Table]) -> None:

@@ -12,15 +12,16 @@ import numpy as np
 
 from millstream_models.compiled.compiling import compiled
 
-__all__ = ["FORGETTING_FROM", "RECORDS", "SEEN", "WEIGHT", "take"]
+__all__ = ["MOST", "RECORDS", "SEEN", "WEIGHT", "take"]
 
 SEEN, WEIGHT = 0, 1
 """Places in `numbers`: the dimensions that have counts, and what a record counts now."""
 RECORDS = 1
-FORGETTING_FROM = 2.0**20
-"""What a record may count before all counts are made smaller."""
+MOST = 2**30
+"""How much a dimension may count for a class before all counts are halved: more is nearly too much for int32."""
 
 _FACTORS = 12  # of at most 2^46 each and at least 2^-20, and one for the records at the end: there is room for 2^1023
+_HEAVIEST = 2.0**20  # what a record may count before all counts are made smaller by that
 _FEW = 3  # times that a word is multiplied rather than its logarithm taken
 _LOG_2 = np.log(2.0)
 _MANTISSA = np.int64((1 << 52) - 1)
@@ -87,20 +88,24 @@ def take(
         if label >= 0:
             known = max(known, label + 1)
             weight = numbers[WEIGHT]
-            words = 0.0
+            words, full = 0.0, False
             for place in range(start, stop):
                 index = indices[place]
                 if table[index, label] == 0 and not table[index].any():
                     numbers[SEEN] += 1
                 table[index, label] += counts[place] * weight
+                full |= table[index, label] >= MOST
                 touched[index] = 1
                 words += counts[place]
             totals[0, label] += words * weight
             totals[RECORDS, label] += weight
             if growth > 1:
                 numbers[WEIGHT] = weight * growth
-                if numbers[WEIGHT] >= FORGETTING_FROM:
-                    _shrink(table, touched, totals, numbers)
+                if numbers[WEIGHT] >= _HEAVIEST:
+                    _shrink(table, touched, totals, numbers, _HEAVIEST)
+                    numbers[WEIGHT] /= _HEAVIEST
+            elif full:
+                _shrink(table, touched, totals, numbers, 2.0)
     return known
 
 
@@ -164,16 +169,15 @@ def _score(
 
 
 @compiled
-def _shrink(table: Any, touched: Any, totals: Any, numbers: Any) -> None:
+def _shrink(table: Any, touched: Any, totals: Any, numbers: Any, by: Any) -> None:
     """Make all counts smaller by the same power of two; what is nothing by then has been forgotten."""
     seen = 0
     for index in range(table.shape[0]):
         there = False
         for c in range(table.shape[1]):
-            table[index, c] /= FORGETTING_FROM
+            table[index, c] = table[index, c] / by
             there |= table[index, c] != 0
         seen += there
     touched[:] = 1
-    totals /= FORGETTING_FROM
-    numbers[WEIGHT] /= FORGETTING_FROM
+    totals /= by
     numbers[SEEN] = seen
