@@ -81,6 +81,11 @@ def test_people_read_sentences(millstream: Millstream, folder: Path) -> None:
     assert "The next start loads the newest save and repeats every epoch that is not committed." in ran.out
 
 
+def test_options_are_written_as_in_a_config(millstream: Millstream, folder: Path) -> None:
+    out = millstream("explain", "news.yaml", "--set", "pipeline.model={type: naive_bayes}").out
+    assert "complement: false, alpha: 0.1, half_life: null" in " ".join(out.split())
+
+
 def test_exactly_once_has_nothing_to_tell(millstream: Millstream, folder: Path) -> None:
     ran = millstream("explain", "news.yaml", "--set", "guarantee.delivery=exactly_once")
     sentence = "a crash anywhere: nothing is lost, nothing is trained twice, no row is repeated or missing"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -122,6 +123,8 @@ def _output_row(output: Mapping[str, Any]) -> list[str]:
 def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_plain(inner)}" for name, inner in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     return str(value)
 
 
