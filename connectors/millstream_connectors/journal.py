@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
-from millstream.log.blocks import are_lines, as_lines
+from millstream.log.blocks import Block, are_lines, as_lines
 from millstream.log.contracts import Mark, Partition, Place
 from millstream.log.journal import JournalReader
 from millstream.log.lines import parse_block, parse_lines
@@ -23,7 +23,7 @@ from millstream_connectors.marked import MarkedJournal, mark_of
 
 __all__ = ["JournalLog", "JournalRows", "JournalSink", "JournalSource"]
 
-_AT_ONCE = 8192
+_AT_ONCE = 2 << 20
 _ONLY = "0"
 
 
@@ -104,17 +104,16 @@ class JournalLog:
         return self._ends.id if end >= upto else f"{self._ends.id}, cut to {end} entries"
 
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        for first in range(start, stop, _AT_ONCE):
-            last = min(first + _AT_ONCE, stop)
-            blocks = list(self._reader.blocks(first, last))
-            there = blocks[-1].stop if blocks else first
-            if there < last:
-                message = f"{self._folder} ends with entry {there - 1:,}, and entry {last - 1:,} was read"
-                raise AlteredLog(message)
-            if len(blocks) < last - first and are_lines(blocks):
+        there = start
+        for blocks in _gathered(self._reader.blocks(start, stop)):
+            first, there = blocks[0].first, blocks[-1].stop
+            if len(blocks) < there - first and are_lines(blocks):
                 yield parse_block(as_lines(blocks), self._fields, first)
             else:
                 yield parse_lines([payload for block in blocks for payload in block.payloads()], self._fields, first)
+        if there < stop:
+            message = f"{self._folder} ends with entry {there - 1:,}, and entry {stop - 1:,} was read"
+            raise AlteredLog(message)
 
     def close(self) -> None:
         self._ends.close()
@@ -205,6 +204,19 @@ def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     except ConfigError:  # nothing was ever appended
         return
     with reader:
-        end = reader.end()
-        for first in range(reader.first_index, end, _AT_ONCE):
-            yield table_of(as_lines(reader.blocks(first, min(first + _AT_ONCE, end))), schema)
+        for blocks in _gathered(reader.blocks(reader.first_index)):
+            yield table_of(as_lines(blocks), schema)
+
+
+def _gathered(blocks: Iterator[Block]) -> Iterator[Sequence[Block]]:
+    """So many of them at a time as are worth parsing together, and do not take much memory."""
+    together: list[Block] = []
+    size = 0
+    for block in blocks:
+        together.append(block)
+        size += len(block.payload if block.lines is None else block.lines)
+        if size >= _AT_ONCE:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
