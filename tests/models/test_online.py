@@ -170,7 +170,7 @@ def test_texts_without_words_get_a_class_and_change_no_word(config: OnlineModel)
 
 def test_more_than_half_of_the_memory_is_refused_with_what_it_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 6 << 20}.__getitem__)
-    with pytest.raises(ConfigError, match=r"1,073,741,824 dimensions and 8 .* takes 32\.0 GiB .* of the 24\.0 GiB"):
+    with pytest.raises(ConfigError, match=r"1,073,741,824 dimensions and 8 .* takes 64\.0 GiB .* of the 24\.0 GiB"):
         NaiveBayes(features=HashedText(dimensions=2**30)).build(TEXT)
 
 

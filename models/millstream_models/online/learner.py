@@ -154,7 +154,8 @@ class Learner(ABC):
         self.grown(width)
 
     def _check_memory(self, width: int, error: type[Exception]) -> None:
-        needed = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize
+        table = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize
+        needed = 2 * table  # there is a second one, of what was saved
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > there // 2:
             message = (
