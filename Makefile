@@ -41,5 +41,5 @@ lock:  ## resolve the pins again (needs uv); ARGS="--upgrade" or ARGS="--upgrade
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet $(ARGS) --output-file constraints.txt
 
 clean:  ## remove .venv, builds and caches; runs stay
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv .bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find platform connectors models pipelines tests scripts -name __pycache__ -prune -exec rm -rf {} +
