@@ -10,7 +10,7 @@ from millstream.config.models import Config
 
 __all__ = ["forking"]
 
-_LIBRARIES = ("millstream", "numpy", "pyarrow", "river", "scipy", "sklearn")
+_LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "sklearn")  # pyarrow imports pandas
 
 
 def forking(config: Config) -> ForkServerContext:
