@@ -11,11 +11,14 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.errors import ConfigError
-from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits
+from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits
 from millstream_models.features import FEATURES, Counted, features_field, to_arrow
 from millstream_models.letters import letters
 
 __all__ = ["HashedText"]
+
+_LONGEST = 10  # words in a row
+_MOST_BYTES = 2**31 - 1  # that one array of the usual kind has room for
 
 
 class HashedText(BaseModel):
@@ -47,8 +50,10 @@ class HashedText(BaseModel):
     @field_validator("ngrams")
     @classmethod
     def _ascending(cls, ngrams: tuple[int, int]) -> tuple[int, int]:
-        if not 1 <= ngrams[0] <= ngrams[1]:
-            message = f"{list(ngrams)} is not [least, most] with 1 <= least <= most; [1, 1] counts single words"
+        if not 1 <= ngrams[0] <= ngrams[1] <= _LONGEST:
+            message = (
+                f"{list(ngrams)} is not [least, most] with 1 <= least <= most <= {_LONGEST}; [1, 1] is single words"
+            )
             raise ValueError(message)
         return ngrams
 
@@ -59,6 +64,12 @@ class HashedText(BaseModel):
         if FEATURES in records.names:
             message = f"hashed_text makes the column {FEATURES!r}, which is there already; leave one of the two out"
             raise ConfigError(message)
+        kind = records.field("text").type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not _is_text(kind):
+            raise ConfigError(
+                f"hashed_text reads text, but the column 'text' is {kind}; a `map` step can make text of it"
+            )
         import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
 
         return _Hashing(self, records)
@@ -73,13 +84,17 @@ class HashedText(BaseModel):
             return Counted(np.zeros(1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32), (0, self.dimensions))
         from millstream_models.compiled.words import FAST, MURMUR3, count_words
 
+        if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+            texts = texts.cast(pa.string())  # others lie in memory in other ways
         if texts.null_count:
             texts = pc.fill_null(texts, "")
         _, edges, data = texts.buffers()
         wide = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+        memory: Array = np.frombuffer(data if data is not None else b"", np.uint8)
+        memory.flags.writeable = False  # as most of Arrow's is: it is compiled for that
         indptr, indices, counts = count_words(
             np.frombuffer(edges, wide)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64),
-            np.frombuffer(data if data is not None else b"", np.uint8),
+            memory,
             *letters(),
             self.dimensions,
             *self.ngrams,
@@ -98,10 +113,10 @@ class _Hashing:
         self._no_records = records.append(self._field).empty_table()
 
     def process(self, records: pa.Table) -> Result:
-        texts = records["text"].combine_chunks()
-        if isinstance(texts, pa.ChunkedArray):  # over 2 GiB
-            texts = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in texts.chunks])
-        features = to_arrow(self._config.count(texts))
+        texts = records["text"]
+        if texts.nbytes > _MOST_BYTES:
+            texts = texts.cast(pa.large_string())
+        features = to_arrow(self._config.count(texts.combine_chunks()))
         return Result(records.append_column(self._field, features))
 
     def ended(self, substream: Any) -> Result:
@@ -112,3 +127,7 @@ class _Hashing:
 
     def restore(self, state: State) -> None:
         pass
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from millstream.config.pipeline import NamedStep
 from millstream.config.plugins import MODELS, STEPS, plugin_field
@@ -43,6 +43,16 @@ class TextTopics(BaseModel):
         default=Popularity(window={"type": "tumbling", "size": "1h", "lateness": "10m"}),
         description="How popular topics are told from others; `null` for predictions only.",
     )
+
+    @model_validator(mode="after")
+    def _words_are_counted_once(self) -> TextTopics:
+        own = getattr(self.model, "features", None)
+        if own is not None and "features" in self.model_fields_set:
+            message = (
+                f"model.features: {self.model.type} counts words itself here, and `features` does too; leave one out"
+            )
+            raise ValueError(message)
+        return self
 
     def steps(self) -> list[NamedStep]:
         """The steps of this pipeline, written out."""

@@ -13,17 +13,19 @@ __all__ = ["FTRLReference", "NaiveBayesReference", "SoftmaxReference", "play"]
 Array = np.ndarray[Any, Any]
 
 
-def play(model: Any, rows: Counted, labels: Array) -> Array:
-    """What the model predicts for each row before it learns it; -1 while it knows nothing."""
-    answers = []
+def play(model: Any, rows: Counted, labels: Array) -> tuple[Array, Array]:
+    """The class that the model predicts for each row before it learns it, and how likely; -1 while it knows nothing."""
+    answers, chances = [], []
     for row, label in enumerate(labels.tolist()):
         some = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
         indices, counts = rows.indices[some], rows.data[some].astype(np.float64)
-        answers.append(int(np.argmax(model.scores(indices, counts))) if model.known else -1)
+        scores = model.scores(indices, counts) if model.known else np.zeros(0)
+        answers.append(int(np.argmax(scores)) if model.known else -1)
+        chances.append(1 / np.exp(scores - scores.max()).sum() if model.known else 0.0)
         if label >= 0:
             model.known = max(model.known, label + 1)
             model.learn(indices, counts, label)
-    return np.array(answers)
+    return np.array(answers), np.array(chances)
 
 
 class NaiveBayesReference:

@@ -37,7 +37,7 @@ MODELS = [
     NaiveBayes(),
     NaiveBayes(complement=True, alpha=1.0, block=4),
     NaiveBayes(half_life=20.0),
-    NaiveBayes(half_life=0.5, features=HashedText(dimensions=512, ngrams=(1, 2))),
+    NaiveBayes(half_life=1.0, features=HashedText(dimensions=512, ngrams=(1, 2))),
     Softmax(),
     Softmax(rate="decaying", learning_rate=5.0, block=3),
     Softmax(rate="constant", features=HashedText(dimensions=256, hash="murmur3")),

@@ -58,7 +58,7 @@ def test_features_that_are_there_already_are_refused() -> None:
         HashedText().build(hashed(["high tide"]).schema)
 
 
-@pytest.mark.parametrize("ngrams", [[2, 1], [0, 1]])
+@pytest.mark.parametrize("ngrams", [[2, 1], [0, 1], [1, 11]])
 def test_ngrams_that_do_not_ascend_are_refused(ngrams: list[int]) -> None:
     with pytest.raises(ValidationError, match=r"is not \[least, most\]"):
         HashedText.model_validate({"ngrams": ngrams})
@@ -66,3 +66,15 @@ def test_ngrams_that_do_not_ascend_are_refused(ngrams: list[int]) -> None:
 
 def test_it_passes_the_battery(texts: Callable[..., pa.Table]) -> None:
     check_step(HashedText(dimensions=128), texts(30), skip=["another_process_changes_nothing"])
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_text_may_lie_in_memory_in_any_way(kind: pa.DataType) -> None:
+    records = pa.table({"text": pa.array(["high tide", None, "low tide"]).cast(kind)})
+    step = HashedText(dimensions=256).build(records.schema)
+    assert step.process(records).records["features"].equals(hashed(["high tide", None, "low tide"])["features"])
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match="hashed_text reads text, but the column 'text' is int64"):
+        HashedText().build(pa.schema([("text", pa.int64())]))

@@ -118,12 +118,19 @@ def test_the_fast_hash_tells_words_apart_as_well_as_chance_does() -> None:
 
 
 def test_bytes_that_are_no_utf_8_end_a_word_and_nothing_else() -> None:
-    pieces = [b"goal\xff late", b"\xc3", b"\xe2\x82", b"train \xf4\x90\x80\x80 night", b"\x80\x80ab\xc3("]
+    pieces = [
+        b"goal\xff late",
+        b"\xc3",
+        b"\xe2\x82",
+        b"train \xf4\x90\x80\x80 night",
+        b"\x80\x80ab\xc3(",
+        b"\xc1\xa2\xc1\xa2 \xf8\x80\x81\xa2 ok",
+    ]
     edges = np.cumsum([0, *(len(piece) for piece in pieces)]).astype(np.int32)
     broken = pa.Array.from_buffers(
         pa.string(), len(pieces), [None, pa.py_buffer(edges), pa.py_buffer(b"".join(pieces))]
     )
-    clean = pa.array(["goal late", "", "", "train night", "ab"])
+    clean = pa.array(["goal late", "", "", "train night", "ab", "ok"])
     for ours, theirs in zip(
         (PLAIN.count(broken).indices, PLAIN.count(broken).indptr),
         (PLAIN.count(clean).indices, PLAIN.count(clean).indptr),

@@ -45,8 +45,8 @@ def take(
     predict: Any,
     best: Any,
     probability: Any,
-) -> Any:
-    """Predict each row if wanted, then learn its label if it has one; how many classes are known then.
+) -> None:
+    """Predict each row if wanted, then learn its label if it has one.
 
     `table` has the counts by dimension and class, `totals` their sums and (second row) the records by class. A record
     counts `growth` times what the one before did: that is how old ones are forgotten.
@@ -102,11 +102,10 @@ def take(
             if growth > 1:
                 numbers[WEIGHT] = weight * growth
                 if numbers[WEIGHT] >= _HEAVIEST:
-                    _shrink(table, touched, totals, numbers, _HEAVIEST)
+                    _shrink(table, touched, totals, numbers, _HEAVIEST, False)
                     numbers[WEIGHT] /= _HEAVIEST
             elif full:
-                _shrink(table, touched, totals, numbers, 2.0)
-    return known
+                _shrink(table, touched, totals, numbers, 2.0, True)
 
 
 @compiled
@@ -169,13 +168,17 @@ def _score(
 
 
 @compiled
-def _shrink(table: Any, touched: Any, totals: Any, numbers: Any, by: Any) -> None:
-    """Make all counts smaller by the same power of two; what is nothing by then has been forgotten."""
+def _shrink(table: Any, touched: Any, totals: Any, numbers: Any, by: Any, whole: Any) -> None:
+    """Make all counts smaller by the same power of two; what is nothing by then has been forgotten.
+
+    Those that are `whole` are rounded up: nothing is forgotten of them.
+    """
     seen = 0
     for index in range(table.shape[0]):
         there = False
         for c in range(table.shape[1]):
-            table[index, c] = table[index, c] / by
+            smaller = table[index, c] / by
+            table[index, c] = np.ceil(smaller) if whole else smaller
             there |= table[index, c] != 0
         seen += there
     touched[:] = 1

@@ -35,8 +35,8 @@ def take_softmax(
     predict: Any,
     best: Any,
     probability: Any,
-) -> Any:
-    """Predict each row if wanted, then learn its label if it has one; how many classes are known then.
+) -> None:
+    """Predict each row if wanted, then learn its label if it has one.
 
     `learned` holds the number of records learned. An adaptive rate has, behind the weights, the sum of the squares of
     all gradients.
@@ -79,7 +79,6 @@ def take_softmax(
                 else:
                     for c in range(known):
                         table[index, c] -= rate * (np.float32(chances[c]) * value)
-    return known
 
 
 @compiled
@@ -99,7 +98,7 @@ def take_ftrl(
     predict: Any,
     best: Any,
     probability: Any,
-) -> Any:
+) -> None:
     """The same with FTRL-proximal: a row holds z and, behind it, the root of the sum of all squared gradients.
 
     A weight is what z and that root come to, and 0 while z is within l1.
@@ -123,8 +122,10 @@ def take_ftrl(
                 index, value = np.int64(indices[place]), counts[place] * scale
             for c in range(width):
                 z = table[index, c]
-                beyond = max(abs(z) - least, np.float32(0))
-                weight = -np.copysign(beyond, z) / (table[index, width + c] * rate + more)
+                beyond = abs(z) - least
+                weight = np.float32(0)
+                if beyond > 0:
+                    weight = -np.copysign(beyond, z) / (table[index, width + c] * rate + more)
                 weights[place - start, c] = weight
                 margins[c] += weight * value
         if predict:
@@ -145,7 +146,6 @@ def take_ftrl(
                     after = np.sqrt(before * before + gradient * gradient)
                     table[index, c] += gradient - (after - before) * rate * weights[place - start, c]
                     table[index, width + c] = after
-    return known
 
 
 @compiled

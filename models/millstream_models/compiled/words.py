@@ -151,12 +151,12 @@ def _decoded(data: Any, place: Any, stop: Any) -> Any:
     byte = np.uint32(data[place])
     if byte < 0x80:
         return byte, place + 1
-    if byte >= 0xF0:
-        more, code = 3, byte & np.uint32(0x07)
-    elif byte >= 0xE0:
-        more, code = 2, byte & np.uint32(0x0F)
-    elif byte >= 0xC0:
-        more, code = 1, byte & np.uint32(0x1F)
+    if 0xF0 <= byte < 0xF8:
+        more, least, code = 3, 0x10000, byte & np.uint32(0x07)
+    elif 0xE0 <= byte < 0xF0:
+        more, least, code = 2, 0x800, byte & np.uint32(0x0F)
+    elif 0xC0 <= byte < 0xE0:
+        more, least, code = 1, 0x80, byte & np.uint32(0x1F)
     else:
         return np.uint32(0), place + 1
     if place + more >= stop:
@@ -166,7 +166,7 @@ def _decoded(data: Any, place: Any, stop: Any) -> Any:
         if byte >> np.uint32(6) != 2:
             return np.uint32(0), place + 1
         code = code << np.uint32(6) | byte & np.uint32(0x3F)
-    if code >= 0x110000:
+    if code < least or code >= 0x110000:  # written longer than it is, or beyond all characters
         return np.uint32(0), place + 1
     return code, place + more + 1
 

@@ -39,6 +39,7 @@ class FTRL(OnlineModel):
 class _FTRL(Learner):
     parts = 2
     more_rows = 1
+    remedy = "lower its `alpha`"
 
     def __init__(self, config: FTRL, records: pa.Schema) -> None:
         self._config = config

@@ -26,6 +26,7 @@ class OnlineModel(BaseModel, ABC):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    type: str
     block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
     features: HashedText | None = Field(
         default=None, description="How the model counts the words of `text` itself; without it, it reads `features`."
@@ -49,10 +50,12 @@ class Learner(ABC):
     parts = 1
     more_rows = 0
     kind: type[np.generic] = np.float32
+    remedy = "choose other options"
+    """What to do if its numbers grow beyond all bounds."""
 
     def __init__(self, config: OnlineModel, records: pa.Schema) -> None:
         self.reads = config.reads
-        self.name = str(getattr(config, "type", ""))
+        self.name = config.type
         self._words = config.features
         self.dimensions = dimensions_of(records) if config.features is None else config.features.dimensions
         self.known = 0
@@ -75,7 +78,24 @@ class Learner(ABC):
     def prepare(self, column: pa.Array) -> Counted:
         if self._words is not None:
             return self._words.count(column)
-        return Counted.of(column, self.dimensions, np.float32)
+        rows = Counted.of(column, self.dimensions, np.float32)
+        self.check(rows)
+        return rows
+
+    def check(self, rows: Counted) -> None:
+        """Refuse features that it cannot take; what is compiled does not look whether an index is one."""
+        if rows.indices.dtype != np.int32:
+            message = f"{self.name}: a number of a feature is missing (null)"
+            raise StepFailed(message)
+        if len(rows.indices) and not (rows.indices.min() >= 0 and rows.indices.max() < self.dimensions):
+            message = (
+                f"{self.name}: features have numbers from {rows.indices.min():,} to {rows.indices.max():,}, and "
+                f"{self.dimensions:,} dimensions; mend the step that makes them"
+            )
+            raise StepFailed(message)
+        if not np.isfinite(rows.data).all():
+            message = f"{self.name}: the count of a feature is none (NaN, infinite or null)"
+            raise StepFailed(message)
 
     def predict(self, inputs: Counted) -> tuple[Array, Array]:
         return self._taken(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
@@ -136,7 +156,7 @@ class Learner(ABC):
             parts = (inputs.indptr, _read_only(inputs.indices), _read_only(inputs.data))
             self.take(parts, labels, predict=predict, best=best, probability=probability)
         if np.isnan(probability).any():
-            message = f"{self.name} has diverged: its weights are no numbers any more; lower its rate of learning"
+            message = f"{self.name} has diverged: it holds what is no number any more; {self.remedy}"
             raise StepFailed(message)
         return best, probability
 

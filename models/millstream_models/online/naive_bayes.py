@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from millstream.errors import StepFailed
 from millstream.steps.contracts import Array, State
+from millstream_models.features import Counted
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["NaiveBayes"]
@@ -34,7 +36,7 @@ class NaiveBayes(OnlineModel):
     )
     half_life: float | None = Field(
         default=None,
-        gt=0,
+        ge=1,
         le=1_000_000,
         description="After so many labelled records a record counts half; without it, all count alike for good.",
     )
@@ -52,6 +54,13 @@ class _NaiveBayes(Learner):
         self.kind = np.int32 if config.half_life is None else np.float32
         self._growth = 1.0 if config.half_life is None else 2 ** (1 / config.half_life)
         super().__init__(config, records)
+
+    def check(self, rows: Counted) -> None:
+        super().check(rows)
+        if len(rows.data) and not (rows.data.min() >= 1 and (rows.data % 1 == 0).all()):
+            wrong = rows.data[(rows.data < 1) | (rows.data % 1 != 0)][0]
+            message = f"naive_bayes counts words, and {wrong} is no count; softmax and ftrl take any numbers"
+            raise StepFailed(message)
 
     def numbers(self) -> State:
         return {"totals": self._totals.copy(), "numbers": self._numbers.copy()}

@@ -39,6 +39,7 @@ class Softmax(OnlineModel):
 
 class _Softmax(Learner):
     more_rows = 1
+    remedy = "lower its `learning_rate`"
 
     def __init__(self, config: Softmax, records: pa.Schema) -> None:
         self._config = config
