@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from millstream.config.pipeline import NamedStep
 from millstream.config.plugins import MODELS, STEPS, plugin_field
@@ -51,7 +52,7 @@ class TextTopics(BaseModel):
             message = (
                 f"model.features: {self.model.type} counts words itself here, and `features` does too; leave one out"
             )
-            raise ValueError(message)
+            raise PydanticCustomError("counted_twice", "{message}", {"message": message})
         return self
 
     def steps(self) -> list[NamedStep]:

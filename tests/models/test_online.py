@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from models.reference import FTRLReference, NaiveBayesReference, SoftmaxReference, play
+from pydantic import ValidationError
 
 from millstream.errors import ConfigError, StepFailed
 from millstream.state.digests import state_digest
@@ -24,6 +25,7 @@ from millstream_models.online.ftrl import FTRL
 from millstream_models.online.learner import Learner, OnlineModel
 from millstream_models.online.naive_bayes import NaiveBayes
 from millstream_models.online.softmax import Softmax
+from millstream_pipelines.text_topics import TextTopics
 
 Array = np.ndarray[Any, Any]
 
@@ -263,3 +265,10 @@ def test_a_numba_that_cannot_be_used_is_told_with_what_to_do(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "ConfigError: numba cannot be used here (ImportError: libllvmlite is missing)" in done.stderr
     assert "pip install --force-reinstall numba" in done.stderr
+
+
+def test_a_pipeline_whose_words_are_counted_twice_is_refused() -> None:
+    model = {"type": "naive_bayes", "features": {"type": "hashed_text"}}
+    with pytest.raises(ValidationError, match=r"model\.features: naive_bayes counts words itself .*; leave one out"):
+        TextTopics(features={"type": "hashed_text", "dimensions": 1024}, model=model)
+    assert TextTopics(model=model).steps()[0].config.model.features == HashedText()
