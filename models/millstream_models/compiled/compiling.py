@@ -40,7 +40,7 @@ class _Teller(Listener):
 
     def on_start(self, event: Event) -> None:
         dispatcher = event.data["dispatcher"]
-        if self._told or not dispatcher.py_func.__module__.startswith(f"{__package__}."):
+        if self._told or not str(dispatcher.py_func.__module__).startswith(f"{__package__}."):
             return
         self._told = True
         kept = "once" if dispatcher.stats.cache_path else "at every start, as NUMBA_CACHE_DIR names no folder for it"
