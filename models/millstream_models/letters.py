@@ -25,7 +25,7 @@ _Array = np.ndarray[Any, Any]
 
 @cache
 def letters() -> tuple[_Array, _Array, _Array]:
-    """ASCII in lower case, 0 for what is in no word (uint8); each 256 characters' page (uint16); all pages (uint32).
+    """ASCII in lower case, 0 for other bytes (uint8); the page of each 256 characters (uint16); all pages (uint32).
 
     >>> ascii_, pages, entries = letters()
     >>> bytes(ascii_[[*b"Top-5"]])
@@ -37,4 +37,6 @@ def letters() -> tuple[_Array, _Array, _Array]:
     with as_file(files(__package__) / "letters.npz") as path, np.load(path, allow_pickle=False) as table:
         entries = table["entries"].reshape(-1)
         low = np.arange(128, dtype=np.uint32) + entries[:128]
-        return np.where(entries[:128] & WORD, low & LOWER, 0).astype(np.uint8), table["pages"], entries
+        ascii_ = np.zeros(256, np.uint8)  # 0 for all bytes beyond too
+        ascii_[:128] = np.where(entries[:128] & WORD, low & LOWER, 0)
+        return ascii_, table["pages"], entries

@@ -117,6 +117,23 @@ def test_the_fast_hash_tells_words_apart_as_well_as_chance_does() -> None:
     assert np.bincount(few.indices, minlength=7).min() > len(few.indices) / 7 * 0.8
 
 
+@pytest.mark.parametrize("hash", ["fast", "murmur3"])
+def test_words_in_a_row_count_in_their_order(hash: str) -> None:
+    pairs = HashedText(dimensions=DIMENSIONS, ngrams=(2, 3), hash=hash)
+    texts = [
+        "night train",
+        "train night",
+        "nighttrain late",
+        "night late train",
+        "late night train",
+        "a1 a1",
+        "a1 a1 a1",
+    ]
+    found = [row.indices.tolist() for text in texts for row in [pairs.count(pa.array([text]))]]
+    assert [len(row) for row in found] == [1, 1, 1, 3, 3, 1, 2]
+    assert len({index for row in found for index in row}) == 10  # "night train" and "a1 a1" come twice
+
+
 def test_bytes_that_are_no_utf_8_end_a_word_and_nothing_else() -> None:
     pieces = [
         b"goal\xff late",

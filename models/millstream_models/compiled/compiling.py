@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from millstream.errors import ConfigError
 
-__all__ = ["compiled", "eight_bytes"]
+__all__ = ["compiled", "eight_bytes", "trailing_zeros"]
 
 _LOGGER = logging.getLogger(__name__)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -80,3 +80,14 @@ def _load_eight(typing: Any, array: Any, place: Any) -> Any:
 
 eight_bytes: Any = intrinsic(_load_eight)
 """The eight bytes of an array from a place on, as one number."""
+
+
+def _count_trailing_zeros(typing: Any, number: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+trailing_zeros: Any = intrinsic(_count_trailing_zeros)
+"""How many of a number's lowest bits are 0."""
