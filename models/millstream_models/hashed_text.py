@@ -58,21 +58,25 @@ class HashedText(BaseModel):
         return ngrams
 
     def build(self, records: pa.Schema) -> Step:
-        if "text" not in records.names:
-            message = f"hashed_text reads the column 'text', but there are only {', '.join(records.names)}"
-            raise ConfigError(f"{message}; name the field that holds text in the source's `fields: {{text: ...}}`")
+        self.check_text(records)
         if FEATURES in records.names:
             message = f"hashed_text makes the column {FEATURES!r}, which is there already; leave one of the two out"
             raise ConfigError(message)
+        import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
+
+        return _Hashing(self, records)
+
+    def check_text(self, records: pa.Schema) -> None:
+        """Refuse records without a text whose words can be counted."""
+        if "text" not in records.names:
+            message = f"hashed_text reads the column 'text', but there are only {', '.join(records.names)}"
+            raise ConfigError(f"{message}; name the field that holds text in the source's `fields: {{text: ...}}`")
         kind = records.field("text").type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not _is_text(kind):
             raise ConfigError(
                 f"hashed_text reads text, but the column 'text' is {kind}; a `map` step can make text of it"
             )
-        import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
-
-        return _Hashing(self, records)
 
     def count(self, texts: pa.Array) -> Counted:
         """The counted words of each text; a missing text has none.

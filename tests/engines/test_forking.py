@@ -23,20 +23,28 @@ LIBRARIES = {"llvmlite", "numba", "numpy", "pandas", "pyarrow", "river", "scipy"
 def begin(config: Config, answers: Connection) -> None:
     """Tell which of the libraries this process still has to import before the first record is through."""
     before = set(sys.modules)
-    features, *_ = build_graph(config.steps, FIELDS).steps
-    features.step.process(pa.table({"text": ["a late goal"]}))
+    records = pa.table({"_rank": [0], "_offset": [0], "_time": [0], "text": ["a late goal"], "label": ["sport"]})
+    for node in build_graph(config.steps, FIELDS).steps:
+        records = node.step.process(records).records
     answers.send(sorted({name.partition(".")[0] for name in set(sys.modules) - before} & LIBRARIES))
 
 
-@pytest.mark.parametrize("model", ["naive_bayes", "sgd"])
-def test_a_worker_has_the_libraries_that_its_pipeline_needs(model: str) -> None:
-    done = subprocess.run([sys.executable, __file__, model], capture_output=True, text=True, check=True)
+STEPS = {
+    "words counted before": [{"type": "hashed_text"}, {"type": "classify", "model": {"type": "naive_bayes"}}],
+    "words counted by the model": [{"type": "classify", "model": {"type": "naive_bayes", "features": {}}}],
+    "scikit-learn": [{"type": "hashed_text"}, {"type": "classify", "model": {"type": "sgd"}}],
+}
+
+
+@pytest.mark.parametrize("steps", STEPS)
+def test_a_worker_has_the_libraries_that_its_pipeline_needs(steps: str) -> None:
+    done = subprocess.run([sys.executable, __file__, steps], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
 
 if __name__ == "__main__":  # in a process of its own: where processes are forked from is decided once
-    steps = [{"type": "hashed_text"}, {"type": "classify", "model": {"type": sys.argv[1]}}]
-    config = {"name": "forked", "source": {"type": "generator"}, "pipeline": {"steps": steps}}
+    pipeline = {"steps": STEPS[sys.argv[1]]}
+    config = {"name": "forked", "source": {"type": "generator"}, "pipeline": pipeline}
     loaded = read_config(config, Path(), "forked.yaml")
     build_graph(loaded.config.steps, FIELDS)
     context = forking(loaded.config)

@@ -220,6 +220,8 @@ FIELD = features_field(16)
         (NaiveBayes(), {"index": 3, "count": 0.5}, r"naive_bayes counts words, and 0\.5 is no count; softmax and ftrl"),
         (NaiveBayes(), {"index": 3, "count": 0.0}, r"0\.0 is no count"),
         (NaiveBayes(), {"index": 3, "count": -1.0}, r"-1\.0 is no count"),
+        (NaiveBayes(), {"index": 3, "count": 2.0**31}, r"up to 1,073,741,824 words in a text, and .* of 2,147,483,648"),
+        (NaiveBayes(complement=True), {"index": 3, "count": 1e38}, r"up to 1,073,741,824 words in a text"),
     ],
 )
 def test_features_that_are_none_are_refused(config: OnlineModel, entry: Any, says: str) -> None:
@@ -233,6 +235,44 @@ def test_ftrl_without_beta_and_l2_gives_words_that_are_new_no_weight() -> None:
     rows = model.prepare(pa.array(["rain", "goal", "rain goal"] * 5))
     classes, _ = model.in_turn(rows, np.array([0, 1, 0] * 5), 0)
     assert classes[-3:-1].tolist() == [0, 1]
+
+
+def test_features_whose_indexes_are_others_are_refused_before_the_first_record() -> None:
+    other = pa.field("features", pa.list_(pa.struct([("index", pa.int64()), ("count", pa.float32())])), True)
+    with pytest.raises(ConfigError, match=r"softmax: the indexes of the column 'features' are int64, not int32"):
+        Softmax().build(pa.schema([other.with_metadata(FIELD.metadata)]))
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
+def test_what_is_no_text_is_refused_before_the_first_record(config: OnlineModel) -> None:
+    with pytest.raises(ConfigError, match=r"reads text, but the column 'text' is int64; a `map` step"):
+        config.build(pa.schema([("text", pa.int64())]))
+
+
+def test_as_many_words_as_may_be_counted_are_and_the_next_text_halves_them() -> None:
+    model = NaiveBayes().build(pa.schema([FIELD]))
+    rows = model.prepare(pa.array([[{"index": 3, "count": 2.0**30 - 64}]] * 3, FIELD.type))
+    model.in_turn(rows, np.zeros(3, np.int64), 0)
+    assert model.table.min() == 0 and model.table[3, 0] > 2**29
+
+
+@pytest.mark.parametrize("config", [FTRL(beta=0), FTRL(alpha=1e-6, beta=0), FTRL(alpha=1e6, beta=0, l1=0.1)], ids=str)
+def test_gradients_too_small_for_a_number_leave_ftrl_with_numbers(config: FTRL) -> None:
+    model = built(config)
+    long = " ".join(f"w{word}" for word in range(700))
+    rows = model.prepare(pa.array([long, long, f"{long} new", "new", long]))
+    model.in_turn(rows, np.array([0, 0, 0, 1, 0]), 0)
+    assert np.isfinite(model.table).all()
+    built(config).restore(model.save())
+
+
+def test_an_ftrl_that_holds_no_number_is_told() -> None:
+    model = built(FTRL())
+    rows = model.prepare(pa.array(["rain"]))
+    model.in_turn(rows, np.array([0]), 0)
+    model.table[rows.indices[0], 0] = np.nan
+    with pytest.raises(StepFailed, match=r"ftrl has diverged: .* lower its `alpha`"):
+        model.in_turn(rows, np.array([0]), 1)
 
 
 @pytest.mark.parametrize("config", [Softmax(), FTRL()], ids=lambda config: config.type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from millstream.errors import ConfigError
@@ -19,6 +20,8 @@ try:
     from numba.core.event import Event, Listener, register
     from numba.core.registry import cpu_target
     from numba.extending import intrinsic
+
+    from millstream_models.compiled.kept import Kept
 
     # As at the first call, but now: processes that are forked from one that has imported this have no need of it.
     cpu_target.typing_context.refresh()
@@ -60,11 +63,11 @@ def compiled(function: _Function) -> _Function:
     bit wherever a loop is cut.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        made: _Function = njit(function, cache=True, **options)
-    except RuntimeError:  # neither the package's folder nor one of the user's can be written to
-        made = njit(function, **options)
-    return made
+    made: Any = njit(function, **options)
+    with suppress(RuntimeError):  # neither the package's folder nor one of the user's can be written to
+        made._cache = Kept(function)
+    compiles: _Function = made
+    return compiles
 
 
 def _load_eight(typing: Any, array: Any, place: Any) -> Any:

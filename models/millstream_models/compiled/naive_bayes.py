@@ -12,13 +12,12 @@ import numpy as np
 
 from millstream_models.compiled.compiling import compiled
 
-__all__ = ["MOST", "RECORDS", "SEEN", "WEIGHT", "take"]
+__all__ = ["MOST", "take"]
 
-SEEN, WEIGHT = 0, 1
-"""Places in `numbers`: the dimensions that have counts, and what a record counts now."""
-RECORDS = 1
 MOST = 2**30
-"""How much a dimension may count for a class before all counts are halved: more is nearly too much for int32."""
+"""How much a dimension may count for a class before all counts are halved; a text has fewer words, so int32 will do."""
+_SEEN, _WEIGHT = 0, 1  # places in `numbers`: the dimensions that have counts, and what a record counts now
+_RECORDS = 1
 
 _FACTORS = 12  # of at most 2^46 each and at least 2^-20, and one for the records at the end: there is room for 2^1023
 _HEAVIEST = 2.0**20  # what a record may count before all counts are made smaller by that
@@ -66,8 +65,8 @@ def take(
                 known,
                 table,
                 totals,
-                alpha * numbers[WEIGHT],
-                numbers[SEEN],
+                alpha * numbers[_WEIGHT],
+                numbers[_SEEN],
                 complement,
                 products,
                 bits,
@@ -87,23 +86,23 @@ def take(
         label = labels[row]
         if label >= 0:
             known = max(known, label + 1)
-            weight = numbers[WEIGHT]
+            weight = numbers[_WEIGHT]
             words, full = 0.0, False
             for place in range(start, stop):
                 index = indices[place]
                 if table[index, label] == 0 and not table[index].any():
-                    numbers[SEEN] += 1
+                    numbers[_SEEN] += 1
                 table[index, label] += counts[place] * weight
                 full |= table[index, label] >= MOST
                 touched[index] = 1
                 words += counts[place]
             totals[0, label] += words * weight
-            totals[RECORDS, label] += weight
+            totals[_RECORDS, label] += weight
             if growth > 1:
-                numbers[WEIGHT] = weight * growth
-                if numbers[WEIGHT] >= _HEAVIEST:
+                numbers[_WEIGHT] = weight * growth
+                if numbers[_WEIGHT] >= _HEAVIEST:
                     _shrink(table, touched, totals, numbers, _HEAVIEST, False)
-                    numbers[WEIGHT] /= _HEAVIEST
+                    numbers[_WEIGHT] /= _HEAVIEST
             elif full:
                 _shrink(table, touched, totals, numbers, 2.0, True)
 
@@ -163,7 +162,7 @@ def _score(
             likelihood = np.log(products[c]) + exponents[c] * _LOG_2 + scores[c]
             scores[c] = words * np.log(everything - totals[0, c] + alpha * max(seen, 1.0)) - likelihood
         else:
-            scores[c] += np.log(products[c] * totals[RECORDS, c]) + exponents[c] * _LOG_2
+            scores[c] += np.log(products[c] * totals[_RECORDS, c]) + exponents[c] * _LOG_2
             scores[c] -= words * np.log(totals[0, c] + alpha * max(seen, 1.0))
 
 
@@ -183,4 +182,4 @@ def _shrink(table: Any, touched: Any, totals: Any, numbers: Any, by: Any, whole:
         seen += there
     touched[:] = 1
     totals /= by
-    numbers[SEEN] = seen
+    numbers[_SEEN] = seen

@@ -16,7 +16,7 @@ __all__ = ["ADAPTIVE", "CONSTANT", "DECAYING", "take_ftrl", "take_softmax"]
 
 CONSTANT, DECAYING, ADAPTIVE = 0, 1, 2
 _DECAY = 0.3
-_TINY = np.float32(1e-12)  # so that a gradient of 0 is not divided by 0
+_TINY = np.float32(1e-12)  # so that nothing is divided by squares that are too small for a number
 
 
 @compiled
@@ -104,7 +104,7 @@ def take_ftrl(
     A weight is what z and that root come to, and 0 while z is within l1.
     """
     bias = table.shape[0] - 1
-    rate, least, more = np.float32(1 / alpha), np.float32(l1), np.float32(beta / alpha + l2)
+    rate, least, more = np.float32(1 / alpha), np.float32(l1), np.float32(beta / alpha + l2) + _TINY
     margins, chances = np.zeros(width, np.float32), np.zeros(width)
     weights = np.zeros((64, width), np.float32)
     for row in range(len(indptr) - 1):
@@ -124,7 +124,7 @@ def take_ftrl(
                 z = table[index, c]
                 beyond = abs(z) - least
                 weight = np.float32(0)
-                if beyond > 0:
+                if not beyond <= 0:  # what is no number goes on to the probability, where it is seen
                     weight = -np.copysign(beyond, z) / (table[index, width + c] * rate + more)
                 weights[place - start, c] = weight
                 margins[c] += weight * value

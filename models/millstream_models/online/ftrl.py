@@ -25,7 +25,7 @@ class FTRL(OnlineModel):
     """
 
     type: Literal["ftrl"] = "ftrl"
-    alpha: float = Field(default=1.0, gt=0, description="How long steps are.")
+    alpha: float = Field(default=1.0, ge=1e-6, le=1e6, description="How long steps are.")
     beta: float = Field(default=0.1, ge=0, description="How soon a weight's steps shorten: the greater, the later.")
     l1: float = Field(default=0.0, ge=0, description="How much a word has to tell before it has a weight at all.")
     l2: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0.")

@@ -58,6 +58,11 @@ class Learner(ABC):
         self.name = config.type
         self._words = config.features
         self.dimensions = dimensions_of(records) if config.features is None else config.features.dimensions
+        if config.features is not None:
+            config.features.check_text(records)
+        elif (kind := records.field(FEATURES).type.value_type.field(0).type) != pa.int32():
+            message = f"{self.name}: the indexes of the column {FEATURES!r} are {kind}, not int32"
+            raise ConfigError(f"{message}; the step that makes it has to add `features_field(dimensions)`")
         self.known = 0
         self._check_memory(_FEWEST, ConfigError)
         self.restore({})

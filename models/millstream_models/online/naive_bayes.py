@@ -61,13 +61,20 @@ class _NaiveBayes(Learner):
             wrong = rows.data[(rows.data < 1) | (rows.data % 1 != 0)][0]
             message = f"naive_bayes counts words, and {wrong} is no count; softmax and ftrl take any numbers"
             raise StepFailed(message)
+        from millstream_models.compiled.naive_bayes import MOST
+
+        if rows.data.sum(dtype=np.float64) >= MOST:
+            words = np.diff(np.concatenate(([0.0], np.cumsum(rows.data, dtype=np.float64)))[rows.indptr])
+            if (words >= MOST).any():
+                message = f"naive_bayes counts up to {MOST:,} words in a text, and there is one of {words.max():,.0f}"
+                raise StepFailed(message)
 
     def numbers(self) -> State:
         return {"totals": self._totals.copy(), "numbers": self._numbers.copy()}
 
     def begin(self, state: State) -> None:
         self._totals: Array = np.array(state.get("totals", np.zeros((2, self.width))))
-        self._numbers: Array = np.array(state.get("numbers", [0.0, 1.0]))
+        self._numbers: Array = np.array(state.get("numbers", [0.0, 1.0]))  # dimensions with counts; a record's weight
 
     def grown(self, width: int) -> None:
         self._totals = np.pad(self._totals, ((0, 0), (0, width - self._totals.shape[1])))

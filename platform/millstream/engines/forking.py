@@ -15,7 +15,8 @@ _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "skl
 
 def forking(config: Config) -> ForkServerContext:
     """Where to start processes that run a pipeline. What is imported by now counts, at the first start."""
-    roots = {*_LIBRARIES, *(type(step.config).__module__.partition(".")[0] for step in config.steps)}
+    plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
+    roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] in roots])
     return context

@@ -77,7 +77,6 @@ class Part:
         self.journal: str = identity.hex()
         self.seed = part_seed(self.journal)
         self.header = head.payload[_HEAD.size :]
-        self.begin = head.stop
         self.end, self.end_byte, self.mark = first, head.stop, head.mark
         self._looked = 0
         self._left = (first, head.stop)  # where the last reading ended

@@ -1,0 +1,108 @@
+"""Machine code that is kept is the right one or none, whatever happened to the files or to the sources."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import millstream_models
+
+PACKAGE = Path(millstream_models.__file__).parent
+ASK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from millstream_models.compiled import called
+assert called.__file__.startswith(sys.argv[1])
+for kind in sys.argv[2:]:
+    print(called.answer(np.array([10], kind)))
+"""
+CALLED = """
+from millstream_models.compiled.compiling import compiled
+from millstream_models.compiled.inner import inner
+
+@compiled
+def answer(values):
+    return values[0] + inner(values[0])
+"""
+NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+INNER = """
+from millstream_models.compiled.compiling import compiled
+
+@compiled
+def inner(value):
+    return value * {by}
+"""
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Callable[..., tuple[list[str], str]]:
+    """What a process that calls a function of a copy of the package answers, and what it says beside."""
+    copy = tmp_path / "copy/millstream_models"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "compiled/called.py").write_text(CALLED)
+    kept = tmp_path / "kept"
+
+    def process(*kinds: str, by: int = 100, before: str = "") -> tuple[list[str], str]:
+        (copy / "compiled/inner.py").write_text(INNER.format(by=by))
+        done = subprocess.run(
+            [sys.executable, "-c", before + ASK, str(tmp_path / "copy"), *kinds],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(kept), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split(), done.stderr
+
+    return process
+
+
+def codes(folder: Path) -> list[Path]:
+    return sorted((folder / "kept").rglob("*answer*.code"))
+
+
+def test_a_function_that_another_file_holds_is_not_kept_as_it_was(
+    tmp_path: Path, ask: Callable[..., tuple[list[str], str]]
+) -> None:
+    assert ask("float64")[0] == ["1010.0"]
+    [before] = codes(tmp_path)
+    assert ask("float64", by=7)[0] == ["80.0"]
+    [after] = codes(tmp_path)
+    assert before != after  # and what older sources came to is gone
+
+
+def test_each_kind_of_numbers_has_a_file_of_its_own(tmp_path: Path, ask: Callable[..., tuple[list[str], str]]) -> None:
+    assert ask("int32", "float64")[0] == ["1010", "1010.0"]
+    first, second = codes(tmp_path)
+    shutil.copy(second, tmp_path / "other")
+    first.unlink()  # one of two that were written at a time
+    assert ask("float64", "int32")[0] == ["1010.0", "1010"]
+    assert codes(tmp_path) == [first, second]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "altered"])
+def test_a_damaged_file_is_made_anew(tmp_path: Path, ask: Callable[..., tuple[list[str], str]], damage: str) -> None:
+    assert "compiling" in ask("float64")[1]
+    assert ask("float64")[1] == ""
+    [path] = codes(tmp_path)
+    whole = path.read_bytes()
+    place = len(whole) // 2
+    damaged = {"empty": b"", "cut": whole[:place], "altered": whole[:place] + b"\xff\xfe" + whole[place + 2 :]}[damage]
+    path.write_bytes(damaged)
+    answers, told = ask("float64")
+    assert answers == ["1010.0"] and "compiling" in told
+    assert path.read_bytes() != damaged
+
+
+def test_on_a_full_disk_nothing_is_kept_and_that_is_told(
+    tmp_path: Path, ask: Callable[..., tuple[list[str], str]]
+) -> None:
+    answers, told = ask("float64", before=NO_ROOM)
+    assert answers == ["1010.0"] and "cannot be kept" in told
+    assert codes(tmp_path) == []
