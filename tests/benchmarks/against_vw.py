@@ -19,6 +19,7 @@ from benchmarks.texts import Texts
 __all__ = ["MEASUREMENTS"]
 
 _COMPARED = ("naive_bayes", "softmax")
+_BESIDE = ("vs_vw", "vs_vw_predictions", "vs_vw_probabilities")
 _SCRIPT = Path(__file__).parent / "peers" / "vowpal_wabbit.py"
 
 
@@ -39,10 +40,12 @@ def _speed(setting: Setting) -> Iterator[Figure]:
     contenders["vw"] = lambda: float(vw()["per_second"])
     written = str(file.with_suffix(".predicted"))
     contenders["vw -p"] = lambda: float(vw(predictions=written)["per_second"])
+    contenders["vw --probabilities"] = lambda: float(vw(predictions=written, probabilities=True)["per_second"])
     taken = interleaved(setting, contenders)
     for name in _COMPARED:
         yield ratio(f"{name}_vs_vw", taken, name, "vw", AtLeast(5))
         yield ratio(f"{name}_vs_vw_predictions", taken, name, "vw -p", AtLeast(5))
+        yield ratio(f"{name}_vs_vw_probabilities", taken, name, "vw --probabilities", AtLeast(5))
 
 
 def _accuracy(setting: Setting) -> Iterator[Figure]:
@@ -59,9 +62,11 @@ def _accuracy(setting: Setting) -> Iterator[Figure]:
 MEASUREMENTS = (
     Measurement(
         "texts_vs_vw",
-        tuple(f"{name}_{beside}" for name in _COMPARED for beside in ("vs_vw", "vs_vw_predictions")),
+        tuple(f"{name}_{beside}" for name in _COMPARED for beside in _BESIDE),
         "the same as texts_vs_river over Vowpal Wabbit 9.11 (--oaa K -b 18): its own time to read a file of words that "
-        "were found and lower-cased before, and to learn from it; in *_predictions it writes what it predicts (-p)",
+        "were found and lower-cased before, and to learn from it, telling nobody what it predicts; in *_predictions it "
+        "writes that (-p), in *_probabilities the probability of each label, as ours do (--loss_function logistic "
+        "--probabilities -p)",
         _speed,
         any_texts=True,
         peers=True,

@@ -8,16 +8,20 @@ import time
 from typing import Any
 
 
-def learn(file: str, topics: int, predictions: str | None = None) -> dict[str, Any]:
+def learn(file: str, topics: int, predictions: str | None = None, *, probabilities: bool = False) -> dict[str, Any]:
     """As many labels as there are, 2^18 weights, the rest as it comes; what it reports is prequential.
 
-    Without `predictions` it tells nobody what it predicted.
+    Without `predictions` it tells nobody what it predicted; with `probabilities` it tells how probable each label is.
     """
     from vowpalwabbit import Workspace  # type: ignore[import-not-found]
 
     began = time.perf_counter()
     options = ["--quiet", "--oaa", str(topics), "-b", "18", "-d", file]
-    learner = Workspace(arg_list=[*options, "-p", predictions] if predictions else options)  # reads and learns all
+    if predictions:
+        options += ["-p", predictions]
+    if probabilities:
+        options += ["--loss_function", "logistic", "--probabilities"]
+    learner = Workspace(arg_list=options)  # reads and learns all
     seconds = time.perf_counter() - began
     records = round(learner.get_weighted_examples())
     correct = records - round(learner.get_sum_loss())
