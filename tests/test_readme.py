@@ -31,7 +31,7 @@ from millstream.runs.prometheus import METRICS
 from millstream_connectors.kafka.broker import Broker, free_port
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("kafka", "guarantees", "watching", "plugins", "architecture")
+PAGES = ("local", "models", "kafka", "guarantees", "watching", "plugins", "architecture")
 DOCS = ("README.md", *(f"docs/{page}.md" for page in PAGES), "CHANGELOG.md")
 TEXTS = {name: (ROOT / name).read_text() for name in DOCS}
 README = TEXTS["README.md"]
@@ -89,7 +89,7 @@ NOT_RUN = {
     r"pip install -e \w+": "what it would register is on the path already",
 }
 PLAYED = {("README.md", "Five minutes"), ("README.md", "Your own text"), ("README.md", "A plug-in")}
-PLAYED |= {("docs/plugins.md", "The battery"), ("docs/kafka.md", "Five commands")}
+PLAYED |= {("docs/plugins.md", "The battery"), ("docs/kafka.md", "Five commands"), ("docs/local.md", "Try it")}
 
 
 @pytest.fixture
@@ -195,6 +195,10 @@ def test_five_commands_lead_to_kafka(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_ones_own_text_is_as_the_readme_tells_it(folder: Path) -> None:
     Reader(folder).plays("README.md", "Your own text")
+
+
+def test_the_local_engine_is_tried_in_a_command(folder: Path) -> None:
+    assert "demo on local, exactly_once" in Reader(folder).plays("docs/local.md", "Try it")
 
 
 def test_the_readmes_plug_in_runs_and_passes_the_battery(folder: Path) -> None:
@@ -343,6 +347,7 @@ def test_every_message_is_produced_by_a_test_here() -> None:
 
 # ---------------------------------------------------------------- configs
 
+FOR_EXCERPTS = {"name": "excerpt", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}}
 NO_CONFIGS = ("# configs/parts.yaml", "scrape_configs:")
 YAMLS = [block for name in TEXTS for block in blocks(name, "yaml") if not block.text.startswith(NO_CONFIGS)]
 
@@ -351,7 +356,7 @@ YAMLS = [block for name in TEXTS for block in blocks(name, "yaml") if not block.
 def test_configs_in_the_text_are_valid(folder: Path, block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "news.jsonl").touch()
     config = folder / "configs" / "shown.yaml"
-    config.write_text(block.text)
+    config.write_text(yaml.safe_dump(FOR_EXCERPTS | yaml.safe_load(block.text)))
     with pytest.raises(SystemExit) as ended:
         main(["validate", str(config)])
     assert ended.value.code == 0, capsys.readouterr().err
