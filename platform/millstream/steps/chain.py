@@ -13,6 +13,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.log.baselines import Baselines
 from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
 from millstream.steps.contracts import Result
+from millstream.steps.declared import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.substreams.event_time import latest_times
 
@@ -36,7 +37,18 @@ class InHand:
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
 
-    def collect(self, result: Result) -> None:
+    def collect(self, node: Node, result: Result) -> None:
+        """Go on with what a step has made of the records."""
+        check_result(node.name, result, node.made, node.step.outputs)
+        self.records = result.records
+        self._add(result)
+
+    def end(self, node: Node, result: Result) -> None:
+        """Add what a step has made at the end of a substream."""
+        check_result(node.name, result, node.made, node.step.outputs)
+        self._add(result)
+
+    def _add(self, result: Result) -> None:
         self.correct += result.correct
         self.labelled += result.labelled
         self.baselines += result.baselines
@@ -71,9 +83,7 @@ class Chain:
         """Take the epoch through the steps; `position` puts a rank and an offset in words."""
         for node in self.steps:
             if node in self.here:
-                result = _run(node, hand, position)
-                hand.records = result.records
-                hand.collect(result)
+                hand.collect(node, _run(node, hand, position))
             if self._digested[node.name]:
                 hand.steps[node.name] = digest_of([hand.records.select(self._digested[node.name])])
 

@@ -16,6 +16,7 @@ from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Result, Scope, State, Traits
+from millstream.steps.declared import plain_type
 
 __all__ = ["Classifier", "Classify"]
 
@@ -91,7 +92,7 @@ class Classifier:
         self._in_turn = model.in_turn if block == 1 and isinstance(model, LearnsInTurn) else None
         self._guesses = Guesses()
         self._label = label
-        self._kind = _plain(records.field(model.reads).type)
+        self._kind = plain_type(records.field(model.reads).type)  # so that waiting blocks are the same everywhere
         schema = records
         for column in _ANSWER:
             schema = schema.append(column)
@@ -263,16 +264,3 @@ def _one(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         return column.chunk(0)
     array = column.combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type that all engines' ways of writing it come to, so that their waiting blocks have the same bytes."""
-    if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
-    return kind

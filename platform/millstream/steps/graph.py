@@ -24,11 +24,12 @@ REJECTS = "rejects"
 
 @dataclass(frozen=True)
 class Node:
-    """One step: the name it goes by, its options, where they stand in the config, and the step itself."""
+    """One step: its name, its options, the step itself, the columns that it makes, its place in the config."""
 
     name: str
     config: Any
     step: Step
+    made: pa.Schema
     path: KeyPath = ()
 
     @property
@@ -59,12 +60,11 @@ class Graph:
     def digested(self) -> Mapping[str, Sequence[str]]:
         """For each step the columns that its note digests: those it adds; all if it changes some or drops records."""
         chosen: dict[str, Sequence[str]] = {}
-        before = self.records.empty_table()
+        before = self.records
         for node in self.steps:
-            after = node.step.process(before).records
-            added = [name for name in after.column_names if name not in before.column_names]
-            chosen[node.name] = added or ([] if node.step.outputs else after.column_names)
-            before = after
+            added = [name for name in node.made.names if name not in before.names]
+            chosen[node.name] = added or ([] if node.step.outputs else node.made.names)
+            before = node.made
         return chosen
 
 
@@ -99,7 +99,7 @@ def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Grap
         except ConfigError as error:
             problems.append(Problem(named.path, f"{error}{_moved(steps, place, schema)}"))
             return None, problems  # what the next steps would get is not known
-        nodes.append(Node(named.name, named.config, step, named.path))
+        nodes.append(Node(named.name, named.config, step, schema, named.path))
     outputs, clashes = _outputs(nodes)
     problems += clashes
     return (None, problems) if problems else (Graph(tuple(nodes), outputs, names, first), [])

@@ -13,7 +13,7 @@ from millstream.log.contracts import Log, Place
 from millstream.log.reading import records_schema
 
 if TYPE_CHECKING:
-    from millstream.steps.contracts import Step
+    from millstream.steps.graph import Node
 
 __all__ = ["Handover"]
 
@@ -54,14 +54,15 @@ class Handover:
             opened[name] = config.open(Place(Path(base), Path(cache), pipeline))
         return opened
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[Node]:
         from millstream.config import plugins
+        from millstream.steps.graph import Node
 
         schema = records_schema(self.fields)
-        built: list[Step] = []
+        built: list[Node] = []
         for options in self.worker_steps:
             config: Any = plugins.load(plugins.STEPS, options["type"]).model_validate(options)
             step = config.build(schema)
             schema = step.process(schema.empty_table()).records.schema
-            built.append(step)
+            built.append(Node(options.get("name") or options["type"], config, step, schema))
         return built

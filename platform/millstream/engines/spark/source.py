@@ -20,7 +20,7 @@ from millstream.log.epochs import Epoch, EpochReader, PartitionName
 from millstream.log.reading import fitted, records_schema
 
 if TYPE_CHECKING:
-    from millstream.steps.contracts import Step
+    from millstream.steps.graph import Node
 
 __all__ = ["EPOCH", "RECORDS", "EpochSource"]
 
@@ -118,11 +118,11 @@ class EpochStreamReader(DataSourceStreamReader):
                 yield pa.record_batch([[number], [_packed(fitted(batch, rank, schema), steps)]], schema=_SCHEMA)
 
 
-_OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Step]]] = {}
+_OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Node]]] = {}
 """What this worker has opened for the start that it serves; workers outlive micro-batches."""
 
 
-def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[Step]]:
+def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[Node]]:
     """The logs and steps of a start, opened once in each worker."""
     key = (path, path.stat().st_mtime_ns)
     if key not in _OPEN:
@@ -151,11 +151,14 @@ def _dealt(ranges: list[tuple[int, int, PartitionName, int, int]], tasks: int) -
     return dealt
 
 
-def _packed(batch: pa.RecordBatch, steps: Sequence[Step]) -> bytes:
+def _packed(batch: pa.RecordBatch, steps: Sequence[Node]) -> bytes:
     """The batch after the steps that run in workers, in Arrow's stream format."""
+    from millstream.steps.declared import check_records  # the planning process does without
+
     table = pa.Table.from_batches([batch])
-    for step in steps:
-        table = step.process(table).records
+    for node in steps:
+        table = node.step.process(table).records
+        check_records(node.name, table, node.made)
     packed = pa.BufferOutputStream()
     with pa.ipc.new_stream(packed, table.schema) as stream:
         stream.write_table(table)
