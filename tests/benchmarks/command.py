@@ -18,11 +18,13 @@ from benchmarks import (
     against_peers,
     against_pyspark,
     against_river,
+    against_scikit_learn,
     against_vw,
     columnar_pipelines,
     epoch_log,
     exactly_once,
     first_epoch,
+    first_prediction,
     follow_latency,
     journal_blocks,
     keyed_state,
@@ -30,6 +32,7 @@ from benchmarks import (
     local_latency,
     local_start,
     local_workers,
+    simulated_schedules,
     text_accuracy,
     touched_saves,
 )
@@ -58,9 +61,12 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *local_latency.MEASUREMENTS,
     *local_start.MEASUREMENTS,
     *local_workers.MEASUREMENTS,
+    *simulated_schedules.MEASUREMENTS,
     *keyed_state.MEASUREMENTS,
     *touched_saves.MEASUREMENTS,
+    *first_prediction.MEASUREMENTS,
     *against_river.MEASUREMENTS,
+    *against_scikit_learn.MEASUREMENTS,
     *text_accuracy.MEASUREMENTS,
     *columnar_pipelines.MEASUREMENTS,
     *against_vw.MEASUREMENTS,
@@ -71,7 +77,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if all was measured, whether goals are met or not; 1 if something went wrong."""
     parser = argparse.ArgumentParser(prog="make bench", description="Measure every figure that the docs claim.")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures alone")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures alone; no bench.json")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; no bench.json")
     parser.add_argument("--list", action="store_true", help="what is measured, and how")
     parser.add_argument("--out", type=Path, help="where to write figures instead of bench.json")
@@ -104,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for measurement in chosen:
             print(f"{', '.join(measurement.figures)}\n    {measurement.about}")
         return 0
-    out = options.out or (None if options.quick else _ROOT / "bench.json")
+    out = options.out or (None if options.quick or options.only else _ROOT / "bench.json")
     corpus = Corpus(options.documents, options.without, _QUICK_TEXTS if options.quick else _TEXTS)
     return _measure(chosen, corpus, quick=options.quick, peers=options.peers, out=out)
 

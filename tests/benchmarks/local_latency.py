@@ -32,7 +32,7 @@ _DELIVERIES = ("exactly_once", "at_least_once")
 
 
 def _measure(setting: Setting, name: str, pipeline: Mapping[str, Any]) -> Iterator[Figure]:
-    count, rounds = (200, 1) if setting.quick else (4_000, 3)
+    count, rounds = (200, 1) if setting.quick else (4_000, setting.rounds)
     taken: dict[str, list[np.ndarray[Any, Any]]] = {delivery: [] for delivery in _DELIVERIES}
     for number in range(rounds):
         for delivery in _DELIVERIES:

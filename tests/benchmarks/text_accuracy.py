@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.against_scikit_learn import learn_with_scikit_learn
 from benchmarks.children import ask
 from benchmarks.figures import AtLeast, Figure, Measurement, Setting
 from benchmarks.text_learners import alpha_of, learn, learn_with_river
@@ -41,6 +42,7 @@ def _measure(setting: Setting) -> Iterator[Figure]:
         takes = {name: partial(learn, model=name, file=file) for name in (*OURS, *_OTHERS)}
         for model in ("naive_bayes", "softmax"):
             takes[f"river_{model}"] = partial(learn_with_river, model=model, file=file, alpha=alpha)
+        takes["scikit_learn"] = partial(learn_with_scikit_learn, file=file, alpha=alpha)
         found = {}
         for name, take in takes.items():
             found[name] = accuracy(f"accuracy_{name}_{order}", ask(take.func, **take.keywords))
@@ -51,17 +53,17 @@ def _measure(setting: Setting) -> Iterator[Figure]:
             yield Figure("accuracy_naive_bayes_over_river", over, "share", AtLeast(-0.003), "shuffled")
 
 
-_FIGURES = [
-    f"accuracy_{name}_{order}" for order in ORDERS for name in (*OURS, *_OTHERS, "river_naive_bayes", "river_softmax")
-]
+_PEERS = ("river_naive_bayes", "river_softmax", "scikit_learn")
+_FIGURES = [f"accuracy_{name}_{order}" for order in ORDERS for name in (*OURS, *_OTHERS, *_PEERS)]
 
 MEASUREMENTS = (
     Measurement(
         "text_accuracy",
         (*_FIGURES, "accuracy_naive_bayes_over_river"),
         f"the share of texts predicted right before they were learned, of at most {_MOST:,}, shuffled and in the order "
-        "they come in: our models, River's, the label before (no_change), the most common label so far (majority); and "
-        "how much more of the shuffled ones naive_bayes has right than River's with the same alpha",
+        "they come in: our models, River's, scikit-learn's naive Bayes in blocks of 256, the label before (no_change), "
+        "the most common label so far (majority); and how much more of the shuffled ones naive_bayes has right than "
+        "River's with the same alpha",
         _measure,
         any_texts=True,
     ),

@@ -14,7 +14,7 @@ from millstream.config.plugins import MODELS, load
 from millstream.steps.contracts import Array
 from millstream_models.hashed_text import HashedText
 
-__all__ = ["DIMENSIONS", "OneByOne", "alpha_of", "learn", "learn_with_river"]
+__all__ = ["DIMENSIONS", "OneByOne", "alpha_of", "answered", "first", "learn", "learn_with_river"]
 
 DIMENSIONS = 2**18
 _BATCH = 10_000
@@ -46,6 +46,14 @@ class OneByOne:
         return classes, probability
 
 
+def first(model: str) -> dict[str, Any]:
+    """How long a process that has Arrow waits for a model's first prediction, numba's import included."""
+    text, label = pa.array(["a text"]), pa.array(["a label"])
+    began = time.perf_counter()
+    OneByOne(model).take(text, label)
+    return {"seconds": time.perf_counter() - began}
+
+
 def learn(model: str, file: str) -> dict[str, Any]:
     """Predict and learn all texts of a Parquet file, in Arrow's memory before the clock starts."""
     table = pq.read_table(file, columns=["text", "label"])
@@ -55,7 +63,7 @@ def learn(model: str, file: str) -> dict[str, Any]:
     began = time.perf_counter()
     for batch in batches:
         learner.take(batch["text"], batch["label"])
-    return _answer(began, table.num_rows, learner.correct)
+    return answered(began, table.num_rows, learner.correct)
 
 
 def learn_with_river(model: str, file: str, alpha: float) -> dict[str, Any]:
@@ -67,7 +75,7 @@ def learn_with_river(model: str, file: str, alpha: float) -> dict[str, Any]:
     began = time.perf_counter()
     for text, label in zip(texts, labels, strict=True):
         correct += classify(text, label) == label
-    return _answer(began, len(texts), correct)
+    return answered(began, len(texts), correct)
 
 
 def _river_naive_bayes(alpha: float) -> Callable[[str, str], str | None]:
@@ -106,7 +114,8 @@ def _river_softmax() -> Callable[[str, str], str | None]:
     return classify
 
 
-def _answer(began: float, records: int, correct: int) -> dict[str, Any]:
+def answered(began: float, records: int, correct: int) -> dict[str, Any]:
+    """What a contender tells: its rate, and how often it was right."""
     seconds = time.perf_counter() - began
     return {"per_second": records / seconds, "seconds": seconds, "records": records, "correct": correct}
 

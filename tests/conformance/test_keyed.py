@@ -87,6 +87,16 @@ def test_a_crash_cannot_be_told_from_none(
     assert results(pipeline.run(name)) == results(golden)
 
 
+def test_a_crash_cannot_be_told_from_none_on_any_engine(
+    folder: Path, golden: Summary, engine: Engine, engine_name: str
+) -> None:
+    pipeline = keyed(folder, engine, engine_name)
+    name = f"crashed-{engine_name}"
+    pipeline.crash(name, CrashPoint(Point.SAVE, 2))
+    pipeline.crash(name, CrashPoint(Point.DELIVER, 5))
+    assert results(pipeline.run(name)) == results(golden)
+
+
 def test_what_began_in_memory_goes_on_in_rocksdb(folder: Path, golden: Summary) -> None:
     keyed(folder, LocalEngine()).crash("moved", CrashPoint(Point.SAVE, 5))
     assert results(keyed(folder, LocalEngine(), store="rocksdb").run("moved")) == results(golden)
