@@ -284,6 +284,15 @@ def test_a_state_with_a_nan_is_refused(texts: Callable[..., pa.Table], config: O
         built(config).restore({**model.save(), "table": table})
 
 
+@pytest.mark.parametrize("name", ["totals", "numbers"])
+def test_a_state_of_naive_bayes_with_a_nan_is_refused(texts: Callable[..., pa.Table], name: str) -> None:
+    config = NaiveBayes(half_life=10)
+    model, *_ = taught(config, texts(20))
+    state = dict(model.save())
+    with pytest.raises(ConfigError, match="state of naive_bayes holds numbers that are none"):
+        built(config).restore({**state, name: np.full_like(state[name], np.nan)})
+
+
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
 def test_a_state_of_other_dimensions_is_refused(config: OnlineModel) -> None:
     other = config.model_copy(update={"features": HashedText(dimensions=64)}).build(TEXT)

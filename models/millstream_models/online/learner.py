@@ -129,7 +129,8 @@ class Learner(ABC):
                 f"{self.dimensions:,}; set `dimensions` back, or start over with --fresh"
             )
             raise ConfigError(message)
-        if not np.isfinite(table.sum()):
+        beside = (np.asarray(value) for name, value in state.items() if name != "table")
+        if not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in beside)):
             message = f"the state of {self.name} holds numbers that are none (NaN); start over with --fresh"
             raise ConfigError(message)
         self._store = TouchedStore(table)
