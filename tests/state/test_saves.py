@@ -86,6 +86,26 @@ def test_what_is_new_or_has_another_shape_in_the_midst_of_a_chain_is_there(tmp_p
     assert np.array_equal(loaded["shape"], np.full(12, 19)) and np.array_equal(loaded["late"], late + 19)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_grows_and_shrinks_again_in_the_midst_of_a_chain_loads_as_it_was(tmp_path: Path, seed: int) -> None:
+    """As open windows do: their text is longer and shorter, and at times only some of it is another one."""
+    dice = np.random.default_rng(seed)
+    saves, large = store(tmp_path), np.zeros(20_000)
+    text = bytearray(100)
+    history: dict[int, bytes] = {}
+    for epoch in range(120):
+        if dice.random() < 0.15:
+            text = bytearray(int(dice.integers(50, 150)))
+        text[int(dice.integers(len(text)))] = epoch
+        history[saves.write(epoch, Applied(), {"s": {"large": large, "text": bytes(text)}}).number] = bytes(text)
+        if dice.random() < 0.1:
+            saves.drop_before(saves.numbers()[-3:][0])
+    again = SaveReader(tmp_path)
+    for number in again.numbers():
+        save = next(save for save in [again.newest(number)] if save is not None)
+        assert again.load(save)["s"]["text"] == history[save.number]
+
+
 def test_saves_of_the_format_before_are_read(tmp_path: Path) -> None:
     def write(number: int, leans_on: int | None, entry: dict[str, Any], *parts: np.ndarray[Any, Any]) -> None:
         header = {"number": number, "epoch": number, "applied": Applied().line(), "versions": {}, "leans_on": leans_on}

@@ -51,10 +51,10 @@ def _bits(array: Array) -> Array:
 
 def _united(places: Array, between: Sequence[ArrayEntry | None], most: int) -> Array | None:
     """These places, below `most`, and those that changed in between; None if there all of it was written."""
+    changed_before = [None if entry is None else entry.places for entry in between]
+    if any(before is None for before in changed_before):
+        return None  # what came before it may have been longer
     changed = np.zeros(most, np.bool_)
-    changed[places] = True
-    for entry in between:
-        if entry is None or entry.places is None:
-            return None
-        changed[entry.places] = True
+    for some in (places, *changed_before):
+        changed[some] = True
     return np.flatnonzero(changed)
