@@ -53,7 +53,7 @@ class Kept(FunctionCache):
         try:
             partial.write_bytes(hashlib.sha256(content).digest() + content)
             partial.rename(path)
-            for other in path.parent.glob(f"{self._name}-*.code"):
+            for other in path.parent.glob(f"{self._name}-*"):
                 if not other.name.startswith(f"{self._name}-{_sources()}"):
                     other.unlink(missing_ok=True)
         except OSError as error:
