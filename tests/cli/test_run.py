@@ -58,6 +58,21 @@ def test_a_person_is_told_what_came_out_where_it_lies_and_what_to_try(millstream
     assert "read runs/demo topics" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"text": "a goal", "time": 1.7e12}', "rejects    30, at least half of them: `"),
+        ('{"text": "a goal", "topic": "sport", "time": 7}', "labels     none came with a record, so the model"),
+    ],
+)
+def test_a_run_that_came_to_nothing_says_why(folder: Path, millstream: Millstream, line: str, told: str) -> None:
+    (folder / "documents.jsonl").write_text(f"{line}\n" * 30)
+    source = "source={type: files, path: documents.jsonl}"
+    ran = millstream("run", "news.yaml", "--set", source, "--run", "runs/nothing")
+    assert ran.code == 0, ran.err
+    assert told in ran.out
+
+
 @pytest.mark.usefixtures("demo")
 def test_a_model_that_does_worse_than_a_guess_is_told_so_plainly(millstream: Millstream) -> None:
     worse = ("--set", "pipeline.model.type=no_change", "--set", "pipeline.model.block=1000")

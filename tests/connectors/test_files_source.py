@@ -311,6 +311,21 @@ def test_parquet_times_of_any_type_are_microseconds(tmp_path: Path, times: pa.Ar
     assert (batch["_reject"][1].as_py() is None) == (micros[1] is not None or times.null_count == 1)
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()], ids=str)
+def test_numbers_of_parquet_are_text_as_those_of_json_are(tmp_path: Path, kind: pa.DataType) -> None:
+    """As pandas writes a column of numbers of which some are missing."""
+    numbers: list[float | None] = [1.0, None, 2.5, -3.0, 0.0]
+    column = pa.array(np.array([*numbers[:1], np.nan, *numbers[2:]], kind.to_pandas_dtype()))
+    pq.write_table(pa.table({"text": [*"abcde"], "label": column}), tmp_path / "a.parquet")
+    lines = [json.dumps({"text": text, "label": number}) for text, number in zip("abcde", numbers, strict=True)]
+    (tmp_path / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    labels = []
+    for name in ("a.parquet", "a.jsonl"):
+        (batch,) = opened(tmp_path, name).read(name, 0, 5)
+        labels.append(batch["label"].to_pylist())
+    assert labels[0] == labels[1] == ["1.0", None, "2.5", "-3.0", "0.0"]
+
+
 def test_parquet_columns_of_other_types_become_text(tmp_path: Path) -> None:
     table = pa.table(
         {

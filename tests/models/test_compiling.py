@@ -32,6 +32,6 @@ def test_it_is_told_once_and_kept_for_the_next_start(tmp_path: Path) -> None:
 
 def test_without_a_folder_that_can_be_written_to_it_is_compiled_at_every_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    every = TOLD.format("at every start, as NUMBA_CACHE_DIR names no folder for it")
+    every = TOLD.format("at every start, until NUMBA_CACHE_DIR names a folder to keep it in")
     for _ in range(2):
         assert said(tmp_path / "file", **READ_ONLY) == every

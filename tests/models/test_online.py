@@ -237,6 +237,11 @@ def test_ftrl_without_beta_and_l2_gives_words_that_are_new_no_weight() -> None:
     assert classes[-3:-1].tolist() == [0, 1]
 
 
+def test_records_without_features_are_refused_with_the_two_ways_to_have_them() -> None:
+    with pytest.raises(ConfigError, match=r"let ftrl count the words itself with `features: {}`, or put a step before"):
+        FTRL().build(pa.schema([("text", pa.string())]))
+
+
 def test_features_whose_indexes_are_others_are_refused_before_the_first_record() -> None:
     other = pa.field("features", pa.list_(pa.struct([("index", pa.int64()), ("count", pa.float32())])), True)
     with pytest.raises(ConfigError, match=r"softmax: the indexes of the column 'features' are int64, not int32"):

@@ -46,7 +46,11 @@ class _Teller(Listener):
         if self._told or not str(dispatcher.py_func.__module__).startswith(f"{__package__}."):
             return
         self._told = True
-        kept = "once" if dispatcher.stats.cache_path else "at every start, as NUMBA_CACHE_DIR names no folder for it"
+        kept = (
+            "once"
+            if dispatcher.stats.cache_path
+            else "at every start, until NUMBA_CACHE_DIR names a folder to keep it in"
+        )
         _LOGGER.warning("compiling the model and what counts words, %s; it takes some seconds", kept)
 
     def on_end(self, event: Event) -> None:

@@ -57,12 +57,17 @@ class Learner(ABC):
         self.reads = config.reads
         self.name = config.type
         self._words = config.features
-        self.dimensions = dimensions_of(records) if config.features is None else config.features.dimensions
         if config.features is not None:
             config.features.check_text(records)
+        elif FEATURES not in records.names:
+            message = (
+                f"there is no column {FEATURES!r}, only {', '.join(records.names)}; let {self.name} count the words"
+            )
+            raise ConfigError(f"{message} itself with `features: {{}}`, or put a step before it that does: hashed_text")
         elif (kind := records.field(FEATURES).type.value_type.field(0).type) != pa.int32():
             message = f"{self.name}: the indexes of the column {FEATURES!r} are {kind}, not int32"
             raise ConfigError(f"{message}; the step that makes it has to add `features_field(dimensions)`")
+        self.dimensions = dimensions_of(records) if config.features is None else config.features.dimensions
         self.known = 0
         self._check_memory(_FEWEST, ConfigError)
         self.restore({})
@@ -187,6 +192,7 @@ class Learner(ABC):
             message = (
                 f"{self.name} with {self.dimensions:,} dimensions and {width} classes takes {needed / 2**30:,.1f} GiB "
                 f"of memory, more than half of the {there / 2**30:,.1f} GiB of this machine; choose fewer `dimensions`"
+                f"{' or a `label` of fewer values' if width > _FEWEST else ''}"
             )
             raise error(message)
 

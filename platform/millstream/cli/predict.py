@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 16
 @click.argument("text", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines: text, predicted, probability.")
 def predict(run: str, text: str | None, as_json: bool) -> None:
-    """Print what the model of RUN takes TEXT to be about, or each line of standard input.
+    """Print what the model of RUN takes TEXT to be about, or each line of standard input that is not blank.
 
     It answers from the save written last and learns nothing; the run may be running meanwhile.
     """

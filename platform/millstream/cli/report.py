@@ -35,6 +35,11 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     again = f"; {summary.processed:,} processed, repeats included" if summary.processed != summary.records else ""
     epochs = "1 epoch" if figures.epochs == 1 else f"{figures.epochs:,} epochs"
     yield f"  records    {summary.records:,} in {epochs}{again}"
+    rejects = summary.delivered.get("rejects", 0)
+    if rejects and rejects >= summary.records / 2:
+        yield f"  rejects    {rejects:,}, at least half of them: `{program()} read {run} rejects` says why"
+    if summary.model is not None and summary.accuracy is None and summary.records:
+        yield "  labels     none came with a record, so the model has learned nothing; see `fields` of the source"
     if summary.accuracy is not None:
         how = ", each record predicted before it was learned"
         yield from accuracy_lines(summary.accuracy, summary.baselines, how)

@@ -207,6 +207,24 @@ class Passage:
                 group.append((epoch, records))
         self._take_group(group)
 
+    def rest(self) -> None:
+        """Nothing is there to be taken: with exactly_once, save and commit what is not yet, beside the waiting.
+
+        With the other deliveries it is part of what they promise after which epochs there is a save.
+        """
+        if self.plan.delivery is not Delivery.EXACTLY_ONCE or self.crash is not None or self._saver.busy:
+            return
+        if self._may_save(self._last):
+            self._start_save(self._last, self._applied.copy(), self.processing.ask_save())
+        elif due(self._last, self.plan.commit_every) and self._commit(self._last):
+            self.log.sync()
+
+    def _may_save(self, last: int) -> bool:
+        """Whether a save after this epoch is wanted, and the one before has been written and rested from."""
+        return (
+            last - self._saved_epoch >= self.plan.save_every and not self._saver.busy and self.clock() >= self._rested
+        )
+
     def _take_one(self, epoch: Epoch, records: pa.Table) -> None:
         number = epoch.number
         self._passed(Point.CUT, number)
@@ -234,9 +252,8 @@ class Passage:
             return
         done = [self._processed(epoch, records) for epoch, records in group]
         last = group[-1][0].number
-        saves = last - self._saved_epoch >= self.plan.save_every and not self._saver.busy
-        saves = saves and self.clock() >= self._rested
-        asked, applied = self.processing.ask_save() if saves else None, self._applied.copy()
+        asked = self.processing.ask_save() if self._may_save(last) else None
+        applied = self._applied.copy()
         self.processing.go_on()
         self.log.sync()
         self._deliver(done)

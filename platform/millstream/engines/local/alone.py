@@ -40,6 +40,7 @@ def run_alone(job: Job, clock: Callable[[], float] = time.monotonic, *, read_ahe
                 if cut is None:
                     if job.cutter.done:
                         break
+                    job.passage.rest()
                     job.stop.wait(min(max(_LEAST_WAIT, (now - came) * _OF_QUIET), _MOST_WAIT))
                     continue
                 epoch, records = cut, reader.read(cut)

@@ -86,6 +86,7 @@ class SparkEngine:
                 except queue.Empty:
                     cutting.check()
                     _check(query)
+                    job.passage.rest()
                     continue
                 parts = _by_epoch(table, schema)
                 job.passage.take([(cutting.pop(number), records) for number, records in parts])

@@ -230,6 +230,7 @@ def take_all(job: Job, workers: Workers, clock: Callable[[], float] = time.monot
         elif not waiting:
             if cutter.done:
                 break
+            passage.rest()
             workers.hear(_IDLE_SECONDS)
         elif workers.ahead:
             workers.go_on()
