@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.columns import records_of
+from millstream.log.rows import numbers_as_text
 
 __all__ = ["ParquetFile"]
 
@@ -127,17 +128,9 @@ def _as_text(column: pa.Array) -> pa.Array:
         return column
     if _is_bytes(column.type):
         return column.cast(pa.binary()).view(pa.string())  # a cast would refuse the whole column for one bad value
-    if pa.types.is_floating(column.type):
-        return _numbers_as_text(column)
+    if pa.types.is_floating(column.type):  # NaN is how pandas writes what is missing
+        return numbers_as_text(column.cast(pa.float32()) if pa.types.is_float16(column.type) else column)
     return column.cast(pa.string())
-
-
-def _numbers_as_text(column: pa.Array) -> pa.Array:
-    """Numbers as JSON writes them; NaN is how pandas writes what is missing."""
-    column = column.cast(pa.float32()) if pa.types.is_float16(column.type) else column
-    texts = pc.if_else(pc.is_finite(column), column, None).cast(pa.string())
-    whole = pc.match_substring_regex(texts, r"^-?\d+$")
-    return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
 
 
 def _as_time(column: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow.json
 
 from millstream.log.times import from_text
 
-__all__ = ["json_lines", "table_of"]
+__all__ = ["json_lines", "numbers_as_text", "table_of"]
 
 _FEW = 16
 """Up to so many rows are written one by one: that is quicker than the many calls for a column."""
@@ -90,16 +90,24 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif pa.types.is_timestamp(kind):
         texts = pc.binary_join_element_wise('"', _times(column.cast(pa.timestamp("us", "UTC"))), '"', "")
     elif pa.types.is_floating(kind):
-        finite = pc.if_else(pc.is_finite(column), column, None)
-        texts = pc.cast(finite, pa.string())
-        whole = pc.match_substring_regex(texts, r"^-?\d+$")
-        texts = pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+        texts = numbers_as_text(column)
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         texts = column.cast(pa.string())
     else:
         values = (json.dumps(value, ensure_ascii=False) for value in column.to_pylist())
         texts = pa.chunked_array([pa.array(list(values), pa.string())])
     return pc.fill_null(texts, "null")
+
+
+def numbers_as_text(column: Any) -> Any:
+    """Floating numbers as JSON writes them, an array or a chunked one; what is none (NaN, infinite) is missing.
+
+    >>> numbers_as_text(pa.array([1.0, 2.5, float("nan")])).to_pylist()
+    ['1.0', '2.5', None]
+    """
+    texts = pc.if_else(pc.is_finite(column), column, None).cast(pa.string())
+    whole = pc.match_substring_regex(texts, r"^-?\d+$")
+    return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
 
 
 def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
