@@ -38,17 +38,8 @@ class InHand:
     baselines: Baselines = field(default_factory=Baselines)
 
     def collect(self, node: Node, result: Result) -> None:
-        """Go on with what a step has made of the records."""
+        """Add what a step has made beside its records, if it has declared all that it made."""
         check_result(node.name, result, node.made, node.step.outputs)
-        self.records = result.records
-        self._add(result)
-
-    def end(self, node: Node, result: Result) -> None:
-        """Add what a step has made at the end of a substream."""
-        check_result(node.name, result, node.made, node.step.outputs)
-        self._add(result)
-
-    def _add(self, result: Result) -> None:
         self.correct += result.correct
         self.labelled += result.labelled
         self.baselines += result.baselines
@@ -83,7 +74,9 @@ class Chain:
         """Take the epoch through the steps; `position` puts a rank and an offset in words."""
         for node in self.steps:
             if node in self.here:
-                hand.collect(node, _run(node, hand, position))
+                result = _run(node, hand, position)
+                hand.collect(node, result)
+                hand.records = result.records
             if self._digested[node.name]:
                 hand.steps[node.name] = digest_of([hand.records.select(self._digested[node.name])])
 

@@ -61,7 +61,7 @@ class Processing:
         if ended is not None:
             for node in self._chain.here:
                 if "time" in node.step.traits.ends:
-                    hand.end(node, node.step.ended(ended))
+                    hand.collect(node, node.step.ended(ended))
         rows = {name: self._rows(name, hand.outputs.get(name, [])) for name in self.graph.outputs}
         note = Note(
             epoch=epoch.number,
