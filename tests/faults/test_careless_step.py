@@ -11,6 +11,7 @@ from conformance.harness import Pipeline, write_documents
 
 from millstream.config import plugins
 from millstream.engines.local.engine import LocalEngine
+from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.source import _packed
 from millstream.errors import StepFailed
 from millstream.steps.graph import build_graph
@@ -117,3 +118,9 @@ def test_sparks_workers_refuse_it_too(pipeline: Pipeline) -> None:
     columns = [pa.array([0] if pa.types.is_integer(field.type) else ["a"], field.type) for field in graph.records]
     with pytest.raises(StepFailed, match="step 'careless' made records without the column 'label'"):
         _packed(pa.record_batch(columns, schema=graph.records), graph.steps)
+
+
+def test_sparks_workers_call_a_step_by_its_name(tmp_path: Path, pipeline: Pipeline) -> None:
+    careless = ("hasty", {"type": "careless", "does": "a column too few"})
+    Handover("", 0, {}, {}, [careless], ["text", "label"], 1).write(tmp_path / "handover.json")
+    assert [node.name for node in Handover.read(tmp_path / "handover.json").steps()] == ["hasty"]

@@ -116,7 +116,7 @@ def _write_handover(job: Job, first: int, ahead: Sequence[Node], path: Path) -> 
         first=first,
         places={name: (str(place.base), str(place.cache), place.pipeline) for name, place in job.places.items()},
         sources={name: source.model_dump(mode="json") for name, source in job.sources.items()},
-        worker_steps=[node.config.model_dump(mode="json") for node in ahead],
+        worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
         fields=list(job.graph.fields),
         tasks=os.cpu_count() or 1,
     ).write(path)

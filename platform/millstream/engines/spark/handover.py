@@ -22,14 +22,14 @@ __all__ = ["Handover"]
 class Handover:
     """Names and configs, out of which everybody builds logs and steps of their own.
 
-    `places` gives for each source its base, its cache and the pipeline.
+    `places` gives for each source its base, its cache and the pipeline; `worker_steps` have their names.
     """
 
     epoch_log: str
     first: int
     places: Mapping[str, tuple[str, str, str]]
     sources: Mapping[str, Mapping[str, Any]]
-    worker_steps: Sequence[Mapping[str, Any]]
+    worker_steps: Sequence[tuple[str, Mapping[str, Any]]]
     fields: list[str]
     tasks: int
 
@@ -60,9 +60,9 @@ class Handover:
 
         schema = records_schema(self.fields)
         built: list[Node] = []
-        for options in self.worker_steps:
+        for name, options in self.worker_steps:
             config: Any = plugins.load(plugins.STEPS, options["type"]).model_validate(options)
             step = config.build(schema)
             schema = step.process(schema.empty_table()).records.schema
-            built.append(Node(options.get("name") or options["type"], config, step, schema))
+            built.append(Node(name, config, step, schema))
         return built
