@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from benchmarks.children import ask
 from benchmarks.figures import AtLeast, Figure, Measurement, Setting, interleaved, ratio, spread
 from benchmarks.text_learners import alpha_of, learn, learn_with_river
 
-__all__ = ["MEASUREMENTS", "rate_of", "texts_file"]
+__all__ = ["MEASUREMENTS", "rate_of", "text_cost", "texts_file"]
 
 _RECORDS = 200_000
 _QUICK = 4_000
@@ -33,6 +33,12 @@ def rate_of(take: Callable[..., Any], **arguments: Any) -> Callable[[], float]:
     return lambda: float(ask(take, **arguments)["per_second"])
 
 
+def text_cost(name: str, rates: Sequence[float]) -> Figure:
+    """What one text costs a model that takes so many a second."""
+    microseconds = [1e6 / rate for rate in rates]
+    return Figure(f"{name}_text", statistics.median(microseconds), "us", None, spread(microseconds, ".2f"))
+
+
 def _measure(setting: Setting) -> Iterator[Figure]:
     file, some = texts_file(setting), setting.folder / "some-texts.parquet"
     setting.corpus.texts.first(_QUICK // 4 if setting.quick else _RIVERS).write_parquet(some)
@@ -44,8 +50,7 @@ def _measure(setting: Setting) -> Iterator[Figure]:
     yield ratio("naive_bayes_vs_river", taken, "naive_bayes", "river's naive Bayes", AtLeast(100))
     yield ratio("softmax_vs_river", taken, "softmax", "river's softmax", AtLeast(50))
     for name in names:
-        microseconds = [1e6 / rate for rate in taken[name]]
-        yield Figure(f"{name}_text", statistics.median(microseconds), "us", None, spread(microseconds, ".2f"))
+        yield text_cost(name, taken[name])
 
 
 MEASUREMENTS = (

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks.against_river import rate_of, texts_file
-from benchmarks.figures import Figure, Measurement, Setting, interleaved, ratio, spread
+from benchmarks.against_river import rate_of, text_cost, texts_file
+from benchmarks.figures import Figure, Measurement, Setting, interleaved, ratio
 from benchmarks.text_learners import DIMENSIONS, alpha_of, answered, learn
 
 from millstream.config.plugins import MODELS, load
@@ -82,13 +80,12 @@ def _measure(setting: Setting) -> Iterator[Figure]:
     contenders: dict[str, Callable[[], float]] = {
         "naive_bayes": rate_of(learn, model="naive_bayes", file=str(texts_file(setting))),
         "scikit-learn": rate_of(learn_with_scikit_learn, file=str(some), alpha=alpha_of("naive_bayes")),
-        **{name: partial(rate_of(learn_as_steps, model=name, file=str(some))) for name in _IN_BLOCKS},
+        **{name: rate_of(learn_as_steps, model=name, file=str(some)) for name in _IN_BLOCKS},
     }
     taken = interleaved(setting, contenders)
     yield ratio("naive_bayes_vs_scikit_learn", taken, "naive_bayes", "scikit-learn", None)
     for name in _IN_BLOCKS:
-        microseconds = [1e6 / rate for rate in taken[name]]
-        yield Figure(f"{name}_text", statistics.median(microseconds), "us", None, spread(microseconds, ".1f"))
+        yield text_cost(name, taken[name])
 
 
 MEASUREMENTS = (

@@ -19,7 +19,7 @@ from millstream.runs.auditing import audit_run
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 
-__all__ = ["EPOCHS", "EPOCH_RECORDS", "InjectedCrash", "Pipeline", "sinks_of", "write_documents"]
+__all__ = ["EPOCHS", "EPOCH_RECORDS", "InjectedCrash", "Pipeline", "results", "sinks_of", "write_documents"]
 
 EPOCHS = 8
 EPOCH_RECORDS = 24
@@ -138,6 +138,11 @@ class Pipeline:
             note.epoch: {"records": note.records, **{output: rows for output, (rows, _) in note.outputs.items()}}
             for note in notes
         }
+
+
+def results(summary: Summary) -> tuple[object, ...]:
+    """What has to be the same wherever, and however often, a run was interrupted."""
+    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
 def sinks_of(summary: Summary) -> list[str]:

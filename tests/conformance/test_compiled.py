@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, results, write_documents
 
 from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
@@ -47,10 +47,6 @@ def more_and_more_topics(folder: Path) -> None:
 
 def compiled(folder: Path, engine: Engine, engine_name: str = "local", **options: Any) -> Pipeline:
     return Pipeline(folder, engine, engine_name=engine_name, **{"placement": {}, **options})
-
-
-def results(summary: Summary) -> tuple[object, ...]:
-    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import EPOCHS, Pipeline, write_documents
+from conformance.harness import EPOCHS, Pipeline, results, write_documents
 
 from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
@@ -70,10 +70,6 @@ def golden(folder: Path) -> Summary:
     summary = keyed(folder, LocalEngine()).run("golden")
     assert summary.epochs == EPOCHS and summary.delivered["rejects"] > 1  # the broken line, and documents of nobody
     return summary
-
-
-def results(summary: Summary) -> tuple[object, ...]:
-    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
 @pytest.mark.parametrize(("store", "save_every"), [("memory", 1), ("memory", 4), ("rocksdb", 1)])

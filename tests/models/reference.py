@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class NaiveBayesReference:
         self.records *= self.keeps
 
 
-class _Linear:
+class _Linear(ABC):
     """A row more than dimensions: what all records have."""
 
     def __init__(self, dimensions: int, classes: int) -> None:
@@ -65,8 +66,8 @@ class _Linear:
         length = np.sqrt(np.sum(counts**2)) if len(counts) else 1.0
         return np.append(indices, self.bias), np.append(counts / length, 1.0)
 
-    def weights(self, rows: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def weights(self, rows: Array) -> Array: ...
 
     def scores(self, indices: Array, counts: Array) -> Array:
         rows, values = self._values(indices, counts)
