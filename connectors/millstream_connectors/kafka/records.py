@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.lines import parse_lines
+from millstream.log.lines import parse_block, parse_lines
+from millstream.log.rows import content_of
 from millstream.log.times import within_calendar
 from millstream.records import log_schema
 from millstream_connectors.kafka.batches import Records
@@ -20,6 +21,8 @@ __all__ = ["Format", "Reading"]
 
 Format = Literal["json", "text", "raw"]
 
+_FEW = 16
+"""So few are parsed sooner one by one."""
 _TOMBSTONE = "tombstone: the message has no value"
 
 
@@ -45,16 +48,15 @@ class Reading:
 
     def records(self, messages: Records) -> pa.RecordBatch:
         """The messages as records; one that cannot be read is a reject."""
-        values = messages.values()
+        values = messages.value_column()
         columns, time, reasons = self._values(values)
         if self.message_time:
             time = _times(messages.timestamps)
-        if None in values:
-            nothing = pa.array([value is None for value in values])
-            reasons = pc.if_else(nothing, _TOMBSTONE, reasons)
-        texts = {} if self.key is None else {self.key: ("key", messages.keys())}
+        if values.null_count:
+            reasons = pc.if_else(pc.is_null(values), _TOMBSTONE, reasons)
+        texts = {} if self.key is None else {self.key: ("key", messages.key_column())}
         texts |= {
-            ours: (f"header {theirs}", messages.headers(theirs.encode())) for ours, theirs in self.headers.items()
+            ours: (f"header {theirs}", messages.header_column(theirs.encode())) for ours, theirs in self.headers.items()
         }
         for name, (what, found) in texts.items():
             columns[name], wrong = _texts(found, f"{what} is ")
@@ -65,28 +67,37 @@ class Reading:
             arrays = [reasons if array is reasons else pc.if_else(good, array, None) for array in arrays]
         return pa.RecordBatch.from_arrays([pa.array(messages.offsets), *arrays], schema=log_schema(self.columns))
 
-    def _values(self, values: Sequence[bytes | None]) -> tuple[dict[str, pa.Array], pa.Array, pa.Array]:
+    def _values(self, values: pa.Array) -> tuple[dict[str, pa.Array], pa.Array, pa.Array]:
         """What the values hold: the columns, the times, and what is wrong."""
         if self.format == "json":
-            batch = parse_lines([value or b"" for value in values], self.fields, 0)
+            batch = _parsed(pc.fill_null(values, b""), self.fields)
             _, time, reasons, *_ = batch.columns
             return dict(zip(batch.schema.names[3:], batch.columns[3:], strict=True)), time, reasons
         none = pa.nulls(len(values), pa.int64())
         if self.format == "text":
             texts, wrong = _texts(values, "")
             return {"text": texts}, none, wrong
-        coded = [None if value is None else base64.b64encode(value).decode() for value in values]
+        coded = [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
         return {"value": pa.array(coded, pa.string())}, none, pa.nulls(len(values), pa.string())
 
 
-def _texts(values: Sequence[bytes | None], what: str) -> tuple[pa.Array, pa.Array]:
+def _parsed(values: pa.Array, fields: Mapping[str, str]) -> pa.RecordBatch:
+    """Values that are JSON objects: parsed together, unless there are few, or some go over several lines."""
+    if len(values) > _FEW:
+        lines = bytes(content_of(pc.binary_join_element_wise(values, b"\n", b"")))
+        if lines.count(b"\n") == len(values):
+            return parse_block(lines, fields, 0)
+    return parse_lines(values.to_pylist(), fields, 0)
+
+
+def _texts(values: pa.Array, what: str) -> tuple[pa.Array, pa.Array]:
     """Values as text, and what is wrong with those that are none."""
     try:
-        return pa.array(values, pa.binary()).cast(pa.string()), pa.nulls(len(values), pa.string())
+        return values.cast(pa.string()), pa.nulls(len(values), pa.string())
     except pa.ArrowInvalid:
         texts: list[str | None] = []
         wrong: list[str | None] = []
-        for value in values:
+        for value in values.to_pylist():
             try:
                 texts.append(None if value is None else value.decode())
                 wrong.append(None)

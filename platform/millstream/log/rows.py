@@ -13,7 +13,7 @@ import pyarrow.json
 
 from millstream.log.times import from_text
 
-__all__ = ["json_lines", "numbers_as_text", "table_of"]
+__all__ = ["content_of", "json_lines", "numbers_as_text", "table_of"]
 
 _FEW = 16
 """Up to so many rows are written one by one: that is quicker than the many calls for a column."""
@@ -36,12 +36,19 @@ def json_lines(rows: pa.Table) -> bytes:
     parts: list[Any] = []
     for place, name in enumerate(rows.column_names):
         parts += [("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _texts(rows[name])]
-    pieces = []
-    for chunk in pc.binary_join_element_wise(*parts, "}\n", "").chunks:
-        begin, end = chunk.offset, chunk.offset + len(chunk)
-        edges = memoryview(chunk.buffers()[1]).cast("q" if pa.types.is_large_string(chunk.type) else "i")
-        pieces.append(memoryview(chunk.buffers()[2])[edges[begin] : edges[end]])
-    return b"".join(pieces)
+    return b"".join(map(content_of, pc.binary_join_element_wise(*parts, "}\n", "").chunks))
+
+
+def content_of(array: pa.Array) -> memoryview:
+    """The bytes of all texts or binary values of an array, one behind the other.
+
+    >>> bytes(content_of(pa.array(["one", "two", "three"])[1:]))
+    b'twothree'
+    """
+    begin, end = array.offset, array.offset + len(array)
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    edges = memoryview(array.buffers()[1]).cast("q" if wide else "i")
+    return memoryview(array.buffers()[2])[edges[begin] : edges[end]]
 
 
 def _few(rows: pa.Table) -> bytes:

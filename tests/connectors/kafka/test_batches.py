@@ -7,10 +7,12 @@ import struct
 
 import crc32c
 import numpy as np
+import pyarrow as pa
 import pytest
 from connectors.kafka.batch_bytes import LOG_APPEND_TIME, TRANSACTIONAL, Message, batch, mark, number
 
-from millstream_connectors.kafka.batches import Broken, Records, scan
+from millstream.errors import AlteredLog
+from millstream_connectors.kafka.batches import Broken, Records, _Field, scan
 from millstream_connectors.kafka.codecs import CODECS
 
 
@@ -92,6 +94,23 @@ def test_a_last_batch_that_is_cut_off_is_left_for_the_next_time() -> None:
 def test_the_time_of_appending_is_that_of_the_whole_batch() -> None:
     data = batch(plain(3), attributes=LOG_APPEND_TIME, newest=77) + batch(plain(1, 3))
     assert scan(data, [], 0, 4).records.timestamps.tolist() == [77, 77, 77, 1000]
+
+
+def test_values_of_any_length_come_as_arrow_s_binary() -> None:
+    """Up to twelve bytes lie elsewhere in Arrow's memory than more do."""
+    values = [None if size == 7 else bytes(range(size)) for size in range(30)] * 3
+    records = scan(batch([Message(place, value, value) for place, value in enumerate(values)]), [], 0, 90).records
+    for column in (records.value_column(), records.key_column()):
+        assert column.type == pa.binary()
+        column.validate(full=True)
+        assert column.to_pylist() == values
+
+
+def test_a_value_that_claims_more_bytes_than_there_are_is_refused() -> None:
+    data = b"some bytes"
+    assert _Field(np.array([0, 5]), np.array([4, 5])).of(data, 7).to_pylist() == [b"some", b"bytes"]
+    with pytest.raises(AlteredLog, match=r"from offset 7 on: what a message holds is longer than it is"):
+        _Field(np.array([0, 5]), np.array([4, 6])).of(data, 7)
 
 
 def test_headers_by_name_the_last_of_several() -> None:
