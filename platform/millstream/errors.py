@@ -5,7 +5,8 @@ MillstreamError                 exit code 1
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
 │   ├── ForeignSink             a sink holds rows of another epoch log
 │   ├── AlteredLog              a log or a run's file is not what it was
-│   └── Truncated               a wanted range has been removed from a log
+│   ├── Truncated               a wanted range has been removed from a log
+│   └── UnknownFormat           a run directory, a journal or a checkpoint has the format of another version
 ├── DifferentReplay             a replay came out differently from the first time
 ├── StepFailed                  a step raised
 └── InUse                       another process holds the run directory, or appends to the journal
@@ -23,6 +24,7 @@ __all__ = [
     "MillstreamError",
     "StepFailed",
     "Truncated",
+    "UnknownFormat",
 ]
 
 
@@ -54,6 +56,10 @@ class AlteredLog(Contradiction):
 
 class Truncated(Contradiction):
     """A range that is wanted has been removed from a log."""
+
+
+class UnknownFormat(Contradiction):
+    """A run directory, a journal or a checkpoint has the format of another version of Millstream."""
 
 
 class DifferentReplay(MillstreamError):

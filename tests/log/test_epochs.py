@@ -1,12 +1,10 @@
-"""The epoch log's totals, also over what an older version has written."""
+"""The epoch log's notes and totals."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-
-import pytest
 
 from millstream.log.baselines import Baselines
 from millstream.log.epochs import Epoch, EpochReader, Note, Totals
@@ -18,16 +16,13 @@ def note(epoch: int, labelled: int, attempt: int = 1) -> Note:
     return Note(epoch, attempt, 10, 0, labelled, labelled, {0: (10, "x")}, {}, {"topics": (3, "y")}, counted)
 
 
-def totals(folder: Path, notes: Sequence[Note], older: Sequence[int] = ()) -> Totals:
-    """Those of an epoch log with these notes; those of some epochs are of a version that did not count baselines."""
+def totals(folder: Path, notes: Sequence[Note]) -> Totals:
+    """The totals of an epoch log with these notes."""
     with Journal(folder) as journal:
         for one in notes:
-            line = one.line()
-            if one.epoch in older:
-                del line["baselines"]
-            for told in (Epoch(one.epoch, {0: (0, 10)}).line(), line):
-                if one.attempt == 1 or "note" in told:
-                    journal.append(json.dumps(told).encode())
+            for line in (Epoch(one.epoch, {0: (0, 10)}).line(), one.line()):
+                if one.attempt == 1 or "note" in line:
+                    journal.append(json.dumps(line).encode())
     return EpochReader(folder).totals()
 
 
@@ -48,20 +43,7 @@ def test_without_labels_there_is_no_accuracy_and_no_baseline(tmp_path: Path) -> 
     assert (found.accuracy, found.baseline_accuracies) == (None, None)
 
 
-@pytest.mark.parametrize("older", [[0], [1], [0, 1]])
-def test_baselines_are_not_known_where_an_older_version_has_counted_without_them(
-    tmp_path: Path, older: list[int]
-) -> None:
-    found = totals(tmp_path, [note(0, 8), note(1, 8)], older)
-    assert (found.accuracy, found.baselines, found.baseline_accuracies) == (1, None, None)
-    assert totals(tmp_path / "unlabelled", [note(0, 0), note(1, 8)], [0]).baselines == Baselines(2, 4)
-
-
-def test_totals_go_on_from_the_head_of_a_part_also_of_an_older_one() -> None:
+def test_totals_go_on_from_the_head_of_a_part() -> None:
     before = Totals()
     before.take_note(note(0, 8))
-    head = json.loads(before.header())
-    assert Totals.from_header(json.dumps(head).encode()) == before
-    del head["baselines"]
-    assert Totals.from_header(json.dumps(head).encode()).baselines is None
-    assert Totals.from_header(json.dumps({**head, "labelled": 0}).encode()).baselines == Baselines()
+    assert Totals.from_header(before.header()) == before

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -200,19 +197,3 @@ def test_what_is_restored_digests_and_saves_as_what_was_saved(tmp_path: Path) ->
     restored = TouchedStore(loaded(tmp_path))
     digests = {states_digest({"s": {"a": each.snapshot()}}) for each in (store, restored)}
     assert digests == {states_digest({"s": {"a": loaded(tmp_path)}})}
-
-
-def test_saves_of_the_format_without_rows_are_read(tmp_path: Path) -> None:
-    def write(number: int, leans_on: int | None, entry: dict[str, Any], *parts: Array) -> None:
-        header = {"number": number, "epoch": number, "applied": Applied().line(), "versions": {}, "leans_on": leans_on}
-        entry = {"step": "s", "name": "a", "dtype": "<f8", "length": 4, "shape": [2, 2], **entry}
-        text = json.dumps({**header, "arrays": [entry], "keyed": []}).encode()
-        body = b"millstream save 2\n" + len(text).to_bytes(8, "little") + text + b"".join(p.tobytes() for p in parts)
-        (tmp_path / f"{number:010d}.save").write_bytes(body + hashlib.sha256(body).digest())
-
-    write(0, None, {}, np.arange(4.0))
-    write(1, 0, {"changed": 1}, np.array([2]), np.array([9.0]))
-    found = read_newest(tmp_path, lambda _, states: states["s"]["a"])
-    assert found is not None and np.array_equal(found, [[0, 1], [9, 3]])
-    store = TouchedStore(np.array(found))
-    assert store_of(tmp_path).write(2, Applied(), {"s": {"a": store.snapshot()}}).leans_on is None

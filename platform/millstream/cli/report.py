@@ -40,9 +40,7 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
         yield f"  rejects    {rejects:,}, at least half of them: `{program()} read {run} rejects` says why"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     none came with a record, so the model has learned nothing; see `fields` of the source"
-    if summary.accuracy is not None:
-        how = ", each record predicted before it was learned"
-        yield from accuracy_lines(summary.accuracy, summary.baselines, how)
+    yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")
     if new:
         flowing = f"; {speed:,.0f}/s once records flowed" if speed else ""
         yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{flowing}"

@@ -48,8 +48,7 @@ def _lines(found: Standing) -> Iterator[str]:
     )
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
-    if found.accuracy is not None:
-        yield from accuracy_lines(found.accuracy, found.baselines)
+    yield from accuracy_lines(found.accuracy, found.baselines)
     if found.vitals is not None:
         yield from _doing(found.vitals)
     age = "" if found.save_age is None else f", {_lasting(found.save_age)} ago"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-__all__ = ["Baselines", "both"]
+__all__ = ["Baselines"]
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,3 @@ class Baselines:
     def shares(self, labelled: int) -> Mapping[str, float] | None:
         """By name, the accuracy that each would have had; None without labels."""
         return {name: count / labelled for name, count in self.counts().items()} if labelled else None
-
-
-def both(one: Baselines | None, other: Baselines | None) -> Baselines | None:
-    """The sum of two; None, as of what an older version has counted without them, stays None.
-
-    >>> both(Baselines(1, 2), Baselines(1, 1)), both(Baselines(1, 2), None)
-    (Baselines(no_change=2, majority=3), None)
-    """
-    return None if one is None or other is None else one + other

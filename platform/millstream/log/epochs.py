@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import AlteredLog
-from millstream.log.baselines import Baselines, both
+from millstream.log.baselines import Baselines
 from millstream.log.journal import Entry, Journal, JournalReader
 
 __all__ = [
@@ -142,7 +142,6 @@ class Note:
     """What processing an epoch gave, durable before the first sink gets it.
 
     `inputs` has for each rank the record count and digest; `outputs` and `steps` digests in the order they were made.
-    `baselines` are not known where an older version wrote the note.
     """
 
     epoch: int
@@ -154,13 +153,12 @@ class Note:
     inputs: Mapping[int, tuple[int, str]]
     steps: Mapping[str, str]
     outputs: Mapping[str, tuple[int, str]]
-    baselines: Baselines | None = None
+    baselines: Baselines = field(default_factory=Baselines)
 
     def line(self) -> dict[str, Any]:
         fields = {name: value for name, value in vars(self).items() if name != "epoch"}
-        if self.baselines is not None:
-            fields["baselines"] = self.baselines.counts()
-        return {"note": self.epoch, **fields, "inputs": {str(rank): v for rank, v in self.inputs.items()}}
+        inputs = {str(rank): v for rank, v in self.inputs.items()}
+        return {"note": self.epoch, **fields, "inputs": inputs, "baselines": self.baselines.counts()}
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> Note:
@@ -169,7 +167,7 @@ class Note:
             epoch=fields.pop("note"),
             inputs={int(rank): (v[0], v[1]) for rank, v in fields.pop("inputs").items()},
             outputs={name: (v[0], v[1]) for name, v in fields.pop("outputs").items()},
-            baselines=_baselines(fields.pop("baselines", None)),
+            baselines=Baselines(**fields.pop("baselines")),
             **fields,
         )
 
@@ -194,8 +192,7 @@ class Totals:
     rejects: int = 0
     correct: int = 0
     labelled: int = 0
-    baselines: Baselines | None = field(default_factory=Baselines)
-    """Not known once records are counted whose note does not have them."""
+    baselines: Baselines = field(default_factory=Baselines)
     rows: dict[str, int] = field(default_factory=dict)
     """How many rows were made for each output."""
 
@@ -206,8 +203,8 @@ class Totals:
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
-        """By name, what the accuracy would have been without reading the records."""
-        return self.baselines.shares(self.labelled) if self.baselines is not None else None
+        """By name, the accuracy of each baseline; None without labels."""
+        return self.baselines.shares(self.labelled)
 
     def take_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
@@ -242,8 +239,7 @@ class Totals:
             self.rejects += note.rejects
             self.correct += note.correct
             self.labelled += note.labelled
-            if note.labelled:
-                self.baselines = both(self.baselines, note.baselines)
+            self.baselines += note.baselines
             for output, (count, _) in note.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
 
@@ -267,12 +263,8 @@ class Totals:
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
         fields["ended"] = set(fields["ended"])
         fields["removed"] = set(fields["removed"])
-        fields["baselines"] = _baselines(fields.get("baselines", None if fields["labelled"] else {}))
+        fields["baselines"] = Baselines(**fields["baselines"])
         return Totals(**fields)
-
-
-def _baselines(counts: Mapping[str, int] | None) -> Baselines | None:
-    return None if counts is None else Baselines(**counts)
 
 
 _written: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode

@@ -81,7 +81,6 @@ class Journal:
             self.id, self.header = part.journal, part.header
             self.next_index, self.last_mark = part.end, part.mark
             self._first, self._seed, self._size = part.first, part.seed, part.end_byte
-            self._has_blocks = part.has_blocks
             self._file = os.open(part.path, os.O_RDWR)
             if os.fstat(self._file).st_size > self._size:
                 os.ftruncate(self._file, self._size)
@@ -123,7 +122,7 @@ class Journal:
 
     def _make_room(self) -> None:
         self._check_writer()
-        if self._size >= self._part_bytes or not self._has_blocks:
+        if self._size >= self._part_bytes:
             self.roll()
 
     def _keep(self, data: bytes, entries: int, mark: int) -> None:
@@ -191,7 +190,6 @@ class Journal:
         sync_folder(self._folder)
         self.header = header
         self._file, self._first, self._size, self._seed = file, self.next_index, len(head), part_seed(self.id)
-        self._has_blocks = True
 
     def drop_before(self, index: int) -> None:
         """Remove the parts that hold only entries before `index`."""

@@ -12,13 +12,13 @@ from typing import Any
 
 from crc32c import crc32c
 
-from millstream.errors import AlteredLog
+from millstream.errors import AlteredLog, Contradiction, UnknownFormat
 from millstream.log.frames import Frame, cut_short, frames, joined, refuse_altered
 
 __all__ = ["Part", "first_indexes", "part_head", "part_name", "part_path", "part_seed"]
 
-_MAGIC, _OLDER = b"MSJRNL2\n", b"MSJRNL1\n"
-"""The format, 1 being the one that has no blocks: a version that knows no other is not to take a block for a note."""
+_FORMAT = 2
+_MAGIC = b"MSJRNL%d\n" % _FORMAT
 _ANY = re.compile(rb"MSJRNL(\d)\n")
 _HEAD = struct.Struct("<16sq")
 _SUFFIX = ".journal"
@@ -64,11 +64,10 @@ class Part:
         self.ready = False
         head = next(frames(self._file, len(_MAGIC), 0), None)
         magic = os.pread(self._file, len(_MAGIC), 0)
-        if head is None and _begins_either(magic) and cut_short(self._file, len(_MAGIC), 0):
+        if head is None and _MAGIC.startswith(magic) and cut_short(self._file, len(_MAGIC), 0):
             return
-        if head is None or magic not in (_MAGIC, _OLDER):
-            raise AlteredLog(_unknown(self.path, magic))
-        self.has_blocks = magic == _MAGIC
+        if head is None or magic != _MAGIC:
+            raise _refusal(self.path, magic)
         identity, named = _HEAD.unpack_from(head.payload)
         if named != first:
             message = f"{self.path} was renamed: its head says that it begins with entry {named}"
@@ -184,12 +183,14 @@ class Part:
         self.close()
 
 
-def _begins_either(magic: bytes) -> bool:
-    return any(known.startswith(magic) for known in (_MAGIC, _OLDER))
-
-
-def _unknown(path: Path, magic: bytes) -> str:
+def _refusal(path: Path, magic: bytes) -> Contradiction:
+    """The error for a file that does not begin with a good head of this format."""
     other = _ANY.fullmatch(magic)
-    if other is not None and magic > _MAGIC:
-        return f"{path} is a journal of format {int(other[1])}, of a newer version; this one knows formats 1 and 2"
-    return f"{path} does not begin like the part of a journal (byte 0): it was altered, or is another file"
+    if other is not None and magic != _MAGIC:
+        message = (
+            f"{path} is a journal of format {int(other[1])}, and this version of Millstream reads format {_FORMAT}: "
+            "use the version that wrote it, or begin a new journal (a run: start over with --fresh)"
+        )
+        return UnknownFormat(message)
+    message = f"{path} does not begin like the part of a journal (byte 0): it was altered, or is another file"
+    return AlteredLog(message)

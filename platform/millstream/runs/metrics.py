@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from millstream.log.baselines import Baselines, both
+from millstream.log.baselines import Baselines
 from millstream.log.epochs import Note
 from millstream.runs.observer import Observer, Watched
 from millstream.steps.processing import Processed
@@ -28,8 +28,8 @@ WINDOW = 1000
 class Window:
     """One line: counts since the run began, the window's own accuracy, and how fast it was.
 
-    `baselines` are what the accuracies would be without reading the records; not known of what an older version has
-    processed. `seconds` is how long the run had been running by then, all starts together, as far as is known.
+    `baselines` are what the accuracies would be without reading the records. `seconds` is how long the run had been
+    running by then, all starts together, as far as is known.
     """
 
     records: int
@@ -40,15 +40,12 @@ class Window:
     window_accuracy: float | None
     records_per_second: float | None
     seconds: float
-    baselines_correct: Mapping[str, int] | None = None
-    baselines: Mapping[str, float] | None = None
-    window_baselines: Mapping[str, float] | None = None
+    baselines_correct: Mapping[str, int]
+    baselines: Mapping[str, float] | None
+    window_baselines: Mapping[str, float] | None
 
-    def right(self) -> Baselines | None:
-        """How many records the baselines had right by then."""
-        if self.baselines_correct is None:
-            return None if self.labelled else Baselines()
-        return Baselines(**self.baselines_correct)
+
+_BEFORE_FIRST = Window(0, -1, 0, 0, None, None, None, 0.0, Baselines().counts(), None, None)
 
 
 def read_windows(path: Path) -> Iterator[Window]:
@@ -90,9 +87,9 @@ class Metrics(Observer):
         self._path = watched.directory.metrics
         self._warn, self._then, self._clock = warn, then, clock
         self._file = -1
-        self._written = Window(0, -1, 0, 0, None, None, None, 0.0)
+        self._written = _BEFORE_FIRST
         self._records = self._correct = self._labelled = 0
-        self._baselines: Baselines | None = Baselines()
+        self._baselines = Baselines()
         self._timed: tuple[float, int] | None = None
         """When the last window ended in this start, and how many records there were then."""
         try:
@@ -115,7 +112,7 @@ class Metrics(Observer):
         """Count what earlier starts have processed and not written."""
         last = self._written
         self._records, self._correct, self._labelled = last.records, last.correct, last.labelled
-        self._baselines = last.right()
+        self._baselines = Baselines(**last.baselines_correct)
         totals = watched.epoch_log.totals
         if totals.records == last.records:
             return
@@ -143,8 +140,7 @@ class Metrics(Observer):
         self._records += note.records
         self._correct += note.correct
         self._labelled += note.labelled
-        if note.labelled:
-            self._baselines = both(self._baselines, note.baselines)
+        self._baselines += note.baselines
         if self._records - self._written.records >= WINDOW:
             self._write(note.epoch)
 
@@ -155,8 +151,7 @@ class Metrics(Observer):
             passed = now - self._timed[0]
             speed = round((self._records - self._timed[1]) / passed, 1) if passed > 0 else None
             self._timed = (now, self._records)
-        now_right, then_right = self._baselines, before.right()
-        fresh = now_right - then_right if now_right is not None and then_right is not None else None
+        fresh = self._baselines - Baselines(**before.baselines_correct)
         window = Window(
             records=self._records,
             epoch=epoch,
@@ -166,8 +161,8 @@ class Metrics(Observer):
             window_accuracy=_share(self._correct - before.correct, self._labelled - before.labelled),
             records_per_second=speed,
             seconds=round(before.seconds + passed, 3),
-            baselines_correct=None if now_right is None else now_right.counts(),
-            baselines=_shares(now_right, self._labelled),
+            baselines_correct=self._baselines.counts(),
+            baselines=_shares(self._baselines, self._labelled),
             window_baselines=_shares(fresh, self._labelled - before.labelled),
         )
         self._written = window
@@ -183,8 +178,8 @@ class Metrics(Observer):
         self.close()
 
 
-def _shares(right: Baselines | None, labelled: int) -> Mapping[str, float] | None:
-    shares = right.shares(labelled) if right is not None else None
+def _shares(correct: Baselines, labelled: int) -> Mapping[str, float] | None:
+    shares = correct.shares(labelled)
     return None if shares is None else {name: round(share, 6) for name, share in shares.items()}
 
 

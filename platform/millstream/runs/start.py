@@ -21,7 +21,7 @@ from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
-from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError
+from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
 from millstream.guarantees.crash import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
@@ -205,6 +205,8 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     else:
         try:
             directory.check(fixed, loaded.base)
+        except UnknownFormat:
+            raise
         except Contradiction:
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,16 +18,16 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from millstream.errors import AlteredLog
+from millstream.errors import AlteredLog, Contradiction, UnknownFormat
 from millstream.log.durable import sync_folder
 from millstream.state.keyed import Keyed, put_together
 from millstream.state.touched import Array, Value
 
 __all__ = ["ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "flat_of", "read_header", "write_save"]
 
-_MAGIC = b"millstream save 3\n"
-_MAGIC_2 = b"millstream save 2\n"  # without rows
-_MAGIC_1 = b"millstream save 1\n"  # without state by key
+_FORMAT = 3
+_MAGIC = b"millstream save %d\n" % _FORMAT
+_ANY = re.compile(rb"millstream save (\d)\n")
 _DIGEST_BYTES = 32
 _READ_BYTES = 1 << 20
 _MUCH_BYTES = 1 << 16
@@ -146,7 +147,7 @@ class SaveFile:
             known = before[entry.step][entry.name] if entry.places is not None else None
             arrays.setdefault(entry.step, {})[entry.name] = entry.over(known)
         states: dict[str, Mapping[str, Array | bytes]] = {**arrays}
-        for line in self.header.get("keyed", ()):
+        for line in self.header["keyed"]:
             step = line["step"]
             below = [] if line["whole"] else cast(Stored, before[step]).layers
             states[step] = Stored(step, [*below, self._path])
@@ -225,11 +226,24 @@ def _check(path: Path, file: BinaryIO) -> None:
 
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
-    if file.read(len(_MAGIC)) not in (_MAGIC, _MAGIC_2, _MAGIC_1):
-        message = f"{path} is no save that this version can read; move it away or start over with --fresh"
-        raise AlteredLog(message)
+    magic = file.read(len(_MAGIC))
+    if magic != _MAGIC:
+        raise _refusal(path, magic)
     header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return header
+
+
+def _refusal(path: Path, magic: bytes) -> Contradiction:
+    """The error for a file that does not begin with this format's magic bytes."""
+    other = _ANY.fullmatch(magic)
+    if other is not None:
+        message = (
+            f"{path} is a save of format {int(other[1])}, and this version of Millstream reads format {_FORMAT}: "
+            "use the version that wrote it, or start over with --fresh"
+        )
+        return UnknownFormat(message)
+    message = f"{path} does not begin like a save: it was altered, or is another file; start over with --fresh"
+    return AlteredLog(message)
 
 
 def _arrays(file: BinaryIO, lines: Iterable[Mapping[str, Any]]) -> Iterator[ArrayEntry]:
