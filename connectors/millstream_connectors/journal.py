@@ -21,7 +21,7 @@ from millstream.log.rows import json_lines, table_of
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.marked import MarkedJournal, mark_of
 
-__all__ = ["JournalLog", "JournalRows", "JournalSink", "JournalSource"]
+__all__ = ["JournalLog", "JournalSink", "JournalSource"]
 
 _AT_ONCE = 2 << 20
 _ONLY = "0"

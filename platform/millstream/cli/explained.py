@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["crash_sentences", "show"]
+__all__ = ["show"]
 
 _PIPED_WIDTH = 120
 
@@ -51,7 +51,7 @@ def _draw(console: Console, told: Mapping[str, Any]) -> None:
     _heading(console, "Every epoch passes")
     _indented(console, 2, " -> ".join(told["order"]))
     _heading(console, "After a crash, at worst")
-    for head, effects in crash_sentences(told):
+    for head, effects in _crash_sentences(told):
         _indented(console, 2, head)
         for effect in effects:
             _indented(console, 4, f"- {effect}")
@@ -59,7 +59,7 @@ def _draw(console: Console, told: Mapping[str, Any]) -> None:
     _indented(console, 2, f"The next start {told['restart']}.")
 
 
-def crash_sentences(told: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def _crash_sentences(told: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Where a run may crash, and what that does: to the state, and to the rows of each output."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for crash in told["crashes"]:

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from millstream.cli.tally import Figures
 
-__all__ = ["Screen", "Show", "figures_line", "standard_error"]
+__all__ = ["Screen", "Show", "standard_error"]
 
 _TICK_SECONDS = 0.25
 _LINE_SECONDS = 5.0
@@ -118,7 +118,7 @@ class Screen:
             self._live.update(_display(figures, f"{self._doing}: {self._clock() - self._began:.0f} s"), refresh=True)
         elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
             if figures != self._shown[1] and figures.through:
-                self._print(figures_line(figures))
+                self._print(_figures_line(figures))
             self._shown = (self._clock(), figures)
 
     def _drain(self) -> None:
@@ -129,10 +129,10 @@ class Screen:
         self._console.print(line, markup=False, soft_wrap=True)
 
 
-def figures_line(figures: Figures) -> str:
+def _figures_line(figures: Figures) -> str:
     """The figures in one line.
 
-    >>> figures_line(Figures(5000, 1, 1, 2500.0, None, None, None, (("storms", 0.41),), 45000))
+    >>> _figures_line(Figures(5000, 1, 1, 2500.0, None, None, None, (("storms", 0.41),), 45000))
     '5,000 records, 2,500/s, epoch 0, 45,000 behind; popular: storms 41%'
     """
     return "; ".join(_parts(figures))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["MOST_EPOCHS", "Planner", "room", "shares"]
+__all__ = ["MOST_EPOCHS", "MOST_RECORDS", "Planner", "room"]
 
 MOST_EPOCHS = 2
 MOST_RECORDS = 100_000
@@ -20,10 +20,10 @@ def room(epochs: int, records: int, max_records: int) -> bool:
     return epochs < MOST_EPOCHS or records + max_records <= MOST_RECORDS
 
 
-def shares(available: Mapping[int, int], most: int) -> dict[int, int]:
+def _shares(available: Mapping[int, int], most: int) -> dict[int, int]:
     """How many records each partition gives to an epoch of at most `most`: equal shares, what is left goes round.
 
-    >>> shares({0: 100, 1: 3, 2: 100}, 11)
+    >>> _shares({0: 100, 1: 3, 2: 100}, 11)
     {0: 5, 1: 3, 2: 3}
     """
     given = dict.fromkeys(sorted(available), 0)
@@ -91,7 +91,7 @@ class Planner:
                 return None
         self._waiting_since = None
         cut = {}
-        for rank, count in shares(available, most).items():
+        for rank, count in _shares(available, most).items():
             start = self.positions[rank]
             cut[rank] = (start, start + count)
             self.positions[rank] = start + count

@@ -14,7 +14,7 @@ from millstream.runs.speed import Speed
 from millstream.state.saves import Save, SaveReader
 from millstream.steps.processing import Processed
 
-__all__ = ["LastSave", "Pulse", "Vitals"]
+__all__ = ["Pulse", "Vitals"]
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _RECENT_EPOCHS = 1000

@@ -22,7 +22,7 @@ from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.pulse import Vitals
 from millstream.state.saves import SaveReader
 
-__all__ = ["Epochs", "OutputStanding", "PartitionStanding", "Standing", "ended_cleanly", "standing"]
+__all__ = ["Standing", "ended_cleanly", "standing"]
 
 _OUTPUTS = "outputs"
 _SMALL = 4 << 20

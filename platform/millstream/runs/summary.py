@@ -15,7 +15,7 @@ from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.steps.processing import Processing
 
-__all__ = ["Summary", "digest_rows", "summarise"]
+__all__ = ["Summary", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Summary:
         return json.dumps(asdict(self))
 
 
-def digest_rows(sink: Sink) -> tuple[int, str]:
+def _digest_rows(sink: Sink) -> tuple[int, str]:
     """How many rows a reader of the sink sees, and a digest over them that is free of their order."""
     count, total = 0, np.uint64(0)
     for rows in sink.read():
@@ -68,7 +68,7 @@ def summarise(
 ) -> Summary:
     """Put together what the epoch log's totals, the state and the sinks say."""
     totals = epoch_log.totals
-    read = {name: digest_rows(sink) for name, sink in sinks.items()}
+    read = {name: _digest_rows(sink) for name, sink in sinks.items()}
     config = loaded.config
     return Summary(
         run=str(directory.path),
