@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
+from millstream.errors import AlteredLog
 from millstream.log.baselines import Baselines
-from millstream.log.epochs import Epoch, EpochReader, Note, Totals
+from millstream.log.epochs import Added, Epoch, EpochLog, EpochReader, Note, PartitionName, Skipped, Totals
 from millstream.log.journal import Journal
 
 
@@ -47,3 +50,41 @@ def test_totals_go_on_from_the_head_of_a_part() -> None:
     before = Totals()
     before.take_note(note(0, 8))
     assert Totals.from_header(before.header()) == before
+
+
+def test_a_reader_refuses_files_in_which_an_epoch_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(AlteredLog, match=r"the epoch log goes from epoch 0 to 2; its files were altered"):
+        totals(tmp_path, [note(0, 8), note(2, 8)])
+
+
+FIRST = Epoch(0, {0: (5, 9)}, (Added(PartitionName("source", "a", 0), 5),))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda log: log.cut(Epoch(2, {0: (9, 10)})), "epoch 2 was cut after 0"),
+        (lambda log: log.cut(Epoch(0, {0: (9, 10)})), "epoch 0 was cut after 0"),
+        (lambda log: log.cut(Epoch(1, {0: (8, 10)})), r"epoch 1 reads \[8, 10\) at position 9"),
+        (lambda log: log.cut(Epoch(1, {0: (10, 12)})), r"epoch 1 reads \[10, 12\) at position 9"),
+        (lambda log: log.cut(Epoch(1, {0: (9, 8)})), r"epoch 1 reads \[9, 8\) at position 9"),
+        (lambda log: log.cut(Epoch(1, {}, (Skipped(0, 8),))), "goes back in epoch 1"),
+        (lambda log: log.note(note(1, 8)), "epoch 1 was processed and never cut"),
+        (lambda log: log.commit(1), "a commit of epoch 1 after 0, with 0 the last cut"),
+        (lambda log: log.commit(-1), "a commit of epoch -1 after 0, with 0 the last cut"),
+    ],
+)
+def test_a_line_that_breaks_the_protocol_is_a_programmer_s_error_and_is_not_written(
+    tmp_path: Path, wrong: Callable[[EpochLog], None], said: str
+) -> None:
+    log = EpochLog(tmp_path)
+    log.cut(FIRST)
+    log.note(note(0, 8))
+    log.commit(0)
+    before = list(log.reader().lines())
+    with pytest.raises(AssertionError, match=said):
+        wrong(log)
+    assert list(log.reader().lines()) == before
+    assert log.totals == log.reader().totals()
+    log.cut(Epoch(1, {0: (12, 13), 1: (0, 2)}, (Skipped(0, 12), Added(PartitionName("source", "b", 1)))))
+    assert log.totals.positions == {0: 13, 1: 2}

@@ -53,7 +53,7 @@ def test_a_save_needs_few_others_however_many_were_written(tmp_path: Path) -> No
     for epoch in range(300):
         weights = weights.copy()
         weights[epoch] += 1
-        saves.write(epoch, Applied(), {"s": {"weights": weights, "blocks": np.array(epoch)}})
+        saves.write(epoch, Applied([[0, epoch + 1]]), {"s": {"weights": weights, "blocks": np.array(epoch)}})
         saves.drop_before(saves.numbers()[-1])
     assert saves.numbers() == [0, 256, 272, 288, *range(289, 300)]
     newest = saves.newest()
@@ -67,7 +67,7 @@ def test_a_whole_save_comes_once_what_changed_since_the_last_is_as_much(tmp_path
     for epoch in range(30):
         weights = weights.copy()
         weights[epoch * 500 % 10_000 :][:500] += 1  # 8,000 bytes, places included, of 80,000
-        leaning.append(saves.write(epoch, Applied(), {"s": {"weights": weights}}).leans_on)
+        leaning.append(saves.write(epoch, Applied([[0, epoch + 1]]), {"s": {"weights": weights}}).leans_on)
     assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 11, 22]
 
 
@@ -76,7 +76,7 @@ def test_what_is_new_or_has_another_shape_in_the_midst_of_a_chain_is_there(tmp_p
     large, late = np.zeros(100_000), np.zeros(10)
     for epoch in range(20):
         states = {"large": large, "shape": np.full(10 + epoch // 7, epoch)}
-        saves.write(epoch, Applied(), {"s": states | ({"late": late + epoch} if epoch > 4 else {})})
+        saves.write(epoch, Applied([[0, epoch + 1]]), {"s": states | ({"late": late + epoch} if epoch > 4 else {})})
     newest = saves.newest()
     assert newest is not None and newest.leans_on == 18
     loaded = store(tmp_path).load(newest)["s"]
@@ -94,7 +94,9 @@ def test_what_grows_and_shrinks_again_in_the_midst_of_a_chain_loads_as_it_was(tm
         if dice.random() < 0.15:
             text = bytearray(int(dice.integers(50, 150)))
         text[int(dice.integers(len(text)))] = epoch
-        history[saves.write(epoch, Applied(), {"s": {"large": large, "text": bytes(text)}}).number] = bytes(text)
+        history[saves.write(epoch, Applied([[0, epoch + 1]]), {"s": {"large": large, "text": bytes(text)}}).number] = (
+            bytes(text)
+        )
         if dice.random() < 0.1:
             saves.drop_before(saves.numbers()[-3:][0])
     again = SaveReader(tmp_path)
@@ -116,10 +118,17 @@ def test_a_file_that_is_no_save_is_refused(tmp_path: Path) -> None:
         store(tmp_path)
 
 
+@pytest.mark.parametrize("applied", [Applied(), Applied([[0, 3]])])
+def test_a_save_is_of_no_later_epoch_than_its_state_has_seen(tmp_path: Path, applied: Applied) -> None:
+    with pytest.raises(AssertionError, match=r"a save after epoch 3 of a state that has seen none after (-1|2)"):
+        store(tmp_path).write(3, applied, {})
+    assert store(tmp_path).newest() is None
+
+
 def test_the_newest_save_is_the_one_written_last_not_the_highest_epoch(tmp_path: Path) -> None:
     saves = store(tmp_path)
-    saves.write(7, Applied(), {})
-    saves.write(5, Applied(), {})
+    saves.write(7, Applied([[0, 8]]), {})
+    saves.write(5, Applied([[0, 6]]), {})
     newest = store(tmp_path).newest()
     assert newest is not None and newest.epoch == 5
     upto = store(tmp_path).newest(upto=4)
@@ -131,9 +140,9 @@ def test_nan_and_changed_shapes_survive(tmp_path: Path) -> None:
     first = np.array([1.0, np.nan, 3.0, 4.0, 5.0])
     second = first.copy()
     second[0] = 2.0
-    saves.write(0, Applied(), {"s": {"a": first}})
-    saves.write(1, Applied(), {"s": {"a": second}})
-    saves.write(2, Applied(), {"s": {"a": np.array([[1.0], [2.0]])}})
+    saves.write(0, Applied([[0, 1]]), {"s": {"a": first}})
+    saves.write(1, Applied([[0, 2]]), {"s": {"a": second}})
+    saves.write(2, Applied([[0, 3]]), {"s": {"a": np.array([[1.0], [2.0]])}})
     again = store(tmp_path)
     for epoch, expected in enumerate([first, second, np.array([[1.0], [2.0]])]):
         save = again.newest(epoch)
@@ -147,20 +156,20 @@ def test_dropping_keeps_what_later_saves_lean_on(tmp_path: Path) -> None:
     for epoch in range(6):
         array = array.copy()
         array[epoch] = -1
-        saves.write(epoch, Applied(), {"s": {"a": array}})
+        saves.write(epoch, Applied([[0, epoch + 1]]), {"s": {"a": array}})
     saves.drop_before(5)
     again = store(tmp_path)
     newest = again.newest()
     assert newest is not None
     assert np.array_equal(again.load(newest)["s"]["a"], array)
-    saves.write(6, Applied(), {"s": {"a": np.arange(7.0)}})
+    saves.write(6, Applied([[0, 7]]), {"s": {"a": np.arange(7.0)}})
     saves.drop_before(6)
     assert saves.numbers() == [6]
 
 
 def test_an_altered_save_is_refused(tmp_path: Path) -> None:
     saves = store(tmp_path)
-    save = saves.write(0, Applied(), {"s": {"a": np.arange(100)}})
+    save = saves.write(0, Applied([[0, 1]]), {"s": {"a": np.arange(100)}})
     path = tmp_path / "0000000000.save"
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
@@ -171,14 +180,14 @@ def test_an_altered_save_is_refused(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_save_before_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saves = store(tmp_path)
-    saves.write(0, Applied(), {"s": {"a": np.arange(100)}})
+    saves.write(0, Applied([[0, 1]]), {"s": {"a": np.arange(100)}})
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     saver = Saver(saves, lambda save: None)
-    saver.start(1, Applied(), {"s": {"a": np.arange(200)}})
+    saver.start(1, Applied([[0, 2]]), {"s": {"a": np.arange(200)}})
     with pytest.raises(OSError, match="No space left on device; the save was not written"):
         saver.wait()
     monkeypatch.undo()
@@ -190,12 +199,12 @@ def test_a_full_disk_leaves_the_save_before_usable(tmp_path: Path, monkeypatch: 
 
 def test_the_newest_save_can_be_read_beside_the_run_that_writes_and_drops(tmp_path: Path) -> None:
     writer = store(tmp_path)
-    writer.write(0, Applied(), {"s": {"epoch": np.array(0)}})
+    writer.write(0, Applied([[0, 1]]), {"s": {"epoch": np.array(0)}})
     done = threading.Event()
 
     def write() -> None:
         for epoch in range(1, 200):
-            writer.write(epoch, Applied(), {"s": {"epoch": np.array(epoch), "same": np.zeros(1000)}})
+            writer.write(epoch, Applied([[0, epoch + 1]]), {"s": {"epoch": np.array(epoch), "same": np.zeros(1000)}})
             writer.drop_before(writer.numbers()[-1])
         done.set()
 
@@ -224,8 +233,8 @@ def test_reading_saves_makes_and_removes_nothing(tmp_path: Path) -> None:
 def test_a_save_whose_base_is_gone_is_refused(tmp_path: Path) -> None:
     writer = store(tmp_path)
     weights = np.zeros(10_000)
-    writer.write(0, Applied(), {"s": {"weights": weights}})
-    leaning = writer.write(1, Applied(), {"s": {"weights": weights.copy()}})
+    writer.write(0, Applied([[0, 1]]), {"s": {"weights": weights}})
+    leaning = writer.write(1, Applied([[0, 2]]), {"s": {"weights": weights.copy()}})
     assert leaning.leans_on == 0
     (tmp_path / "0000000000.save").unlink()
     with pytest.raises(AlteredLog, match="a file that save 1 needs is gone"):

@@ -57,7 +57,7 @@ def test_whatever_is_saved_and_dropped_loads_as_it_was(tmp_path: Path, seed: int
             "classify": {"model/counts": store.snapshot(), "plain": plain, "names": b"x" * 3000},
             "per_key": other.snapshot(),
         }
-        leaning.append(saves.write(epoch, Applied(), states).leans_on)
+        leaning.append(saves.write(epoch, Applied([[0, epoch + 1]]), states).leans_on)
         history[epoch] = states_digest(states)
         learn(store, rng, 5)
         if rng.random() < 0.2:
@@ -76,7 +76,7 @@ def test_a_file_holds_only_the_rows_that_were_touched(tmp_path: Path) -> None:
     for epoch, rows in enumerate([0, 0, 1, 100]):
         learn(store, rng, rows)
         touched = int(store.touched.sum())
-        save = saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}})
+        save = saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
         sizes.append((saves.size(save) or 0) - (touched * (8 + WIDTH * 4) if epoch else store.array.nbytes))
     assert max(sizes) < 500  # header and digest
 
@@ -88,7 +88,7 @@ def test_what_was_saved_is_moved_beside_the_work_and_the_model_does_not_wait_for
         places = np.unique(rng.integers(0, ROWS, 50))
         store.put(places, rng.random((len(places), WIDTH)))
         snapshot = store.snapshot()
-        saves.write(epoch, Applied(), {"classify": {"model/counts": snapshot}})
+        saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": snapshot}})
         assert store.puts == ()
 
 
@@ -97,16 +97,18 @@ def test_a_whole_save_comes_once_the_rows_since_the_last_are_as_much(tmp_path: P
     leaning = []
     for epoch in range(30):
         store.touched[epoch * 400 % 4000 :][:400] = 1  # a tenth of it
-        leaning.append(saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}}).leans_on)
+        leaning.append(
+            saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).leans_on
+        )
     assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 11, 22]
 
 
 def test_where_most_rows_were_touched_all_are_written(tmp_path: Path) -> None:
     saves, store = store_of(tmp_path), model()
-    saves.write(0, Applied(), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
+    saves.write(0, Applied([[0, 1]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
     store.array[:] = 1
     store.touched[:4000] = 1
-    save = saves.write(1, Applied(), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
+    save = saves.write(1, Applied([[0, 2]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
     assert save.leans_on == 0 and (saves.size(save) or 0) < store.array.nbytes + 1000
     assert loaded(tmp_path)[:, 0].sum() == 4000
 
@@ -118,7 +120,9 @@ def test_a_model_that_grows_is_saved_whole(tmp_path: Path) -> None:
         learn(store, rng, 20)
         if epoch in (3, 14):
             store = TouchedStore(np.pad(store.array, ((0, 0), (0, 8))))
-        leaning.append(saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}}).leans_on)
+        leaning.append(
+            saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).leans_on
+        )
         saves.drop_before(saves.numbers()[-1])
         assert np.array_equal(loaded(tmp_path), store.array)
     assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 3, 14]
@@ -128,7 +132,9 @@ def test_a_model_without_classes_is_saved_too(tmp_path: Path) -> None:
     saves, store = store_of(tmp_path), model(width=0)
     for epoch in range(18):
         store.touched[epoch] = 1
-        saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
+        saves.write(
+            epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
+        )
     assert saves.numbers()[-1] == 17 and loaded(tmp_path).shape == (ROWS, 0)
 
 
@@ -136,7 +142,7 @@ def test_a_value_that_becomes_another_kind_of_array_is_saved_whole(tmp_path: Pat
     saves, store = store_of(tmp_path), model()
     kinds: list[Value] = [store.snapshot(), np.array(store.array), store.snapshot(), b"x" * 100, store.snapshot()]
     for epoch, value in enumerate(kinds):
-        save = saves.write(epoch, Applied(), {"s": {"a": value, "plain": np.zeros(100_000)}})
+        save = saves.write(epoch, Applied([[0, epoch + 1]]), {"s": {"a": value, "plain": np.zeros(100_000)}})
         assert save.leans_on == (epoch - 1 if epoch else None)
         found = read_newest(tmp_path, lambda _, states: states["s"])
         assert found is not None and states_digest({"s": {"a": found["a"]}}) == states_digest({"s": {"a": value}})
@@ -154,7 +160,7 @@ def test_a_save_that_fails_leaves_no_row_out(tmp_path: Path, monkeypatch: pytest
         with monkeypatch.context() as patched:
             if epoch in (2, 3):
                 patched.setattr(os, "fsync", full)
-            saver.start(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}})
+            saver.start(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
             learn(store, rng, 20)
             if epoch in (2, 3):
                 with pytest.raises(OSError, match="the save was not written"):
@@ -162,7 +168,7 @@ def test_a_save_that_fails_leaves_no_row_out(tmp_path: Path, monkeypatch: pytest
             else:
                 saver.wait()
     assert saves.numbers() == [0, 1, 2, 3] and not list(tmp_path.glob("*.tmp"))
-    saver.start(6, Applied(), {"classify": {"model/counts": store.snapshot()}})
+    saver.start(6, Applied([[0, 7]]), {"classify": {"model/counts": store.snapshot()}})
     saver.wait()
     assert np.array_equal(loaded(tmp_path), store.array)
 
@@ -171,7 +177,7 @@ def test_after_a_crash_in_the_midst_of_a_save_it_goes_on_from_the_one_before(tmp
     rng, saves, store = np.random.default_rng(5), store_of(tmp_path), model()
     for epoch in range(5):
         learn(store, rng, 20)
-        saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}})
+        saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
         if epoch == 3:
             durable = store.array.copy()
     torn = tmp_path / "0000000004.save"
@@ -183,7 +189,9 @@ def test_after_a_crash_in_the_midst_of_a_save_it_goes_on_from_the_one_before(tmp
     leaning = []
     for epoch in range(4, 8):
         learn(store, rng, 20)
-        leaning.append(again.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}}).leans_on)
+        leaning.append(
+            again.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).leans_on
+        )
         again.drop_before(again.numbers()[-1])
         assert np.array_equal(loaded(tmp_path), store.array)
     assert leaning == [None, 4, 5, 6] and again.numbers() == [4, 5, 6, 7]
@@ -193,7 +201,7 @@ def test_what_is_restored_digests_and_saves_as_what_was_saved(tmp_path: Path) ->
     rng, saves, store = np.random.default_rng(6), store_of(tmp_path), model()
     for epoch in range(3):
         learn(store, rng, 20)
-        saves.write(epoch, Applied(), {"classify": {"model/counts": store.snapshot()}})
+        saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
     restored = TouchedStore(loaded(tmp_path))
     digests = {states_digest({"s": {"a": each.snapshot()}}) for each in (store, restored)}
     assert digests == {states_digest({"s": {"a": loaded(tmp_path)}})}

@@ -360,19 +360,42 @@ class EpochLog:
         return EpochReader(self._reader_folder)
 
     def cut(self, epoch: Epoch) -> None:
+        """Append the next epoch: its number follows the last one, and its ranges begin where the last ones end."""
         with self._lock:
+            self._check_next(epoch)
             self._append(epoch.line())
             self.totals.take_epoch(epoch)
 
     def note(self, note: Note) -> None:
+        """Append the note of an epoch that was cut."""
         with self._lock:
+            assert 0 <= note.epoch < self.totals.next_epoch, f"epoch {note.epoch} was processed and never cut"
             self._append(note.line())
             self.totals.take_note(note)
 
     def commit(self, epoch: int) -> None:
+        """Append a commit; commits never go back, and never beyond the epochs that were cut."""
         with self._lock:
+            committed, cut = self.totals.committed, self.totals.next_epoch - 1
+            assert committed <= epoch <= cut, f"a commit of epoch {epoch} after {committed}, with {cut} the last cut"
             self._append({"commit": epoch})
             self.totals.committed = epoch
+
+    def _check_next(self, epoch: Epoch) -> None:
+        totals = self.totals
+        assert epoch.number == totals.next_epoch, f"epoch {epoch.number} was cut after {totals.next_epoch - 1}"
+        moved: dict[int, int] = {}
+        partitions = len(totals.partitions)
+        for event in epoch.events:
+            if isinstance(event, Added):
+                moved[partitions] = event.at
+                partitions += 1
+            elif isinstance(event, Skipped):
+                assert event.to >= totals.positions[event.rank], f"{event} goes back in epoch {epoch.number}"
+                moved[event.rank] = event.to
+        for rank, (start, stop) in epoch.cut.items():
+            position = moved[rank] if rank in moved else totals.positions[rank]
+            assert start == position <= stop, f"epoch {epoch.number} reads [{start}, {stop}) at position {position}"
 
     def sync(self) -> None:
         """Everything appended so far is durable on return."""

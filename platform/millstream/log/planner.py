@@ -64,7 +64,9 @@ class Planner:
     _waiting_since: float | None = field(default=None, init=False)
 
     def add(self, rank: int, beginning: int) -> None:
-        """A partition has appeared."""
+        """A partition has appeared, or is read from a later offset on."""
+        position = self.positions.get(rank, beginning)
+        assert beginning >= position, f"partition {rank} goes back from offset {position} to {beginning}"
         self.positions[rank] = beginning
 
     @property

@@ -46,6 +46,11 @@ class Applied:
     def copy(self) -> Applied:
         return Applied([list(span) for span in self.ranges], dict(self.repeats))
 
+    @property
+    def last(self) -> int:
+        """The highest epoch seen; -1 before the first."""
+        return self.ranges[-1][1] - 1 if self.ranges else -1
+
     def twice(self) -> frozenset[int]:
         """The epochs seen more than once."""
         return frozenset(self.repeats)

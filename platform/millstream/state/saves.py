@@ -122,6 +122,7 @@ class SaveStore(SaveReader):
 
     def write(self, epoch: int, applied: Applied, states: States) -> Save:
         """Write a save; durable on return. The arrays must stay as they are from now on."""
+        assert epoch <= applied.last, f"a save after epoch {epoch} of a state that has seen none after {applied.last}"
         number = max(self._saves, default=-1) + 1
         leans_on, arrays, keyed = self._entries(number, states)
         save = Save(number, epoch, applied, self._versions, leans_on)
