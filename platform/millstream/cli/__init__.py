@@ -14,7 +14,7 @@ import click
 
 from millstream import __version__
 from millstream.cli import plugged
-from millstream.errors import MillstreamError
+from millstream.errors import DISK_FULL, MillstreamError, Unavailable
 
 __all__ = ["main", "millstream"]
 
@@ -74,8 +74,13 @@ _OUTSIDE: Mapping[int | None, str] = {
 """What the machine refuses, and what can be done about it."""
 
 
-def _without_number(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+def _refused(error: OSError) -> int:
+    """Report an error of the operating system; the exit code."""
+    message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    known = error.errno in _OUTSIDE
+    hint = f"{_OUTSIDE[error.errno]}, and run the same command again" if known else _DEFECT
+    click.echo(f"millstream: {message}; {hint}", err=True)
+    return Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -92,8 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code = _run([argument for argument in given if argument != "--debug"], debug)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader of the output has closed it, having read enough
+            code = code or _refused(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries to write it again
     sys.exit(code)
 
 
@@ -120,10 +127,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except OSError as error:
         if debug:
             raise
-        known = error.errno in _OUTSIDE
-        hint = f"{_OUTSIDE[error.errno]}, and run the same command again" if known else _DEFECT
-        click.echo(f"millstream: {_without_number(error)}; {hint}", err=True)
-        return 1
+        return _refused(error)
     except Exception as error:
         if debug:
             raise

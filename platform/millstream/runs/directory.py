@@ -24,7 +24,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from millstream.errors import AlteredLog, Contradiction, InUse, MillstreamError, UnknownFormat
+from millstream.errors import (
+    DISK_FULL,
+    AlteredLog,
+    Contradiction,
+    InUse,
+    MillstreamError,
+    Unavailable,
+    UnknownFormat,
+)
 from millstream.log.durable import make_folder, sync_folder, write_whole
 from millstream.log.lock import locked
 
@@ -74,7 +82,7 @@ class RunDirectory:
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another with --run"
-            raise MillstreamError(message) from error
+            raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
         if not locked(self._lock.fileno()):
             self._lock.close()
             who = self.holder or "?"

@@ -8,6 +8,7 @@ was killed, by the next one that makes or has made such folders.
 from __future__ import annotations
 
 import atexit
+import errno
 import fcntl
 import os
 import shutil
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, Unavailable
 
 __all__ = ["Rocks"]
 
@@ -102,10 +103,9 @@ def _options() -> Options:
 
 
 def _failed(error: Exception) -> MillstreamError:
-    """RocksDB's own errors are of no class that tells them from a mistake in a record."""
-    return MillstreamError(
-        f"state by key in RocksDB: {error}; make room there, or set TMPDIR to a folder that has some"
-    )
+    """RocksDB's own errors have no class that distinguishes them from a mistake in a record."""
+    kind = Unavailable if os.strerror(errno.ENOSPC) in str(error) else MillstreamError
+    return kind(f"state by key in RocksDB: {error}; make room there, or set TMPDIR to a folder that has some")
 
 
 def _discard(database: Rdict, folder: Path, lock: int) -> None:
