@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import AlteredLog
-from millstream.log.baselines import Baselines
-from millstream.log.epochs import Added, Epoch, EpochLog, EpochReader, Note, PartitionName, Skipped, Totals
+from millstream.log.epochs import Added, Baselines, Epoch, EpochLog, EpochReader, Note, PartitionName, Skipped, Totals
 from millstream.log.journal import Journal
 
 

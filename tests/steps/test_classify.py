@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from millstream.errors import ConfigError
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.state.digests import state_digest
 from millstream.steps.classify import Classifier, Classify
 from millstream.steps.contracts import Array, State

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from millstream.log.baselines import Baselines
-from millstream.log.epochs import Note
+from millstream.log.epochs import Baselines, Note
 from millstream.runs.observer import Observer, Watched
 from millstream.steps.processing import Processed
 

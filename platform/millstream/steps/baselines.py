@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.steps.contracts import Array, State
 
 __all__ = ["Guesses", "added", "labels_before", "leaders"]

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.touched import Value
 

@@ -24,8 +24,7 @@ from millstream.engines.workers.recovery import WorkerLost
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.log.contracts import Log
-from millstream.log.epochs import EpochLog, EpochReader
-from millstream.log.planner import MOST_RECORDS
+from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader
 from millstream.state.saves import Save, SaveStore
 from millstream.steps.processing import Processing
 from millstream.steps.rows import row_schema

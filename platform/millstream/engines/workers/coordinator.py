@@ -27,8 +27,7 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.parties import KEEPER, Post
 from millstream.engines.workers.stages import Stages
-from millstream.log.epochs import Added, Epoch, PartitionName
-from millstream.log.planner import room
+from millstream.log.epochs import Added, Epoch, PartitionName, room
 from millstream.state.keyed import Keyed, KeyedStore
 from millstream.state.saves import States
 from millstream.state.touched import RowStore, Value

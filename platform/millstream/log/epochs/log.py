@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import AlteredLog
-from millstream.log.baselines import Baselines
+from millstream.log.epochs.baselines import Baselines
 from millstream.log.journal import Entry, Journal, JournalReader
 
 __all__ = [
