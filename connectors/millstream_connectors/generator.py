@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from millstream.log.contracts import Partition, Place
-from millstream.log.durable import make_folder, write_whole
+from millstream.log.journal.durability import make_folder, write_whole
 from millstream_connectors.generator_text import TOPICS, Documents
 
 __all__ = ["GeneratorLog", "GeneratorSource"]

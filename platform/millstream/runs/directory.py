@@ -33,8 +33,8 @@ from millstream.errors import (
     Unavailable,
     UnknownFormat,
 )
-from millstream.log.durable import make_folder, sync_folder, write_whole
-from millstream.log.lock import locked
+from millstream.log.journal.durability import make_folder, sync_folder, write_whole
+from millstream.log.journal.lock import locked
 
 __all__ = ["RunDirectory"]
 

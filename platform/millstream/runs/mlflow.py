@@ -21,7 +21,7 @@ from typing import Any
 
 from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
-from millstream.log.durable import write_whole
+from millstream.log.journal.durability import write_whole
 from millstream.runs.metrics import Window, read_windows
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.summary import Summary

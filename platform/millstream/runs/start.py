@@ -27,8 +27,8 @@ from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Log, Place, Sink
-from millstream.log.durable import write_whole
 from millstream.log.epochs import EpochLog, EpochReader
+from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
 from millstream.runs.killing import kill_family

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from millstream.errors import AlteredLog, Contradiction, UnknownFormat
-from millstream.log.durable import sync_folder
+from millstream.log.journal.durability import sync_folder
 from millstream.state.keyed import Keyed, put_together
 from millstream.state.touched import Array, Value
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from millstream.errors import AlteredLog
-from millstream.log.durable import make_folder
+from millstream.log.journal.durability import make_folder
 from millstream.state.applied import Applied
 from millstream.state.changed import array_entry
 from millstream.state.keyed import Keyed

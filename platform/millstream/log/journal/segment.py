@@ -13,7 +13,7 @@ from typing import Any
 from crc32c import crc32c
 
 from millstream.errors import AlteredLog, Contradiction, UnknownFormat
-from millstream.log.frames import Frame, cut_short, frames, joined, refuse_altered
+from millstream.log.journal.frames import Frame, cut_short, frames, joined, refuse_altered
 
 __all__ = ["Part", "first_indexes", "part_head", "part_name", "part_path", "part_seed"]
 

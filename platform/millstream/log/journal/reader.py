@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
-from millstream.log.blocks import Block, Entry
-from millstream.log.frames import Frame
-from millstream.log.part import Part, first_indexes, part_name
+from millstream.log.journal.frames import Frame
+from millstream.log.journal.line_blocks import Block, Entry
+from millstream.log.journal.segment import Part, first_indexes, part_name
 
 __all__ = ["JournalReader", "newest_part"]
 

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from millstream.errors import InUse
-from millstream.log.blocks import Entry
-from millstream.log.durable import make_folder, sync_folder
-from millstream.log.frames import in_blocks, joined, note
-from millstream.log.journal_reader import JournalReader, newest_part
-from millstream.log.lock import FolderLock
-from millstream.log.part import Part, first_indexes, part_head, part_path, part_seed
+from millstream.log.journal.durability import make_folder, sync_folder
+from millstream.log.journal.frames import in_blocks, joined, note
+from millstream.log.journal.line_blocks import Entry
+from millstream.log.journal.lock import FolderLock
+from millstream.log.journal.reader import JournalReader, newest_part
+from millstream.log.journal.segment import Part, first_indexes, part_head, part_path, part_seed
 
 __all__ = ["Entry", "Journal", "JournalReader"]
 

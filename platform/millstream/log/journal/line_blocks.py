@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millstream.log.frames import COUNT_BYTES, Frame
+from millstream.log.journal.frames import COUNT_BYTES, Frame
 
 __all__ = ["Block", "Entry", "are_lines", "as_lines"]
 

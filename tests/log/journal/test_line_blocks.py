@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from millstream.errors import AlteredLog, UnknownFormat
-from millstream.log.blocks import Block, are_lines, as_lines
-from millstream.log.journal import Journal, JournalReader
-from millstream.log.part import part_head, part_path
+from millstream.log.journal import Block, Journal, JournalReader, are_lines, as_lines
+from millstream.log.journal.segment import part_head, part_path
 
 Appended = list[tuple[int, list[bytes]]]
 """For each append its mark and its entries."""
