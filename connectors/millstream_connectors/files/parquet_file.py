@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.errors import AlteredLog, ConfigError
-from millstream.log.columns import records_of
-from millstream.log.rows import numbers_as_text
+from millstream.log.formats.columns import records_of
+from millstream.log.formats.rows import numbers_as_text
 
 __all__ = ["ParquetFile"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.lines import parse_block, parse_lines
-from millstream.log.rows import content_of
-from millstream.log.times import within_calendar
+from millstream.log.formats.lines import parse_block, parse_lines
+from millstream.log.formats.rows import content_of
+from millstream.log.formats.times import within_calendar
 from millstream.records import log_schema
 from millstream_connectors.kafka.batches import Records
 

@@ -9,7 +9,7 @@ import click
 
 from millstream.config.plugins import nearest
 from millstream.errors import MillstreamError
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 

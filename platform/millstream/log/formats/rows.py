@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from millstream.log.times import from_text
+from millstream.log.formats.times import from_text
 
 __all__ = ["content_of", "json_lines", "numbers_as_text", "table_of"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.log.times import from_seconds, from_text
+from millstream.log.formats.times import from_seconds, from_text
 
 START = datetime(1970, 1, 1, tzinfo=UTC)
 

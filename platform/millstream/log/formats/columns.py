@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.times import from_seconds, from_text, within_calendar
+from millstream.log.formats.times import from_seconds, from_text, within_calendar
 from millstream.records import log_schema
 
 __all__ = ["records_of"]

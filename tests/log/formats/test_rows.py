@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from millstream.log.rows import json_lines, table_of
+from millstream.log.formats.rows import json_lines, table_of
 from millstream.records import format_time
 
 EVERYTHING = pa.schema(

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from millstream.log.columns import records_of
+from millstream.log.formats.columns import records_of
 from millstream.records import log_schema
 
 __all__ = ["parse_block", "parse_lines"]
