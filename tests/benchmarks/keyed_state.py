@@ -18,9 +18,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from benchmarks.figures import Figure, Measurement, Setting, spread
 
-from millstream.state.applied import Applied
-from millstream.state.keyed import Keyed, KeyedStore
-from millstream.state.saves import SaveReader, SaveStore
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import SaveReader, SaveStore
+from millstream.state.keyed_state import Keyed, KeyedStore
 from millstream.steps.contracts import Step
 from millstream.steps.per_key import PerKey
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from benchmarks.figures import AtMost, Figure, Measurement, Setting, spread
 
-from millstream.state.applied import Applied
-from millstream.state.saves import SaveStore
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import SaveStore
 from millstream.steps.contracts import State
 from millstream_models.hashed_text import HashedText
 from millstream_models.online.learner import Learner

@@ -12,8 +12,8 @@ import pytest
 
 from millstream.cli.run import changed_libraries
 from millstream.runs.start import versions
-from millstream.state.applied import Applied
-from millstream.state.saves import Save
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import Save
 
 Millstream = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from millstream.log.contracts import Mark, Place
 from millstream.log.journal import Journal
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
-from millstream.state.saves import SaveStore
+from millstream.state.checkpoints import SaveStore
 from millstream_connectors.files.sink import FilesSink
 from millstream_connectors.files.source import FilesSource
 

@@ -227,7 +227,7 @@ def test_rocksdb_that_cannot_be_imported_is_told_with_what_to_do(
     following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    monkeypatch.delitem(sys.modules, "millstream.state.rocks", raising=False)
+    monkeypatch.delitem(sys.modules, "millstream.state.rocksdb_state", raising=False)
     with pytest.raises(ConfigError, match=r"step 'per_key', `store`: rocksdb cannot be used \(.*rocksdict"):
         following(count, store="rocksdb")
     following(count, store="memory")

@@ -27,7 +27,7 @@ from millstream.runs.observer import Observer, Watched
 from millstream.runs.pulse import Pulse
 from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
-from millstream.state.saves import Save, SaveReader
+from millstream.state.checkpoints import Save, SaveReader
 
 if TYPE_CHECKING:
     from millstream.runs.metrics_port import MetricsPort

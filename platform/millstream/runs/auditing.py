@@ -18,9 +18,9 @@ from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
 from millstream.runs.standing import ended_cleanly
 from millstream.runs.start import Options, start
-from millstream.state.applied import Applied
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import Save, States, read_newest
 from millstream.state.digests import states_digest
-from millstream.state.saves import Save, States, read_newest
 from millstream.steps.contracts import Array
 
 __all__ = ["audit_run"]

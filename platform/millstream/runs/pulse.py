@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from millstream.runs.exposition import Histogram
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.speed import Speed
-from millstream.state.saves import Save, SaveReader
+from millstream.state.checkpoints import Save, SaveReader
 from millstream.steps.processing import Processed
 
 __all__ = ["Pulse", "Vitals"]

@@ -20,7 +20,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.live import read_vitals
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.pulse import Vitals
-from millstream.state.saves import SaveReader
+from millstream.state.checkpoints import SaveReader
 
 __all__ = ["Standing", "ended_cleanly", "standing"]
 

@@ -35,7 +35,7 @@ from millstream.runs.killing import kill_family
 from millstream.runs.observer import Observers, Watched, Watching
 from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
-from millstream.state.saves import SaveStore
+from millstream.state.checkpoints import SaveStore
 from millstream.steps.graph import Graph
 from millstream.steps.processing import Processing
 from millstream.steps.rows import identity_columns, row_schema

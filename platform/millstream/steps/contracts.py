@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME
-from millstream.state.touched import Value
+from millstream.state.dirty_rows import Value
 
 __all__ = [
     "Array",
@@ -34,8 +34,8 @@ Array = np.ndarray[Any, Any]
 State = Mapping[str, Value]
 """What a step or model remembers: named arrays and byte strings. Saved without pickle, digested name by name.
 
-Of a large array that is changed a few rows at a time, a snapshot (`millstream.state.touched`) is saved at the cost of
-these rows.
+Of a large array that is changed a few rows at a time, a snapshot (`millstream.state.dirty_rows`) is saved at the cost
+of these rows.
 """
 
 

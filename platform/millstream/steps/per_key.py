@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError
-from millstream.state.keyed import Keyed, KeyedStore, Memory, Values
+from millstream.state.keyed_state import Keyed, KeyedStore, Memory, Values
 from millstream.steps.calls import Calls, Misuse, Rejected, shown
 from millstream.steps.changes import Changes, FieldNames
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
@@ -145,7 +145,7 @@ def _written(state: Any) -> bytes:
 def _place(step: str) -> Callable[[], Values]:
     """RocksDB, imported only where it is wanted."""
     try:
-        from millstream.state.rocks import Rocks
+        from millstream.state.rocksdb_state import Rocks
     except ImportError as error:
         hint = "install the package rocksdict, or say `store: memory`"
         raise ConfigError(f"step {step!r}, `store`: rocksdb cannot be used ({error}); {hint}") from error

@@ -25,7 +25,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.log.contracts import Log
 from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader
-from millstream.state.saves import Save, SaveStore
+from millstream.state.checkpoints import Save, SaveStore
 from millstream.steps.processing import Processing
 from millstream.steps.rows import row_schema
 

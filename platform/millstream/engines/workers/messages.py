@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millstream.log.epochs import Epoch, PartitionName
-from millstream.state.saves import States
-from millstream.state.touched import Array
+from millstream.state.checkpoints import States
+from millstream.state.dirty_rows import Array
 from millstream.steps.chain import InHand
 from millstream.steps.processing import Processed
 

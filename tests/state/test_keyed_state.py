@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from millstream.state.digests import state_digest
-from millstream.state.keyed import Entries, Keyed, KeyedStore, Memory, Values, put_together
-from millstream.state.rocks import Rocks
+from millstream.state.keyed_state import Entries, Keyed, KeyedStore, Memory, Values, put_together
+from millstream.state.rocksdb_state import Rocks
 
 places = pytest.mark.parametrize("make", [Memory, Rocks])
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from millstream.state.rocks import Rocks
+from millstream.state.rocksdb_state import Rocks
 
 PROGRAM = """
 import sys
-from millstream.state.rocks import Rocks
+from millstream.state.rocksdb_state import Rocks
 values = Rocks()
 values.put("ann", b"1")
 print(flush=True)
@@ -107,7 +107,7 @@ def test_keys_are_in_the_order_of_text() -> None:
 LIMITED = """
 import resource
 from millstream.errors import MillstreamError
-from millstream.state.rocks import Rocks
+from millstream.state.rocksdb_state import Rocks
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 values = Rocks()
 try:

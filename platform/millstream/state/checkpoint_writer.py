@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from millstream.state.applied import Applied
-from millstream.state.saves import Save, SaveStore, States
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import Save, SaveStore, States
 
 __all__ = ["Saver"]
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from millstream.errors import AlteredLog, Contradiction, UnknownFormat
 from millstream.log.journal.durability import sync_folder
-from millstream.state.keyed import Keyed, put_together
-from millstream.state.touched import Array, Value
+from millstream.state.dirty_rows import Array, Value
+from millstream.state.keyed_state import Keyed, put_together
 
 __all__ = ["ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "flat_of", "read_header", "write_save"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from millstream.errors import AlteredLog, UnknownFormat
-from millstream.state.applied import Applied
-from millstream.state.saver import Saver
-from millstream.state.saves import Save, SaveReader, SaveStore, States, read_newest
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveReader, SaveStore, States, read_newest
 
 
 def store(folder: Path) -> SaveStore:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from millstream.errors import AlteredLog
-from millstream.state.applied import Applied
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_file import Stored
+from millstream.state.checkpoints import SaveStore, States, read_newest
 from millstream.state.digests import states_digest
-from millstream.state.keyed import Entries, Keyed, KeyedStore
-from millstream.state.rocks import Rocks
-from millstream.state.save_file import Stored
-from millstream.state.saves import SaveStore, States, read_newest
+from millstream.state.keyed_state import Entries, Keyed, KeyedStore
+from millstream.state.rocksdb_state import Rocks
 
 
 def loaded(folder: Path, step: str = "per_key") -> dict[str, bytes]:

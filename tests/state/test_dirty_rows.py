@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from millstream.state.digests import state_digest
-from millstream.state.touched import Array, RowStore, Touched, TouchedStore
+from millstream.state.dirty_rows import Array, RowStore, Touched, TouchedStore
 
 Rng = np.random.Generator
 

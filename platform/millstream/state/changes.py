@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millstream.state.save_file import ArrayEntry, SaveFile, flat_of
-from millstream.state.touched import Array, Touched, Value
+from millstream.state.checkpoint_file import ArrayEntry, SaveFile, flat_of
+from millstream.state.dirty_rows import Array, Touched, Value
 
 __all__ = ["array_entry"]
 
