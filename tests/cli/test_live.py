@@ -18,7 +18,7 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
-from millstream.runs.killing import descendants
+from millstream.runs.termination import descendants
 
 Millstream = Callable[..., Any]
 Begun = Callable[..., "subprocess.Popen[str]"]

@@ -20,13 +20,13 @@ from millstream.cli.tally import Tally
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash import CrashPoint
 from millstream.runs.directory import RunDirectory
-from millstream.runs.killing import kill_family
-from millstream.runs.live import Live
-from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.pulse import Pulse
 from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
+from millstream.runs.termination import kill_family
+from millstream.runs.watch.metrics import Metrics
+from millstream.runs.watch.progress_file import Live
+from millstream.runs.watch.run_stats import Pulse
 from millstream.state.checkpoints import Save, SaveReader
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Watch:
         config = watched.loaded.config.mlflow
         if not config:
             return [Metrics(watched, warn=screen.warn), self._tally, pulse, live]
-        from millstream.runs.mlflow import MlflowObserver  # takes seconds
+        from millstream.runs.watch.mlflow import MlflowObserver  # takes seconds
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
         return [Metrics(watched, warn=screen.warn, then=mirror.window), self._tally, pulse, live, mirror]

@@ -11,8 +11,8 @@ import click
 
 from millstream.cli.accuracy import accuracy_lines
 from millstream.runs.directory import RunDirectory
-from millstream.runs.pulse import Vitals
-from millstream.runs.standing import Standing, standing
+from millstream.runs.watch.run_stats import Vitals
+from millstream.runs.watch.run_status import Standing, standing
 
 __all__ = ["status"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from millstream.runs.killing import kill_descendants
+from millstream.runs.termination import kill_descendants
 
 __all__ = ["Stopping"]
 

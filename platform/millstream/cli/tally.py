@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.speed import Speed
+from millstream.runs.watch.speed import Speed
 from millstream.steps.processing import Processed
 
 __all__ = ["Figures", "Tally"]

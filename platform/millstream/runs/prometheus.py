@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from millstream.log.epochs import Totals
 from millstream.runs.exposition import Histogram, Samples, family
 from millstream.runs.observer import Watched
-from millstream.runs.pulse import Pulse
+from millstream.runs.watch.run_stats import Pulse
 
 __all__ = ["METRICS", "Metric", "Page"]
 

@@ -16,8 +16,8 @@ from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
-from millstream.runs.standing import ended_cleanly
 from millstream.runs.start import Options, start
+from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import Applied
 from millstream.state.checkpoints import Save, States, read_newest
 from millstream.state.digests import states_digest

@@ -14,7 +14,7 @@ from dataclasses import asdict
 
 from millstream.runs.directory import RunDirectory
 from millstream.runs.observer import Observer
-from millstream.runs.pulse import Vitals
+from millstream.runs.watch.run_stats import Vitals
 
 __all__ = ["Live", "read_vitals"]
 

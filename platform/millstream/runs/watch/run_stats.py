@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from millstream.runs.exposition import Histogram
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.speed import Speed
+from millstream.runs.watch.speed import Speed
 from millstream.state.checkpoints import Save, SaveReader
 from millstream.steps.processing import Processed
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from millstream.runs.directory import RunDirectory
-from millstream.runs.live import Live, read_vitals
-from millstream.runs.pulse import Vitals
+from millstream.runs.watch.progress_file import Live, read_vitals
+from millstream.runs.watch.run_stats import Vitals
 
 VITALS = Vitals(500.0, 0.004, 0.02, 1, 1, "worker 1 was killed by SIGKILL")
 

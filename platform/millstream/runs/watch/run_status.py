@@ -17,9 +17,9 @@ from millstream.log.contracts import Place
 from millstream.log.epochs import EpochReader, Totals
 from millstream.records import format_time
 from millstream.runs.directory import RunDirectory
-from millstream.runs.live import read_vitals
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
-from millstream.runs.pulse import Vitals
+from millstream.runs.watch.progress_file import read_vitals
+from millstream.runs.watch.run_stats import Vitals
 from millstream.state.checkpoints import SaveReader
 
 __all__ = ["Standing", "ended_cleanly", "standing"]
