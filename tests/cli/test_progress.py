@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from millstream.cli.progress_figures import Figures, Tally
 from millstream.cli.screen import Screen, Show
-from millstream.cli.tally import Figures, Tally
 from millstream.config.load import load_config
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
@@ -63,7 +63,7 @@ def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
 GIVING_UP = """
 import signal, sys, threading
 from millstream.cli.screen import Screen, Show
-from millstream.cli.stopping import Stopping
+from millstream.cli.stop_signals import Stopping
 
 lock, waiting = threading.Lock(), threading.Event()
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from millstream import __version__
-from millstream.cli import plugged
+from millstream.cli import plugin_commands
 from millstream.errors import DISK_FULL, MillstreamError, Unavailable
 
 __all__ = ["main", "millstream"]
@@ -36,16 +36,16 @@ class _Commands(click.Group):
     """Commands by name: those of the table above, whose module and command in it have that name, then plug-ins'."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *(name for name in plugged.names() if name not in _COMMANDS)]
+        return [*_COMMANDS, *(name for name in plugin_commands.names() if name not in _COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS:
             command: click.Command = getattr(importlib.import_module(f"millstream.cli.{cmd_name}"), cmd_name)
             return command
-        return plugged.command(cmd_name) if cmd_name in plugged.names() else None
+        return plugin_commands.command(cmd_name) if cmd_name in plugin_commands.names() else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        lines = {name: _COMMANDS.get(name) or plugged.one_line(name) for name in self.list_commands(ctx)}
+        lines = {name: _COMMANDS.get(name) or plugin_commands.one_line(name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl(list(lines.items()))
 

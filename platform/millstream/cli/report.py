@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from millstream.cli.accuracy import accuracy_lines
-from millstream.cli.tally import Figures
+from millstream.cli.progress_figures import Figures
 from millstream.log.contracts import Place
 from millstream.runs.observer import Watched
 from millstream.runs.sinks import sink_configs

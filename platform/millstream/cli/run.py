@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream import __version__
-from millstream.cli.logged import shown
+from millstream.cli.log_bridge import shown
 from millstream.cli.options import config_file, sets
+from millstream.cli.progress_figures import Tally
 from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
-from millstream.cli.stopping import Stopping
-from millstream.cli.tally import Tally
+from millstream.cli.stop_signals import Stopping
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash import CrashPoint
 from millstream.runs.directory import RunDirectory

@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from millstream.cli.tally import Figures
+from millstream.cli.progress_figures import Figures
 
 __all__ = ["Screen", "Show", "standard_error"]
 

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from millstream.config.document import Document, KeyPath, Problem, apply_sets, parse, substitute
+from millstream.config.messages import problems_of
 from millstream.config.models import Config
 from millstream.config.plugins import nearest
-from millstream.config.wording import problems_of
 from millstream.errors import ConfigError, Contradiction
 
 __all__ = ["Loaded", "load_config", "read_back", "read_config"]

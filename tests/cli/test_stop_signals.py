@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import NoReturn
 
-from millstream.cli.stopping import Stopping
+from millstream.cli.stop_signals import Stopping
 
 
 def too_late(*_: object) -> NoReturn:
