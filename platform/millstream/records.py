@@ -25,6 +25,7 @@ __all__ = [
     "digest_of",
     "format_time",
     "in_step_order",
+    "is_text",
     "log_schema",
     "row_hashes",
 ]
@@ -53,6 +54,16 @@ def log_schema(fields: Sequence[str]) -> pa.Schema:
 def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
     head = [pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(REJECT, pa.string())]
     return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type is text, perhaps coded by a dictionary.
+
+    >>> is_text(pa.dictionary(pa.int8(), pa.string())), is_text(pa.binary())
+    (True, False)
+    """
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
 def format_time(micros: int) -> str:

@@ -58,7 +58,7 @@ def test_a_packages_command_is_listed_after_ours_and_runs_like_them(install: Ins
     assert listed.index("  log  ") < listed.index("  greet  ")
     ran = run("greet")
     assert (ran.returncode, ran.stdout) == (5, "hello\n")
-    assert "did you mean 'greet'?" in run("gret").stderr
+    assert "did you mean `greet`?" in run("gret").stderr
 
 
 def test_one_of_the_same_name_as_ours_is_left_out(install: Install, run: Run) -> None:

@@ -352,7 +352,7 @@ def test_the_label_may_have_another_name() -> None:
 
 
 def test_records_without_the_label_are_refused_with_what_is_meant() -> None:
-    with pytest.raises(ConfigError, match="`label`: the records have no column 'labl' here; did you mean 'label'"):
+    with pytest.raises(ConfigError, match="`label`: the records have no column 'labl' here; did you mean `label`"):
         Classify(model=Diary(), label="labl").build(records("a").schema)
 
 

@@ -321,8 +321,8 @@ def test_a_map_that_returns_what_it_did_not_declare_fails(per: str, returned: An
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        ("rules:chosn", "rules has no 'chosn'; did you mean 'chosen'?"),
-        ("rules:Box.opn", "rules.Box has no 'opn'; did you mean 'open'?"),
+        ("rules:chosn", "rules has no 'chosn'; did you mean `chosen`?"),
+        ("rules:Box.opn", "rules.Box has no 'opn'; did you mean `open`?"),
         ("rules:zzz", "rules has no 'zzz'; is it spelt"),
         ("rules:number", "rules:number is no function but 3 (int)"),
         (

@@ -206,10 +206,10 @@ def test_a_function_that_returns_what_it_may_not_fails(returned: Any, told: str,
     ("options", "told"),
     [
         ({"key": "autor"}, "step 'per_key', `key`: it is keyed by 'autor', but the records have no such field here; "
-                           "did you mean 'author'?"),
+                           "did you mean `author`?"),
         ({"key": "score"}, "it is keyed by 'score', which is double; keys are text"),
         ({"adds": ["text"]}, "step 'per_key', `adds`: the records have a field 'text' already"),
-        ({"function": "rules:chosn"}, "step 'per_key', `function`: rules has no 'chosn'; did you mean 'chosen'?"),
+        ({"function": "rules:chosn"}, "step 'per_key', `function`: rules has no 'chosn'; did you mean `chosen`?"),
     ],
 )  # fmt: skip
 def test_a_config_that_does_not_fit_is_refused(options: dict[str, Any], told: str, following: Following) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import os
@@ -15,6 +14,7 @@ import click
 from millstream import __version__
 from millstream.cli import plugin_commands
 from millstream.errors import DISK_FULL, MillstreamError, Unavailable
+from millstream.suggestions import suggestion
 
 __all__ = ["main", "millstream"]
 
@@ -55,9 +55,8 @@ class _Commands(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             known = self.list_commands(ctx)
             if args[0] not in known:
-                close = difflib.get_close_matches(args[0], known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-                ctx.fail(f"there is no command {args[0]!r}; {hint}")
+                meant = suggestion(args[0], known, f"there are {', '.join(known)}")
+                ctx.fail(f"there is no command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)
 
 

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from millstream.config.document import Document, KeyPath, Problem
 from millstream.config.keys import known_keys
 from millstream.config.pipeline import NAME, RUN_NAME
-from millstream.config.plugins import nearest
+from millstream.suggestions import nearest, suggestion
 
 __all__ = ["problems_of"]
 
@@ -100,8 +100,7 @@ def _worded(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document
         return "required"
     if kind == "extra_forbidden":
         allowed = known_keys(model, document.data, path[:-1])
-        close = nearest(path[-1], allowed)
-        return f"unknown key; did you mean `{close}`?" if close else f"unknown key; one of {', '.join(allowed)}"
+        return "unknown key" + suggestion(path[-1], allowed, f"one of {', '.join(allowed)}")
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         limit = context[bound]
@@ -117,8 +116,7 @@ def _worded(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document
     if kind == "union_tag_not_found":
         return f"`{context['discriminator'].strip(chr(39))}` is required in it"
     if kind == "plugin_unknown":
-        close = nearest(value, context["allowed"])
-        return f"{shown}: {found['msg']}" + (f"; did you mean `{close}`?" if close else "")
+        return f"{shown}: {found['msg']}{suggestion(value, context['allowed'])}"
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
         return f"{shown} is not allowed; {_PATTERNS.get(pattern, f'it has to match {pattern}')}"
@@ -141,5 +139,4 @@ def _shown(value: Any) -> str:
 
 def _one_of(names: Iterable[str], value: Any) -> str:
     names = list(names)
-    close = nearest(value, names)
-    return "one of " + ", ".join(names) + (f"; did you mean `{close}`?" if close else "")
+    return f"one of {', '.join(names)}{suggestion(value, names)}"

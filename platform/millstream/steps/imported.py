@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
 from millstream.steps.calls import shown
+from millstream.suggestions import suggestion
 
 __all__ = ["FunctionName", "imported"]
 
@@ -41,9 +41,8 @@ def imported(step: str, function: str) -> Callable[..., Any]:
     place = module_name
     for part in name.split("."):
         if not hasattr(found, part):
-            meant = nearest(part, dir(found))
-            hint = f"did you mean {meant!r}?" if meant else "is it spelt as it is defined there?"
-            raise ConfigError(f"{where}: {place} has no {part!r}; {hint}")
+            meant = suggestion(part, dir(found), "is it spelt as it is defined there?")
+            raise ConfigError(f"{where}: {place} has no {part!r}{meant}")
         found, place = getattr(found, part), f"{place}.{part}"
     if not callable(found):
         raise ConfigError(f"{where}: {function} is no function but {shown(found)}")

@@ -7,9 +7,10 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
+from millstream.records import is_text
 from millstream.steps.contracts import Array, Scope, Traits
+from millstream.suggestions import suggestion
 
 __all__ = ["check_key", "owner", "owners"]
 
@@ -48,10 +49,8 @@ def check_key(traits: Traits, records: pa.Schema) -> None:
         message = "it declares itself keyed, but not by which field; say Traits(Scope.KEYED, key=...)"
         raise ConfigError(message)
     if traits.key not in records.names:
-        meant = nearest(traits.key, records.names)
-        hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}"
-        raise ConfigError(f"it is keyed by {traits.key!r}, but the records have no such field here; {hint}")
+        meant = suggestion(traits.key, records.names, f"there are {', '.join(records.names)}")
+        raise ConfigError(f"it is keyed by {traits.key!r}, but the records have no such field here{meant}")
     kind = records.field(traits.key).type
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)):
+    if not is_text(kind):
         raise ConfigError(f"it is keyed by {traits.key!r}, which is {kind}; keys are text, so name a text field")
