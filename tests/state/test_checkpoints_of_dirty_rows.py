@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from millstream.arrays import Array
 from millstream.state.applied_epochs import Applied
 from millstream.state.checkpoint_writer import Saver
 from millstream.state.checkpoints import SaveStore, States, read_newest
 from millstream.state.digests import states_digest
-from millstream.state.dirty_rows import Array, RowStore, TouchedStore, Value
+from millstream.state.dirty_rows import RowStore, TouchedStore, Value
 from millstream.state.keyed_state import KeyedStore
 
 ROWS, WIDTH = 4096, 24

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from millstream.arrays import Array
 from millstream.state.digests import state_digest
-from millstream.state.dirty_rows import Array, RowStore, Touched, TouchedStore
+from millstream.state.dirty_rows import RowStore, Touched, TouchedStore
 
 Rng = np.random.Generator
 

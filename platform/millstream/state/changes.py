@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from millstream.arrays import Array
 from millstream.state.checkpoint_file import ArrayEntry, SaveFile, flat_of
-from millstream.state.dirty_rows import Array, Touched, Value
+from millstream.state.dirty_rows import Touched, Value
 
 __all__ = ["array_entry"]
 

@@ -18,9 +18,10 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from millstream.arrays import Array
 from millstream.errors import AlteredLog, Contradiction, UnknownFormat
 from millstream.log.journal.durability import sync_folder
-from millstream.state.dirty_rows import Array, Value
+from millstream.state.dirty_rows import Value
 from millstream.state.keyed_state import Keyed, put_together
 
 __all__ = ["ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "flat_of", "read_header", "write_save"]

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millstream.arrays import Array
 from millstream.errors import AlteredLog
 from millstream.log.journal.durability import make_folder
 from millstream.state.applied_epochs import Applied
 from millstream.state.changes import array_entry
 from millstream.state.checkpoint_file import ArrayEntry, KeyedEntry, SaveFile, read_header, write_save
-from millstream.state.dirty_rows import Array, Touched, Value
+from millstream.state.dirty_rows import Touched, Value
 from millstream.state.keyed_state import Keyed
 
 __all__ = ["Save", "SaveReader", "SaveStore", "States", "read_newest"]

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "RowStore", "Touched", "TouchedStore", "Value"]
+from millstream.arrays import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["RowStore", "Touched", "TouchedStore", "Value"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME
@@ -21,8 +22,6 @@ from millstream.suggestions import suggestion
 
 __all__ = ["Classifier", "Classify"]
 
-_FEW = 16
-"""So few labels are numbered sooner one by one."""
 _MODEL, _BASELINES = "model/", "baselines/"
 _POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
@@ -169,7 +168,7 @@ class Classifier:
     def _codes(self, labels: pa.Array) -> Array:
         """The class of each label, -1 where there is none; new ones are numbered as they come."""
         found: Array
-        if len(labels) <= _FEW:
+        if len(labels) <= FEW_ROWS:
             found = self._numbers(labels.to_pylist())
         else:
             coded = labels.dictionary_encode()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import Array
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.dirty_rows import Value
@@ -28,8 +28,6 @@ __all__ = [
     "Traits",
     "rejects_schema",
 ]
-
-Array = np.ndarray[Any, Any]
 
 State = Mapping[str, Value]
 """What a step or model remembers: named arrays and byte strings. Saved without pickle, digested name by name.

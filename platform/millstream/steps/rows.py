@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from millstream.arrays import FEW_ROWS
 from millstream.log.epochs import PartitionName
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.contracts import Output
@@ -13,8 +14,6 @@ from millstream.steps.contracts import Output
 __all__ = ["identity_columns", "row_schema", "rows_for_sinks"]
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_FEW = 16
-"""Up to so many rows are named one by one: that is quicker than the calls for a column."""
 
 
 def row_schema(output: Output) -> pa.Schema:
@@ -54,7 +53,7 @@ def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[Parti
 
 
 def _names(ranks: pa.Array, partitions: Sequence[PartitionName]) -> list[pa.Array]:
-    if len(ranks) <= _FEW:
+    if len(ranks) <= FEW_ROWS:
         named = [partitions[rank] for rank in ranks.to_pylist()]
         return [pa.array([n.source for n in named], pa.string()), pa.array([n.number for n in named], pa.int32())]
     sources = pa.array([partition.source for partition in partitions], pa.string())

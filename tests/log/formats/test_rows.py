@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.log.formats.rows import json_lines, table_of
-from millstream.records import format_time
+from millstream.timestamps import format_time
 
 EVERYTHING = pa.schema(
     [

@@ -17,14 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from millstream.arrays import FEW_ROWS, Array
 from millstream.log.formats.columns import records_of
 from millstream.records import log_schema
 
 __all__ = ["parse_block", "parse_lines"]
 
-Array = np.ndarray[Any, Any]
-
-_FEW = 16
 _PIECE = 1000  # lines that are tried again together when a block is not plain
 _DEEPEST = 500
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -47,7 +45,7 @@ def parse_block(block: bytes, fields: Mapping[str, str], offset: int) -> pa.Reco
     count = int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _NEWLINE))
     if block and not block.endswith(b"\n"):
         count += 1
-    columns = _plain(block, count, fields) if count > _FEW else None
+    columns = _plain(block, count, fields) if count > FEW_ROWS else None
     if columns is not None:
         return records_of(columns, None, count, fields, offset)
     lines = block.split(b"\n")[:count]
@@ -60,7 +58,7 @@ def parse_block(block: bytes, fields: Mapping[str, str], offset: int) -> pa.Reco
 
 def parse_lines(lines: Sequence[bytes], fields: Mapping[str, str], offset: int) -> pa.RecordBatch:
     """The same for lines that come one by one, each with newlines in it or without."""
-    if len(lines) <= _FEW:
+    if len(lines) <= FEW_ROWS:
         return _of_piece(lines, fields, offset, alone=True)
     block = b"\n".join([*lines, b""])
     if block.count(b"\n") == len(lines):

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from millstream.arrays import FEW_ROWS
 from millstream.log.formats.times import from_text
+from millstream.timestamps import format_time
 
 __all__ = ["content_of", "json_lines", "numbers_as_text", "table_of"]
 
-_FEW = 16
-"""Up to so many rows are written one by one: that is quicker than the many calls for a column."""
 _quoted: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encode
-_START = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b"), ("\f", "\\f"))
 
 
@@ -31,7 +29,7 @@ def json_lines(rows: pa.Table) -> bytes:
     """
     if not rows.num_rows:
         return b""
-    if rows.num_rows <= _FEW:
+    if rows.num_rows <= FEW_ROWS:
         return _few(rows)
     parts: list[Any] = []
     for place, name in enumerate(rows.column_names):
@@ -82,7 +80,7 @@ def _is_written_alike(value: float | None) -> bool:
 
 
 def _time(micros: int) -> str:
-    return f'"{(_START + timedelta(microseconds=micros)).isoformat().removesuffix("+00:00")}Z"'
+    return f'"{format_time(micros)}"'
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["from_seconds", "from_text", "within_calendar"]
+from millstream.arrays import FEW_ROWS, Array
 
-_Array = np.ndarray[Any, Any]
+__all__ = ["from_seconds", "from_text", "within_calendar"]
 
 _MICROS = 1_000_000
 _FIRST = -62_135_596_800 * _MICROS  # 0001-01-01
@@ -23,8 +22,6 @@ _LAST = 253_402_300_800 * _MICROS - 1  # the end of 9999-12-31
 _DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
 _LONGEST = 35  # 2022-02-08T16:08:31.123456789+00:00
 
-_FEW = 16
-"""Up to so many texts are read one by one: that is quicker than the many calls for a column."""
 _USUAL = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?[Zz]?")
 _EPOCH_DAY = datetime(1970, 1, 1).toordinal()
 
@@ -32,13 +29,13 @@ _ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(sign) for sign in "0-+:.")
 _ZONES = (6, 5, 3)  # +01:00, +0100, +01
 
 
-def within_calendar(micros: _Array) -> _Array:
+def within_calendar(micros: Array) -> Array:
     """Whether microseconds since 1970 are in the years 1 to 9999."""
-    good: _Array = (micros >= _FIRST) & (micros <= _LAST)
+    good: Array = (micros >= _FIRST) & (micros <= _LAST)
     return good
 
 
-def from_seconds(seconds: _Array) -> tuple[_Array, _Array]:
+def from_seconds(seconds: Array) -> tuple[Array, Array]:
     """(microseconds, whether it is a time) of seconds since 1970; not one beyond the years 1 to 9999, NaN neither."""
     with np.errstate(invalid="ignore"):
         micros = np.rint(seconds * _MICROS)
@@ -46,7 +43,7 @@ def from_seconds(seconds: _Array) -> tuple[_Array, _Array]:
     return np.where(good, micros, 0).astype(np.int64), good
 
 
-def from_text(texts: pa.Array) -> tuple[_Array, _Array]:
+def from_text(texts: pa.Array) -> tuple[Array, Array]:
     """(microseconds, whether it is a time) of ISO 8601 text; without a zone it is UTC, beyond microseconds it is cut.
 
     >>> micros, good = from_text(pa.array(["1970-01-01T00:00:01Z", "1970-01-01 01:00:01.5+01:00", "soon", None]))
@@ -57,7 +54,7 @@ def from_text(texts: pa.Array) -> tuple[_Array, _Array]:
     good = np.zeros(len(texts), dtype=bool)
     if len(texts) == texts.null_count:
         return micros, good
-    if len(texts) <= _FEW and (few := _few(texts.to_pylist())) is not None:
+    if len(texts) <= FEW_ROWS and (few := _few(texts.to_pylist())) is not None:
         return few
     lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
     starts = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts)]
@@ -69,7 +66,7 @@ def from_text(texts: pa.Array) -> tuple[_Array, _Array]:
     return micros, good
 
 
-def _few(texts: list[str | None]) -> tuple[_Array, _Array] | None:
+def _few(texts: list[str | None]) -> tuple[Array, Array] | None:
     """The same for texts that all are missing or in the usual form, in UTC; None if there is another one."""
     read = [0 if text is None else _usual(text) for text in texts]
     if None in read:
@@ -91,7 +88,7 @@ def _usual(text: str) -> int | None:
     return seconds * _MICROS + int((fraction or "")[:6].ljust(6, "0"))
 
 
-def _of_one_length(signs: _Array, rows: _Array, micros: _Array, good: _Array) -> None:
+def _of_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> None:
     """Read times that are equally long, grouped by how they write their zone."""
     length = signs.shape[1]
     last = signs[:, -1]
@@ -112,7 +109,7 @@ def _of_one_length(signs: _Array, rows: _Array, micros: _Array, good: _Array) ->
     _read(signs[left], 0, rows[left], micros, good)
 
 
-def _number(signs: _Array, start: int, stop: int, ok: _Array) -> _Array:
+def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
     """The number that these columns write; where one is no digit, `ok` becomes false."""
     value = np.zeros(len(signs), dtype=np.int64)
     for place in range(start, stop):
@@ -122,7 +119,7 @@ def _number(signs: _Array, start: int, stop: int, ok: _Array) -> _Array:
     return value
 
 
-def _read(signs: _Array, zone: int, rows: _Array, micros: _Array, good: _Array) -> None:
+def _read(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
     """Read times whose last `zone` columns are an offset from UTC."""
     if not len(rows):
         return
@@ -132,7 +129,7 @@ def _read(signs: _Array, zone: int, rows: _Array, micros: _Array, good: _Array) 
     ok = (signs[:, 4] == _MINUS) & (signs[:, 7] == _MINUS)
     year, month, day = (_number(signs, *span, ok) for span in ((0, 4), (5, 7), (8, 10)))
     seconds = _days(year, month, day, ok) * 86_400
-    fraction: _Array | int = 0
+    fraction: Array | int = 0
     if length > 10:
         ok &= np.isin(signs[:, 10], (ord("T"), ord("t"), ord(" "))) & (signs[:, 13] == _COLON)
         hour, minute = _number(signs, 11, 13, ok), _number(signs, 14, 16, ok)
@@ -157,7 +154,7 @@ def _read(signs: _Array, zone: int, rows: _Array, micros: _Array, good: _Array) 
     good[rows[ok]] = True
 
 
-def _days(year: _Array, month: _Array, day: _Array, ok: _Array) -> _Array:
+def _days(year: Array, month: Array, day: Array, ok: Array) -> Array:
     """Days since 1970-01-01 in the Gregorian calendar; where there is no such day, `ok` becomes false."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     ok &= (year >= 1) & (month >= 1) & (month <= 12)
@@ -166,5 +163,5 @@ def _days(year: _Array, month: _Array, day: _Array, ok: _Array) -> _Array:
     from_march = np.where(month > 2, month - 3, month + 9)
     of_year = np.where(month > 2, year, year - 1)
     in_year = (153 * from_march + 2) // 5 + day - 1
-    days: _Array = 365 * of_year + of_year // 4 - of_year // 100 + of_year // 400 + in_year - 719_468
+    days: Array = 365 * of_year + of_year // 4 - of_year // 100 + of_year // 400 + in_year - 719_468
     return days

@@ -15,12 +15,12 @@ from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.log.contracts import Place
 from millstream.log.epochs import EpochReader, Totals
-from millstream.records import format_time
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.watch.progress_file import read_vitals
 from millstream.runs.watch.run_stats import Vitals
 from millstream.state.checkpoints import SaveReader
+from millstream.timestamps import format_time
 
 __all__ = ["Standing", "ended_cleanly", "standing"]
 
