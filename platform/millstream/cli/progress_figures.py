@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.watch.speed import Speed
+from millstream.runs.watch.run_stats import Pulse
+from millstream.runs.watch.scores import WINDOW, Scores
+from millstream.runs.watch.speed import per_second
 from millstream.steps.processing import Processed
 
 __all__ = ["Figures", "Tally"]
 
-_RECENT = 1000
 _TELLING_SECONDS = 0.25
 _MOST_TOPICS = 5
 
@@ -33,6 +34,7 @@ class Figures:
     per_second: float | None
     accuracy: float | None
     recent: float | None
+    """The accuracy over the last epochs that have 1,000 records, and so about what the model knows now."""
     baselines: Mapping[str, float] | None
     popular: tuple[tuple[str, float], ...]
     behind: int | None
@@ -47,6 +49,7 @@ class Tally(Observer):
     def __init__(
         self,
         watched: Watched,
+        stats: Pulse,
         *,
         say: Callable[[str], None],
         warn: Callable[[str], None],
@@ -54,25 +57,23 @@ class Tally(Observer):
     ) -> None:
         self._begun_before = watched.epoch_log.totals.next_epoch
         self._through_epochs = 0
-        self._watched, self._say, self._warn, self._clock = watched, say, warn, clock
+        self._watched, self._stats, self._say, self._warn, self._clock = watched, stats, say, warn, clock
         self._lock = threading.RLock()  # a signal handler asks too, in the midst of anything
         self._begun = False
-        self._speed = Speed()
         self._marks: list[tuple[float, int]] = []
         """When how many records were through in this start: with its first epoch, and with its last."""
         self._through_records = 0
         self._last_epoch = -1
-        self._recent: deque[pa.Table] = deque()
+        self._recent: deque[Scores] = deque()
+        self._recently = Scores()
         self._windows: dict[str, pa.Table] = {}
         outputs = watched.graph.outputs
-        self._answers = next((n for n, o in outputs.items() if {"label", "predicted"} <= set(o.schema.names)), None)
         self._topics = [
             n for n, o in outputs.items() if {"_window", "topic", "share", "popular"} <= set(o.schema.names)
         ]
 
     def began(self, first: int) -> None:
         self._last_epoch = first - 1
-        self._speed.mark(self._clock(), self._through_records)
         if self._begun_before and not self._begun:
             self._say(self._going_on(first))
         self._begun = True
@@ -83,10 +84,9 @@ class Tally(Observer):
             self._through_epochs += 1
             self._last_epoch = processed.epoch.number
             self._through_records += processed.note.records
-            self._speed.mark(now, self._through_records)
             self._marks[1:] = [(now, self._through_records)]
-            if self._answers is not None and processed.note.attempt == 1:
-                self._remember(processed.rows[self._answers])
+            if processed.note.attempt == 1:
+                self._remember(Scores.of(processed.note))
             for name in self._topics:
                 if processed.rows[name].num_rows:
                     self._windows[name] = processed.rows[name]
@@ -97,17 +97,16 @@ class Tally(Observer):
     def figures(self) -> Figures:
         totals = self._watched.epoch_log.totals
         with self._lock:
-            recent = pa.concat_tables(self._recent) if self._recent else None
+            recent = self._recently
             windows = list(self._windows.values())
-            speed = self._speed.at(self._clock())
         return Figures(
             records=totals.records,
             epochs=self._last_epoch + 1,
             through=self._through_epochs,
-            per_second=speed,
+            per_second=self._stats.records_per_second,
             accuracy=totals.accuracy,
             baselines=totals.baseline_accuracies,
-            recent=None if recent is None else _accuracy(recent.slice(max(0, recent.num_rows - _RECENT))),
+            recent=recent.accuracy,
             popular=_popular(windows),
             behind=self._watched.cutter.behind,
         )
@@ -117,7 +116,7 @@ class Tally(Observer):
         if not self._marks:
             return None
         (began, before), (last, after) = self._marks[0], self._marks[-1]
-        return (after - before) / (last - began) if last - began >= _TELLING_SECONDS else None
+        return per_second(after - before, last - began) if last - began >= _TELLING_SECONDS else None
 
     def waits_for(self) -> str:
         """What an end that has been asked for is waiting for."""
@@ -126,11 +125,12 @@ class Tally(Observer):
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
         return f"for epoch {self._last_epoch + 1} and its save" if behind > 0 else "for the last save"
 
-    def _remember(self, answers: pa.Table) -> None:
-        self._recent.append(answers.select(["label", "predicted"]))
-        rows = sum(table.num_rows for table in self._recent)
-        while rows - self._recent[0].num_rows >= _RECENT:
-            rows -= self._recent.popleft().num_rows
+    def _remember(self, scores: Scores) -> None:
+        """Keep the last epochs that have at least `WINDOW` records together."""
+        self._recent.append(scores)
+        self._recently += scores
+        while self._recently.records - self._recent[0].records >= WINDOW:
+            self._recently -= self._recent.popleft()
 
     def _going_on(self, first: int) -> str:
         """Where this start goes on from, in one line; told before anything of it is processed."""
@@ -146,12 +146,6 @@ class Tally(Observer):
         which = f"epoch {first} is" if last == first else f"epochs {first} to {last} are"
         count = sum(note.records for note in before if note.attempt == 1)
         return f"{line}; {which} {again} ({count:,} records)"
-
-
-def _accuracy(answers: pa.Table) -> float | None:
-    labelled = len(answers) - answers["label"].null_count
-    right = pc.sum(pc.equal(answers["label"], answers["predicted"])).as_py() or 0
-    return right / labelled if labelled else None
 
 
 def _popular(windows: list[pa.Table]) -> tuple[tuple[str, float], ...]:

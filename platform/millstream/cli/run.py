@@ -141,11 +141,11 @@ class _Watch:
         screen = self._screen
         if watched.archived is not None:
             screen.say(f"starting over; what was there is in {watched.archived}")
-        self._watched, self._tally = watched, Tally(watched, say=screen.say, warn=screen.warn)
+        pulse = Pulse(watched)
+        self._watched, self._tally = watched, Tally(watched, pulse, say=screen.say, warn=screen.warn)
         screen.watch(self._tally.figures)
         if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
-        pulse = Pulse(watched)
         if self._port is not None:
             from millstream.runs.prometheus import Page
 
@@ -153,11 +153,11 @@ class _Watch:
         live = Live(watched.directory, pulse.vitals, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:
-            return [Metrics(watched, warn=screen.warn), self._tally, pulse, live]
+            return [Metrics(watched, warn=screen.warn), pulse, self._tally, live]
         from millstream.runs.watch.mlflow import MlflowObserver  # takes seconds
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
-        return [Metrics(watched, warn=screen.warn, then=mirror.window), self._tally, pulse, live, mirror]
+        return [Metrics(watched, warn=screen.warn, then=mirror.window), pulse, self._tally, live, mirror]
 
     def waits_for(self) -> str:
         return self._tally.waits_for() if self._tally is not None else "for the sources to be opened"

@@ -148,7 +148,7 @@ def _parts(figures: Figures) -> list[str]:
         far.append(f"{figures.behind:,} behind")
     parts = [", ".join(far)]
     if figures.accuracy is not None and (guesses := figures.baselines) is not None:
-        recent = "" if figures.recent is None else f", last 1,000: {figures.recent:.3f}"
+        recent = "" if figures.recent is None else f", recently {figures.recent:.3f}"
         beside = f" (the label before {guesses['no_change']:.3f}, the most common {guesses['majority']:.3f})"
         parts.append(f"accuracy {figures.accuracy:.3f}{recent}{beside}")
     if figures.popular:

@@ -13,6 +13,7 @@ from millstream.log.contracts import Sink
 from millstream.log.epochs import EpochLog
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
+from millstream.runs.watch.speed import per_second
 from millstream.steps.processing import Processing
 
 __all__ = ["Summary", "summarise"]
@@ -88,5 +89,5 @@ def summarise(
         outputs={name: digest for name, (_, digest) in read.items()},
         versions=versions,
         seconds=round(seconds, 3),
-        records_per_second=round((totals.processed - processed_before) / seconds, 1) if seconds > 0 else 0.0,
+        records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),
     )

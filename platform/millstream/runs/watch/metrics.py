@@ -15,12 +15,11 @@ from pathlib import Path
 
 from millstream.log.epochs import Baselines, Note
 from millstream.runs.observer import Observer, Watched
+from millstream.runs.watch.scores import WINDOW, Scores
+from millstream.runs.watch.speed import per_second
 from millstream.steps.processing import Processed
 
 __all__ = ["Metrics", "Window", "read_windows"]
-
-WINDOW = 1000
-"""The least records of a window; it ends with an epoch."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,11 @@ class Window:
     baselines_correct: Mapping[str, int]
     baselines: Mapping[str, float] | None
     window_baselines: Mapping[str, float] | None
+
+    @property
+    def scores(self) -> Scores:
+        """The scores since the run began."""
+        return Scores(self.records, self.correct, self.labelled, Baselines(**self.baselines_correct))
 
 
 _BEFORE_FIRST = Window(0, -1, 0, 0, None, None, None, 0.0, Baselines().counts(), None, None)
@@ -87,8 +91,7 @@ class Metrics(Observer):
         self._warn, self._then, self._clock = warn, then, clock
         self._file = -1
         self._written = _BEFORE_FIRST
-        self._records = self._correct = self._labelled = 0
-        self._baselines = Baselines()
+        self._scores = Scores()
         self._timed: tuple[float, int] | None = None
         """When the last window ended in this start, and how many records there were then."""
         try:
@@ -110,8 +113,7 @@ class Metrics(Observer):
     def _catch_up(self, watched: Watched) -> None:
         """Count what earlier starts have processed and not written."""
         last = self._written
-        self._records, self._correct, self._labelled = last.records, last.correct, last.labelled
-        self._baselines = Baselines(**last.baselines_correct)
+        self._scores = last.scores
         totals = watched.epoch_log.totals
         if totals.records == last.records:
             return
@@ -119,11 +121,10 @@ class Metrics(Observer):
             if note.epoch > last.epoch:
                 self._count(note)
         # the epoch log no longer goes back that far
-        self._records, self._correct, self._labelled = totals.records, totals.correct, totals.labelled
-        self._baselines = totals.baselines
+        self._scores = Scores(totals.records, totals.correct, totals.labelled, totals.baselines)
 
     def began(self, first: int) -> None:
-        self._timed = (self._clock(), self._records)
+        self._timed = (self._clock(), self._scores.records)
 
     def through(self, processed: Processed) -> None:
         self._count(processed.note)
@@ -136,33 +137,30 @@ class Metrics(Observer):
     def _count(self, note: Note) -> None:
         if note.attempt != 1:
             return
-        self._records += note.records
-        self._correct += note.correct
-        self._labelled += note.labelled
-        self._baselines += note.baselines
-        if self._records - self._written.records >= WINDOW:
+        self._scores += Scores.of(note)
+        if self._scores.records - self._written.records >= WINDOW:
             self._write(note.epoch)
 
     def _write(self, epoch: int) -> None:
-        before, passed, speed = self._written, 0.0, None
+        before, scores, passed, speed = self._written, self._scores, 0.0, None
         if self._timed is not None:
             now = self._clock()
             passed = now - self._timed[0]
-            speed = round((self._records - self._timed[1]) / passed, 1) if passed > 0 else None
-            self._timed = (now, self._records)
-        fresh = self._baselines - Baselines(**before.baselines_correct)
+            speed = per_second(scores.records - self._timed[1], passed)
+            self._timed = (now, scores.records)
+        fresh = scores - before.scores
         window = Window(
-            records=self._records,
+            records=scores.records,
             epoch=epoch,
-            correct=self._correct,
-            labelled=self._labelled,
-            accuracy=_share(self._correct, self._labelled),
-            window_accuracy=_share(self._correct - before.correct, self._labelled - before.labelled),
-            records_per_second=speed,
+            correct=scores.correct,
+            labelled=scores.labelled,
+            accuracy=_rounded(scores.accuracy),
+            window_accuracy=_rounded(fresh.accuracy),
+            records_per_second=None if speed is None else round(speed, 1),
             seconds=round(before.seconds + passed, 3),
-            baselines_correct=self._baselines.counts(),
-            baselines=_shares(self._baselines, self._labelled),
-            window_baselines=_shares(fresh, self._labelled - before.labelled),
+            baselines_correct=scores.baselines.counts(),
+            baselines=_all_rounded(scores.baseline_accuracies),
+            window_baselines=_all_rounded(fresh.baseline_accuracies),
         )
         self._written = window
         if self._file >= 0:
@@ -177,10 +175,9 @@ class Metrics(Observer):
         self.close()
 
 
-def _shares(correct: Baselines, labelled: int) -> Mapping[str, float] | None:
-    shares = correct.shares(labelled)
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 6)
+
+
+def _all_rounded(shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
     return None if shares is None else {name: round(share, 6) for name, share in shares.items()}
-
-
-def _share(correct: int, labelled: int) -> float | None:
-    return round(correct / labelled, 6) if labelled else None

@@ -47,7 +47,7 @@ class Pulse(Observer):
         self._throttle, self._clock = watched.throttle, clock
         self._next = watched.epoch_log.totals.next_epoch
         """Epochs before it were cut by another start, or have been through in this one."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler asks too, whatever it has interrupted
         self._speed = Speed()
         self._records = 0
         self._recent: deque[float] = deque(maxlen=_RECENT_EPOCHS)
@@ -87,11 +87,17 @@ class Pulse(Observer):
         at, size = self._saves.written_at(save), self._saves.size(save)
         return LastSave(at / 1e6, size) if at is not None and size is not None else None
 
+    @property
+    def records_per_second(self) -> float | None:
+        """The speed of late; None before the first epoch."""
+        with self._lock:
+            return self._speed.at(self._clock())
+
     def vitals(self) -> Vitals:
         with self._lock:
-            speed, recent = self._speed.at(self._clock()), sorted(self._recent)
+            recent = sorted(self._recent)
         return Vitals(
-            records_per_second=speed,
+            records_per_second=self.records_per_second,
             latency_median=recent[len(recent) // 2] if recent else None,
             latency_99=recent[len(recent) * 99 // 100] if recent else None,
             epochs_in_flight=self._throttle.in_flight,

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Speed"]
+__all__ = ["Speed", "per_second"]
 
 _SECONDS = 5.0
+
+
+def per_second(records: int, seconds: float) -> float | None:
+    """Records a second; None if no time has passed."""
+    return records / seconds if seconds > 0 else None
 
 
 class Speed:
@@ -34,4 +39,4 @@ class Speed:
         (began, before), (last, after) = self._marks[0], self._marks[-1]
         if now - last > max(_SECONDS, 2 * (last - began)):
             return 0.0
-        return (after - before) / (now - began) if now > began else None
+        return per_second(after - before, now - began)
