@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.steps.calls import Calls, Misuse, shown
 from millstream.steps.changes import Changes, FieldNames
-from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
+from millstream.steps.contracts import Output, Result, Scope, Step, Traits, rejects_schema
 from millstream.steps.imported import FunctionName, imported
+from millstream.steps.stateless import StatelessStep
 
 __all__ = ["Filter", "Map"]
 
@@ -90,49 +91,31 @@ class Map(_Function):
         return _Mapping(self._calls(name), self._traits(), records, Changes(name, records, self.adds))
 
 
-class _Filtering:
+class _Filtering(StatelessStep):
     def __init__(self, calls: Calls, traits: Traits, records: pa.Schema) -> None:
+        super().__init__(records)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls
-        self._no_records = records.empty_table()
 
     def process(self, records: pa.Table) -> Result:
         done = self._calls.run(records, _one_verdict, _verdicts)
         mask = done.values if isinstance(done.values, pa.Array) else pa.array(done.values, pa.bool_())
         return Result(done.records.filter(mask), done.outputs)
 
-    def ended(self, substream: Any) -> Result:
-        return Result(self._no_records)
 
-    def save(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        pass
-
-
-class _Mapping:
+class _Mapping(StatelessStep):
     def __init__(self, calls: Calls, traits: Traits, records: pa.Schema, changes: Changes) -> None:
+        super().__init__(changes.made(records.empty_table(), {}).schema)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls
         self._changes = changes
-        self._no_records = changes.made(records.empty_table(), {})
 
     def process(self, records: pa.Table) -> Result:
         done = self._calls.run(records, self._changes.of_one, self._changes.of_batch)
         columns = done.values if isinstance(done.values, dict) else self._changes.columns(done.records, done.values)
         return Result(self._changes.made(done.records, columns), done.outputs)
-
-    def ended(self, substream: Any) -> Result:
-        return Result(self._no_records)
-
-    def save(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        pass
 
 
 def _one_verdict(record: Mapping[str, Any], returned: Any) -> bool:
