@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from support.reader_threads import checked_in_a_thread
 
 from millstream.arrays import Array
 from millstream.state.digests import state_digest
@@ -263,38 +263,21 @@ def test_what_was_settled_beside_the_work_is_not_moved_when_the_next_snapshot_is
 
 def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:
     store, rng = TouchedStore(np.zeros((3000, 8))), np.random.default_rng(1)
-    asked: list[tuple[Touched, Touched, Array, Array]] = []
-    found: list[str] = []
-    stop = threading.Event()
 
-    def read() -> None:
-        while not stop.is_set() or asked:
-            if asked:
-                earlier, later, before, after = asked.pop()
-                changed = later.since(earlier)
-                later.settle()
-                if changed is None or not np.array_equal(np.asarray(later), after):
-                    found.append("a snapshot changed")
-                    continue
-                before[changed] = later.rows(changed)
-                if not np.array_equal(before, after):
-                    found.append("what changed is not all")
+    def wrong(earlier: Touched, later: Touched, before: Array, after: Array) -> str | None:
+        changed = later.since(earlier)
+        later.settle()
+        if changed is None or not np.array_equal(np.asarray(later), after):
+            return "a snapshot changed"
+        before[changed] = later.rows(changed)
+        return None if np.array_equal(before, after) else "what changed is not all"
 
-    reader = threading.Thread(target=read)
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    reader.start()
-    try:
+    with checked_in_a_thread(wrong) as check:
         earlier, before = store.snapshot(), store.array.copy()
         for _ in range(300):
             places = rng.integers(0, 3000, 500)
             store.array[places] += 1
             store.touched[places] = 1
             later, after = store.snapshot(), store.array.copy()
-            asked.append((earlier, later, before.copy(), after))
+            check(earlier, later, before.copy(), after)
             earlier, before = later, after
-    finally:
-        stop.set()
-        reader.join()
-        sys.setswitchinterval(usual)
-    assert not found

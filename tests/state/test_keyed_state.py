@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
-import sys
-import threading
 from collections.abc import Callable, Mapping
 
 import pytest
+from support.reader_threads import checked_in_a_thread
 
 from millstream.state.digests import state_digest
 from millstream.state.keyed_state import Entries, Keyed, KeyedStore, Memory, Values, put_together
@@ -124,34 +123,19 @@ def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Callab
     store, model = KeyedStore(make), dict[str, bytes]()
     dice = random.Random(1)
     written(store, dice, model, 200)
-    found: list[str] = []
-    stop = threading.Event()
-    asked: list[tuple[Keyed, Keyed, dict[str, bytes], dict[str, bytes]]] = []
 
-    def read() -> None:
-        while not stop.is_set() or asked:
-            if asked:
-                earlier, later, before, after = asked.pop()
-                changed = later.since(earlier)
-                if later.copied() != after or changed is None or over(before, changed) != after:
-                    found.append("a snapshot changed")
+    def wrong(earlier: Keyed, later: Keyed, before: dict[str, bytes], after: dict[str, bytes]) -> str | None:
+        changed = later.since(earlier)
+        same = later.copied() == after and changed is not None and over(before, changed) == after
+        return None if same else "a snapshot changed"
 
-    reader = threading.Thread(target=read)
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    reader.start()
-    try:
+    with checked_in_a_thread(wrong) as check:
         earlier, before = store.snapshot(), dict(model)
         for _ in range(300):
             written(store, dice, model, 20)
             later, after = store.snapshot(), dict(model)
-            asked.append((earlier, later, before, after))
+            check(earlier, later, before, after)
             earlier, before = later, after
-    finally:
-        stop.set()
-        reader.join()
-        sys.setswitchinterval(usual)
-    assert not found
 
 
 def test_entries_compare_what_they_are_given() -> None:

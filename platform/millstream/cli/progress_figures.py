@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
+from millstream.log.epochs import Scores
 from millstream.runs.observer import Observer, Watched
+from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.run_stats import Pulse
-from millstream.runs.watch.scores import WINDOW, Scores
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processing import Processed
 
@@ -86,7 +87,7 @@ class Tally(Observer):
             self._through_records += processed.note.records
             self._marks[1:] = [(now, self._through_records)]
             if processed.note.attempt == 1:
-                self._remember(Scores.of(processed.note))
+                self._remember(processed.note.scores)
             for name in self._topics:
                 if processed.rows[name].num_rows:
                     self._windows[name] = processed.rows[name]

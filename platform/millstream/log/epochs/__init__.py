@@ -6,6 +6,7 @@ from millstream.log.epochs.log import EpochLog
 from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, room
 from millstream.log.epochs.reader import EpochReader
 from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.scores import Scores
 from millstream.log.epochs.totals import Totals
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Note",
     "PartitionName",
     "Planner",
+    "Scores",
     "SinkAdded",
     "SinkRemoved",
     "Skipped",

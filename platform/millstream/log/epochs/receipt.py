@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.log.epochs.baselines import Baselines
+from millstream.log.epochs.scores import Scores
 
 __all__ = ["Note"]
 
@@ -28,6 +29,10 @@ class Note:
     steps: Mapping[str, str]
     outputs: Mapping[str, tuple[int, str]]
     baselines: Baselines = field(default_factory=Baselines)
+
+    @property
+    def scores(self) -> Scores:
+        return Scores(self.records, self.correct, self.labelled, self.baselines)
 
     def line(self) -> dict[str, Any]:
         fields = {name: value for name, value in vars(self).items() if name != "epoch"}

@@ -11,6 +11,7 @@ from millstream.errors import AlteredLog
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.scores import Scores
 
 __all__ = ["Totals"]
 
@@ -40,14 +41,16 @@ class Totals:
     """How many rows were made for each output."""
 
     @property
+    def scores(self) -> Scores:
+        return Scores(self.records, self.correct, self.labelled, self.baselines)
+
+    @property
     def accuracy(self) -> float | None:
-        """The share of labelled records that were predicted right."""
-        return self.correct / self.labelled if self.labelled else None
+        return self.scores.accuracy
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
-        """By name, the accuracy of each baseline; None without labels."""
-        return self.baselines.shares(self.labelled)
+        return self.scores.baseline_accuracies
 
     def take_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from millstream.log.epochs import Baselines, Note
+from millstream.log.epochs import Baselines, Note, Scores
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.watch.scores import WINDOW, Scores
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processing import Processed
 
-__all__ = ["Metrics", "Window", "read_windows"]
+__all__ = ["WINDOW", "Metrics", "Window", "read_windows"]
+
+WINDOW = 1000
+"""The least records of a window, over which an accuracy is computed that is not of the whole run; it ends with an
+epoch."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Metrics(Observer):
             if note.epoch > last.epoch:
                 self._count(note)
         # the epoch log no longer goes back that far
-        self._scores = Scores(totals.records, totals.correct, totals.labelled, totals.baselines)
+        self._scores = totals.scores
 
     def began(self, first: int) -> None:
         self._timed = (self._clock(), self._scores.records)
@@ -137,7 +140,7 @@ class Metrics(Observer):
     def _count(self, note: Note) -> None:
         if note.attempt != 1:
             return
-        self._scores += Scores.of(note)
+        self._scores += note.scores
         if self._scores.records - self._written.records >= WINDOW:
             self._write(note.epoch)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.log.epochs import Baselines, Note
+from millstream.log.epochs.baselines import Baselines
 
-__all__ = ["WINDOW", "Scores"]
-
-WINDOW = 1000
-"""The least records over which an accuracy that is not of the whole run is computed; it is over whole epochs."""
+__all__ = ["Scores"]
 
 
 @dataclass(frozen=True)
@@ -25,11 +22,6 @@ class Scores:
     correct: int = 0
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
-
-    @staticmethod
-    def of(note: Note) -> Scores:
-        """The scores of an epoch."""
-        return Scores(note.records, note.correct, note.labelled, note.baselines)
 
     def __add__(self, other: Scores) -> Scores:
         return Scores(
@@ -49,8 +41,10 @@ class Scores:
 
     @property
     def accuracy(self) -> float | None:
+        """The share of labelled records that were predicted right."""
         return self.correct / self.labelled if self.labelled else None
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
+        """By name, the accuracy of each baseline."""
         return self.baselines.shares(self.labelled)
