@@ -147,9 +147,9 @@ class _Watch:
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
         pulse = Pulse(watched)
         if self._port is not None:
-            from millstream.runs.prometheus import Page
+            from millstream.runs.prometheus import RunCollector
 
-            self._port.show(Page(watched, pulse, __version__))
+            self._port.register(RunCollector(watched, pulse, __version__))
         live = Live(watched.directory, pulse.vitals, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:
