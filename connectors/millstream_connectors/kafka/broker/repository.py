@@ -27,7 +27,7 @@ __all__ = ["VARIABLE", "Repository", "find_repository"]
 VARIABLE = "MILLSTREAM_MAVEN"
 
 _CENTRAL = "central"
-_EFFECTIVE_POM = "org/apache/maven/model/pom-4.0.0.xml"
+_SUPER_POM = "org/apache/maven/model/pom-4.0.0.xml"
 _IVY_CLASS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"
 
 
@@ -126,9 +126,9 @@ def _maven_home(environment: Mapping[str, str]) -> Path | None:
 
 
 def _maven_default(maven: Path) -> str | None:
-    """The address of Maven Central in the POM that all others inherit from."""
+    """The address of Maven Central in the super POM, which all others inherit from."""
     for archive in sorted(maven.glob("lib/maven-model-builder-*.jar")):
-        pom = _member(archive, _EFFECTIVE_POM)
+        pom = _member(archive, _SUPER_POM)
         for repository in ElementTree.fromstring(pom).iterfind("{*}repositories/{*}repository") if pom else ():  # noqa: S314
             if repository.findtext("{*}id") == _CENTRAL:
                 return repository.findtext("{*}url")
