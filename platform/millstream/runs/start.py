@@ -37,8 +37,8 @@ from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.state.saves import SaveStore
 from millstream.steps.graph import Graph
+from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.steps.processing import Processing
-from millstream.steps.rows import identity_columns, row_schema
 
 __all__ = ["Options", "engine_of", "start", "versions"]
 

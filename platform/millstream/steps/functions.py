@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.steps.calls import Calls, Misuse, shown
-from millstream.steps.changes import Changes, FieldNames
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
-from millstream.steps.imported import FunctionName, imported
+from millstream.steps.field_changes import Changes, FieldNames
+from millstream.steps.function_calls import Calls, Misuse, shown
+from millstream.steps.function_import import FunctionName, imported
 
 __all__ = ["Filter", "Map"]
 

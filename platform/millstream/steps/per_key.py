@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError
 from millstream.state.keyed import Keyed, KeyedStore, Memory, Values
-from millstream.steps.calls import Calls, Misuse, Rejected, shown
-from millstream.steps.changes import Changes, FieldNames
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
-from millstream.steps.imported import FunctionName, imported
+from millstream.steps.field_changes import Changes, FieldNames
+from millstream.steps.function_calls import Calls, Misuse, Rejected, shown
+from millstream.steps.function_import import FunctionName, imported
 from millstream.steps.keys import check_key
 
 __all__ = ["PerKey"]

@@ -27,8 +27,8 @@ from millstream.log.contracts import Log
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.planner import MOST_RECORDS
 from millstream.state.saves import Save, SaveStore
+from millstream.steps.output_rows import row_schema
 from millstream.steps.processing import Processing
-from millstream.steps.rows import row_schema
 
 __all__ = ["Ended", "Habits", "SimulatedRun"]
 

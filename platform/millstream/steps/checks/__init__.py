@@ -11,8 +11,8 @@ In a plug-in's tests:
 exercise what it does. Each check has a name, told with what differed when it fails, and `skip` leaves it out.
 """
 
-from millstream.steps.checks.elsewhere import same_in_another_process
 from millstream.steps.checks.models import MODEL_CHECKS, check_model
+from millstream.steps.checks.other_process import same_in_another_process
 from millstream.steps.checks.steps import STEP_CHECKS, check_step
 
 __all__ = ["MODEL_CHECKS", "STEP_CHECKS", "check_model", "check_step", "same_in_another_process"]

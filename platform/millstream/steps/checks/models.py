@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.state.digests import state_digest
 from millstream.state.touched import Touched
-from millstream.steps.checks.life import in_states
+from millstream.steps.checks.step_run import in_states
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, chosen
 from millstream.steps.classify import Classify
 from millstream.steps.contracts import Array, LearnsInTurn, Model, ModelConfig, State

@@ -14,8 +14,8 @@ from millstream.errors import ConfigError
 from millstream.log.baselines import Baselines
 from millstream.records import OFFSET, RANK, TIME, digest_of, in_step_order
 from millstream.state.digests import state_digest
-from millstream.steps.checks.elsewhere import same_in_another_process
-from millstream.steps.checks.life import Life, difference, in_states, live
+from millstream.steps.checks.other_process import same_in_another_process
+from millstream.steps.checks.step_run import Life, difference, in_states, live
 from millstream.steps.contracts import Output, Scope, State, Step, StepConfig
 from millstream.steps.keys import check_key, owner, owners
 

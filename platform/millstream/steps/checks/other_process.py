@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millstream.steps.checks.life import live
+from millstream.steps.checks.step_run import live
 from millstream.steps.contracts import StepConfig
 
 __all__ = ["main", "same_in_another_process"]
 
-_PROGRAM = "from millstream.steps.checks.elsewhere import main; main()"
+_PROGRAM = "from millstream.steps.checks.other_process import main; main()"
 
 
 def same_in_another_process(*cases: tuple[StepConfig, Sequence[pa.Table]]) -> None:

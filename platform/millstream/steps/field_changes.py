@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from millstream.errors import ConfigError
-from millstream.steps.calls import Misuse, shown
+from millstream.steps.function_calls import Misuse, shown
 
 __all__ = ["Changes", "FieldNames"]
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
-from millstream.steps.calls import shown
+from millstream.steps.function_calls import shown
 
 __all__ = ["FunctionName", "imported"]
 
