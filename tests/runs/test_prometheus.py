@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine, Job
 from millstream.engines.local.engine import LocalEngine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.log.reading import read_epoch, records_schema
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.prometheus import METRICS, RunCollector

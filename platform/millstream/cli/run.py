@@ -18,7 +18,7 @@ from millstream.cli.screen import Screen, Show, standard_error
 from millstream.cli.stopping import Stopping
 from millstream.cli.tally import Tally
 from millstream.config.load import Loaded, load_config
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.runs.directory import RunDirectory
 from millstream.runs.killing import kill_family
 from millstream.runs.live import Live

@@ -22,7 +22,7 @@ from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
 from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError
-from millstream.guarantees.crash import Armed, CrashPoint
+from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.guarantees.possible import checked_graph
