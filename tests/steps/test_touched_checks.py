@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from steps.counted_words import CountedWords
+from support.steps_counted_words import CountedWords
 
 from millstream.steps.checks import check_model
 
