@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,8 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.errors import ConfigError
-from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits
+from millstream.steps.contracts import Array, Result, Scope, Step, Traits
+from millstream.steps.stateless import StatelessStep
 from millstream_models.features import FEATURES, Counted, features_field, to_arrow
 from millstream_models.letters import letters
 
@@ -64,7 +64,7 @@ class HashedText(BaseModel):
             raise ConfigError(message)
         import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
 
-        return _Hashing(self, records)
+        return _HashingStep(self, records)
 
     def check_text(self, records: pa.Schema) -> None:
         """Refuse records without a text whose words can be counted."""
@@ -107,14 +107,13 @@ class HashedText(BaseModel):
         return Counted(indptr, indices, counts, (len(texts), self.dimensions))
 
 
-class _Hashing:
+class _HashingStep(StatelessStep):
     traits = Traits(Scope.STATELESS, ordered=False, idempotent=True, only_adds=True)
-    outputs: Sequence[Output] = ()
 
     def __init__(self, config: HashedText, records: pa.Schema) -> None:
         self._config = config
         self._field = features_field(config.dimensions)
-        self._no_records = records.append(self._field).empty_table()
+        super().__init__(records.append(self._field))
 
     def process(self, records: pa.Table) -> Result:
         texts = records["text"]
@@ -122,15 +121,6 @@ class _Hashing:
             texts = texts.cast(pa.large_string())
         features = to_arrow(self._config.count(texts.combine_chunks()))
         return Result(records.append_column(self._field, features))
-
-    def ended(self, substream: Any) -> Result:
-        return Result(self._no_records)
-
-    def save(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        pass
 
 
 def _is_text(kind: pa.DataType) -> bool:

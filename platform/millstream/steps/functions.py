@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
+from millstream.steps.contracts import Output, Result, Scope, Step, Traits, rejects_schema
 from millstream.steps.field_changes import Changes, FieldNames
 from millstream.steps.function_calls import Calls, Misuse, shown
 from millstream.steps.function_import import FunctionName, imported
+from millstream.steps.stateless import StatelessStep
 
 __all__ = ["Filter", "Map"]
 
@@ -59,7 +60,7 @@ class Filter(_Function):
     type: Literal["filter"] = "filter"
 
     def build(self, records: pa.Schema) -> Step:
-        return _Filtering(self._calls(self.name or self.type), self._traits(), records)
+        return _FilterStep(records, self._calls(self.name or self.type), self._traits())
 
 
 class Map(_Function):
@@ -87,52 +88,34 @@ class Map(_Function):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        return _Mapping(self._calls(name), self._traits(), records, Changes(name, records, self.adds))
+        return _MapStep(records, self._calls(name), self._traits(), Changes(name, records, self.adds))
 
 
-class _Filtering:
-    def __init__(self, calls: Calls, traits: Traits, records: pa.Schema) -> None:
+class _FilterStep(StatelessStep):
+    def __init__(self, records: pa.Schema, calls: Calls, traits: Traits) -> None:
+        super().__init__(records)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls
-        self._no_records = records.empty_table()
 
     def process(self, records: pa.Table) -> Result:
         done = self._calls.run(records, _one_verdict, _verdicts)
         mask = done.values if isinstance(done.values, pa.Array) else pa.array(done.values, pa.bool_())
         return Result(done.records.filter(mask), done.outputs)
 
-    def ended(self, substream: Any) -> Result:
-        return Result(self._no_records)
 
-    def save(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        pass
-
-
-class _Mapping:
-    def __init__(self, calls: Calls, traits: Traits, records: pa.Schema, changes: Changes) -> None:
+class _MapStep(StatelessStep):
+    def __init__(self, records: pa.Schema, calls: Calls, traits: Traits, changes: Changes) -> None:
+        super().__init__(changes.made(records.empty_table(), {}).schema)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls
         self._changes = changes
-        self._no_records = changes.made(records.empty_table(), {})
 
     def process(self, records: pa.Table) -> Result:
         done = self._calls.run(records, self._changes.of_one, self._changes.of_batch)
         columns = done.values if isinstance(done.values, dict) else self._changes.columns(done.records, done.values)
         return Result(self._changes.made(done.records, columns), done.outputs)
-
-    def ended(self, substream: Any) -> Result:
-        return Result(self._no_records)
-
-    def save(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        pass
 
 
 def _one_verdict(record: Mapping[str, Any], returned: Any) -> bool:
