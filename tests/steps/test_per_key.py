@@ -205,9 +205,8 @@ def test_a_function_that_returns_what_it_may_not_fails(returned: Any, told: str,
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"key": "autor"}, "step 'per_key', `key`: it is keyed by 'autor', but the records have no such field here; "
-                           "did you mean 'author'?"),
-        ({"key": "score"}, "it is keyed by 'score', which is double; keys are text"),
+        ({"key": "autor"}, "step 'per_key', `key`: the records have no column 'autor' here; did you mean 'author'?"),
+        ({"key": "score"}, "step 'per_key', `key`: keys are text, but 'score' is double; name a text column"),
         ({"adds": ["text"]}, "step 'per_key', `adds`: the records have a field 'text' already"),
         ({"function": "rules:chosn"}, "step 'per_key', `function`: rules has no 'chosn'; did you mean 'chosen'?"),
     ],

@@ -324,9 +324,9 @@ def test_topics_may_be_any_text_column_named_in_the_config() -> None:
 
 
 def test_a_column_that_it_cannot_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no field 'predictd' here; did you mean 'predicted'\?"):
+    with pytest.raises(ConfigError, match=r"no column 'predictd' here; did you mean 'predicted'\?"):
         built({"type": "count", "size": 2}, of="predictd")
-    with pytest.raises(ConfigError, match="'_time' is int64; name a text field"):
+    with pytest.raises(ConfigError, match="'_time' is int64; name a text column"):
         built({"type": "count", "size": 2}, of="_time")
 
 

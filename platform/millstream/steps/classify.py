@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.config.plugins import MODELS, nearest, plugin_field
+from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
+from millstream.steps.column_checks import check_column
 from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Result, Scope, State, Traits
 from millstream.steps.declared import plain_type
 
@@ -63,13 +64,9 @@ class Classify(BaseModel):
 
     def build(self, records: pa.Schema) -> Classifier:
         model = self.model.build(records)
-        for name, why in ((self.label, "`label`"), (model.reads, f"`model` ({self.model.type})")):
-            if name not in records.names:
-                meant = nearest(name, records.names)
-                hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}"
-                if name == self.label and not meant:
-                    hint += f"; name the field that holds it in the source's `fields: {{{name}: ...}}`"
-                raise ConfigError(f"classify, {why}: the records have no column {name!r} here; {hint}")
+        source = f"; name the field that holds it in the source's `fields: {{{self.label}: ...}}`"
+        check_column("classify, `label`", self.label, records, source)
+        check_column(f"classify, `model` ({self.model.type})", model.reads, records)
         for column in _ANSWER:
             if column.name in records.names:
                 message = f"classify makes the column {column.name!r}, which is there already; leave one of the two out"

@@ -7,8 +7,8 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
+from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Scope, Traits
 
 __all__ = ["check_key", "owner", "owners"]
@@ -40,18 +40,14 @@ def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
     return owned
 
 
-def check_key(traits: Traits, records: pa.Schema) -> None:
-    """Refuse the traits of a keyed step that gets these records, unless they name the field of its keys."""
+def check_key(traits: Traits, records: pa.Schema, option: str = "`Traits.key`") -> None:
+    """Refuse (`ConfigError`) a keyed step whose traits name no text column of these records as its key.
+
+    `option` is the part of the config that named the key.
+    """
     if traits.scope is not Scope.KEYED:
         return
     if traits.key is None:
-        message = "it declares itself keyed, but not by which field; say Traits(Scope.KEYED, key=...)"
+        message = "a keyed step must name the column of its keys; say Traits(Scope.KEYED, key=...)"
         raise ConfigError(message)
-    if traits.key not in records.names:
-        meant = nearest(traits.key, records.names)
-        hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}"
-        raise ConfigError(f"it is keyed by {traits.key!r}, but the records have no such field here; {hint}")
-    kind = records.field(traits.key).type
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)):
-        raise ConfigError(f"it is keyed by {traits.key!r}, which is {kind}; keys are text, so name a text field")
+    check_text_column(option, traits.key, records, "keys")

@@ -74,10 +74,7 @@ class PerKey(BaseModel):
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
         traits = Traits(Scope.KEYED, deterministic=self.deterministic, key=self.key)
-        try:
-            check_key(traits, records)
-        except ConfigError as error:
-            raise ConfigError(f"step {name!r}, `key`: {error}") from error
+        check_key(traits, records, f"step {name!r}, `key`")
         calls = Calls(name, self.function, imported(name, self.function), "record", self.on_error == "reject")
         store = KeyedStore(_place(name) if self.store == "rocksdb" else Memory)
         return _Following(self.key, traits, calls, Changes(name, records, self.adds), store, records)

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.config.plugins import nearest
-from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME
+from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.substreams import Before
 from millstream.substreams.windows import Assigned, WindowConfig, Windows
@@ -58,14 +57,7 @@ class Popularity(BaseModel):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        if self.of not in records.names:
-            meant = nearest(self.of, records.names)
-            hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}"
-            raise ConfigError(f"step {name!r}, `of`: the records have no field {self.of!r} here; {hint}")
-        kind = records.field(self.of).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise ConfigError(f"step {name!r}, `of`: topics are text, but {self.of!r} is {kind}; name a text field")
+        check_text_column(f"step {name!r}, `of`", self.of, records, "topics")
         return _Counting(name, self.of, self.window.open(), self.threshold, records)
 
 
