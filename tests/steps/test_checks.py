@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import STEP_CHECKS, check_step
 from millstream.steps.checks.steps import epochs_of
@@ -18,20 +19,6 @@ from millstream.steps.contracts import Output, Result, Scope, State, Step, Trait
 from millstream.steps.popularity import Popularity
 
 HERE = ["another_process_changes_nothing"]
-
-
-def records(size: int = 40) -> pa.Table:
-    dice = np.random.default_rng(0)
-    labels = dice.choice(["a", "b", "c"], size).tolist()
-    return pa.table(
-        {
-            "_rank": pa.array(dice.integers(0, 2, size), pa.int32()),
-            "_offset": pa.array(range(size), pa.int64()),
-            "_time": pa.array(dice.integers(0, 1000, size), pa.int64()),
-            "text": [label * int(length) for label, length in zip(labels, dice.integers(1, 9, size), strict=True)],
-            "label": labels,
-        }
-    )
 
 
 class Counting:
@@ -256,20 +243,20 @@ BROKEN_STEPS = [
 
 
 def test_a_good_step_passes() -> None:
-    check_step(Config(Counting), records(), skip=HERE)
+    check_step(Config(Counting), labelled_records(), skip=HERE)
 
 
 def test_a_step_over_event_time_gets_the_ends_that_an_engine_would_give() -> None:
     window = {"type": "tumbling", "size": "100us", "lateness": "0s"}
-    check_step(Popularity.model_validate({"of": "label", "window": window}), records(), skip=HERE)
+    check_step(Popularity.model_validate({"of": "label", "window": window}), labelled_records(), skip=HERE)
 
 
 @pytest.mark.parametrize(("step", "check", "message"), BROKEN_STEPS)
 def test_a_broken_step_is_found(step: type[Counting], check: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        STEP_CHECKS[check](Config(step), epochs_of(records()))
+        STEP_CHECKS[check](Config(step), epochs_of(labelled_records()))
     with pytest.raises(AssertionError):
-        check_step(Config(step), records(), skip=HERE)
+        check_step(Config(step), labelled_records(), skip=HERE)
 
 
 def test_every_check_of_steps_is_seen_to_fail() -> None:
@@ -277,16 +264,16 @@ def test_every_check_of_steps_is_seen_to_fail() -> None:
 
 
 def test_a_step_that_says_it_is_not_deterministic_is_not_compared_with_itself() -> None:
-    check_step(Config(Rolls), records())
+    check_step(Config(Rolls), labelled_records())
 
 
 def test_checks_are_left_out_by_name() -> None:
-    check_step(Config(SaysStateless), records(), skip=["traits_are_true", *HERE])
+    check_step(Config(SaysStateless), labelled_records(), skip=["traits_are_true", *HERE])
 
 
 def test_a_check_that_does_not_exist_cannot_be_left_out() -> None:
     with pytest.raises(ValueError, match="no check named traits_are_tru; there are outputs_are_as_declared"):
-        check_step(Config(Counting), records(), skip=["traits_are_tru"])
+        check_step(Config(Counting), labelled_records(), skip=["traits_are_tru"])
 
 
 HASHING = """
@@ -327,14 +314,14 @@ def written(path: Path, name: str, function: str, monkeypatch: pytest.MonkeyPatc
 
 def test_what_depends_on_the_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steady = written(tmp_path, "steady_step", "len(text)", monkeypatch)
-    check_step(steady, records())
+    check_step(steady, labelled_records())
     hashing = written(tmp_path, "hashing_step", "hash(text)", monkeypatch)
-    check_step(hashing, records(), skip=HERE)
+    check_step(hashing, labelled_records(), skip=HERE)
     with pytest.raises(AssertionError, match="something else of the same records in another process; look for `hash"):
-        check_step(hashing, records())
+        check_step(hashing, labelled_records())
 
 
 def test_a_step_that_cannot_run_in_another_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = written(tmp_path, "failing_step", "len(text) if __import__('sys').stdin.isatty() else 1 / 0", monkeypatch)
     with pytest.raises(AssertionError, match=r"another process cannot run(.|\n)*ZeroDivisionError"):
-        STEP_CHECKS["another_process_changes_nothing"](failing, epochs_of(records()))
+        STEP_CHECKS["another_process_changes_nothing"](failing, epochs_of(labelled_records()))

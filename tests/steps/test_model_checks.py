@@ -9,26 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import BaseModel
+from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import MODEL_CHECKS, check_model
 from millstream.steps.checks.models import Trial
 from millstream.steps.contracts import Array, State
 
 HERE = ["another_process_changes_nothing"]
-
-
-def records(size: int = 40) -> pa.Table:
-    dice = np.random.default_rng(0)
-    labels = dice.choice(["a", "b", "c"], size).tolist()
-    return pa.table(
-        {
-            "_rank": pa.array(dice.integers(0, 2, size), pa.int32()),
-            "_offset": pa.array(range(size), pa.int64()),
-            "_time": pa.array(dice.integers(0, 1000, size), pa.int64()),
-            "text": [label * int(length) for label, length in zip(labels, dice.integers(1, 9, size), strict=True)],
-            "label": labels,
-        }
-    )
 
 
 class Lengths:
@@ -231,15 +218,15 @@ BROKEN_MODELS = [
 
 @pytest.mark.parametrize(("model", "block"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
 def test_a_good_model_passes(model: type[Lengths], block: int) -> None:
-    check_model(ModelOf(kind=model, block=block), records(), skip=HERE)
+    check_model(ModelOf(kind=model, block=block), labelled_records(), skip=HERE)
 
 
 @pytest.mark.parametrize(("model", "check", "message"), BROKEN_MODELS)
 def test_a_broken_model_is_found(model: type[Lengths], check: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        MODEL_CHECKS[check](Trial.of(ModelOf(kind=model), records(), "label"))
+        MODEL_CHECKS[check](Trial.of(ModelOf(kind=model), labelled_records(), "label"))
     with pytest.raises(AssertionError):
-        check_model(ModelOf(kind=model), records(), skip=HERE)
+        check_model(ModelOf(kind=model), labelled_records(), skip=HERE)
 
 
 def test_every_check_of_models_is_seen_to_fail() -> None:
@@ -263,12 +250,12 @@ def test_a_model_is_tried_as_a_step_too() -> None:
             super().restore(state)
             self.all = bytes(state.get("all", b""))
 
-    check_model(ModelOf(kind=Memorises), records(), skip=[*HERE, "state_is_bounded"])
+    check_model(ModelOf(kind=Memorises), labelled_records(), skip=[*HERE, "state_is_bounded"])
     with pytest.raises(AssertionError, match=r"Classify\(.* grows"):
-        check_model(ModelOf(kind=Memorises), records(), skip=HERE)
+        check_model(ModelOf(kind=Memorises), labelled_records(), skip=HERE)
 
 
 def test_records_of_one_label_cannot_try_a_model() -> None:
-    only = records().filter(pa.array([label == "a" for label in records()["label"].to_pylist()]))
+    only = labelled_records().filter(pa.array([label == "a" for label in labelled_records()["label"].to_pylist()]))
     with pytest.raises(ValueError, match=r"at least two labels; 'label' has \['a'\]"):
         check_model(ModelOf(kind=Lengths), only)
