@@ -1,4 +1,4 @@
-"""Calls of a user's function on records, and what becomes of the errors it raises."""
+"""Calls of a user's function on records, and the handling of the errors that the function raises."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.contracts import rejects_schema
 
-__all__ = ["Calls", "Done", "Misuse", "Rejected", "shown"]
+__all__ = ["CallResult", "FunctionCalls", "Misuse", "RecordRejected", "describe_value"]
 
 
 class Misuse(Exception):
-    """A function returned what it may not. That is its author's mistake, so no record is rejected for it."""
+    """The function returned a value that is not allowed: a mistake of its author, for which no record is rejected."""
 
 
-class Rejected(Exception):
-    """A record that cannot be given to the function, for the reason said, whatever becomes of errors."""
+class RecordRejected(Exception):
+    """The record cannot be given to the function. The record is rejected even with `on_error: fail`."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """The records that the function has taken, what it made of them, and the rejects.
+class CallResult:
+    """The records on which the function succeeded, the values that it returned for them, and the rejects.
 
-    `values` is what the reader of whole batches gave, or a list of what the reader of single records gave.
+    `values` is the return value of the reader of batches, or a list of the return values of the reader of records.
     """
 
     records: pa.Table
@@ -37,11 +37,11 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Calls:
-    """Calls `function`, named `text` in the config, on records one by one or many at once.
+class FunctionCalls:
+    """Calls `function`, named `text` in the config, with single records or with batches of records.
 
-    A batch that it raises on is given to it again record by record, to find those that are at fault: the outcome is
-    the same however the records were cut into batches.
+    If the function raises an error on a batch, it is called again with each record alone, to find the records that
+    cause errors. So the results are the same for every cut of the records into batches.
     """
 
     step: str
@@ -55,73 +55,73 @@ class Calls:
         records: pa.Table,
         read_one: Callable[[Mapping[str, Any], Any], Any],
         read_batch: Callable[[pa.Table, Any], Any],
-    ) -> Done:
-        """Call it on all records; the readers check what it returned and raise `Misuse`."""
+    ) -> CallResult:
+        """Call the function on all records. The readers check the returned values and raise `Misuse`."""
         if self.per == "batch" and records.num_rows:
-            return self._batch(records, _fields(records), read_batch)
-        return self.each(records, lambda record: read_one(record, self.function(dict(record))))
+            return self._run_batch(records, _select_fields(records), read_batch)
+        return self.run_each(records, lambda record: read_one(record, self.function(dict(record))))
 
-    def each(self, records: pa.Table, call: Callable[[Mapping[str, Any]], Any]) -> Done:
-        """Have it called on each record; `call` gets the record's fields, and raises `Misuse` or `Rejected`."""
+    def run_each(self, records: pa.Table, call: Callable[[Mapping[str, Any]], Any]) -> CallResult:
+        """Run `call` with each record's fields. `call` calls the function and raises `Misuse` or `RecordRejected`."""
         values, faults = [], {}
-        for row, record in enumerate(_fields(records).to_pylist()):
+        for row, record in enumerate(_select_fields(records).to_pylist()):
             try:
                 values.append(call(record))
             except Misuse as misuse:
                 self._fail(records, row, str(misuse))
-            except Rejected as rejected:
+            except RecordRejected as rejected:
                 faults[row] = str(rejected)
-            except MillstreamError:  # of where state is kept: no record is to blame
+            except MillstreamError:  # from the store of the state: no record caused it
                 raise
             except Exception as error:
-                faults[row] = self._fault(records, row, error)
-        return Done(_without(records, faults), values, self._outputs(records, faults))
+                faults[row] = self._fail_or_describe(records, row, error)
+        return CallResult(_drop_rows(records, faults), values, self._make_rejects(records, faults))
 
-    def _batch(self, records: pa.Table, fields: pa.Table, read: Callable[[pa.Table, Any], Any]) -> Done:
+    def _run_batch(self, records: pa.Table, fields: pa.Table, read: Callable[[pa.Table, Any], Any]) -> CallResult:
         try:
-            return Done(records, self._whole(records, fields, read), {})
+            return CallResult(records, self._call_batch(records, fields, read), {})
         except StepFailed:
             raise
         except Exception:
-            faults = self._alone(records, fields)
-        outputs = self._outputs(records, faults)
-        records, fields = _without(records, faults), _without(fields, faults)
+            faults = self._find_faults(records, fields)
+        outputs = self._make_rejects(records, faults)
+        records, fields = _drop_rows(records, faults), _drop_rows(fields, faults)
         if not records.num_rows:
-            return Done(records, [], outputs)
+            return CallResult(records, [], outputs)
         try:
-            return Done(records, self._whole(records, fields, read), outputs)
+            return CallResult(records, self._call_batch(records, fields, read), outputs)
         except StepFailed:
             raise
         except Exception as error:
-            hint = "though on none of them alone; each record must be treated on its own"
-            self._fail(records, 0, f"it raised {_told(error)} on {records.num_rows} records together, {hint}", error)
+            what = f"it raised {_describe(error)} on {records.num_rows} records together, though on none of them alone"
+            self._fail(records, 0, f"{what}; it must treat each record on its own", error)
 
-    def _whole(self, records: pa.Table, fields: pa.Table, read: Callable[[pa.Table, Any], Any]) -> Any:
+    def _call_batch(self, records: pa.Table, fields: pa.Table, read: Callable[[pa.Table, Any], Any]) -> Any:
         try:
             return read(fields, self.function(fields))
         except Misuse as misuse:
             self._fail(records, 0, str(misuse))
 
-    def _alone(self, records: pa.Table, fields: pa.Table) -> dict[int, str]:
+    def _find_faults(self, records: pa.Table, fields: pa.Table) -> dict[int, str]:
         faults = {}
         for row in range(fields.num_rows):
             try:
                 self.function(fields.slice(row, 1))
             except Exception as error:
-                faults[row] = self._fault(records, row, error)
+                faults[row] = self._fail_or_describe(records, row, error)
         return faults
 
-    def _fault(self, records: pa.Table, row: int, error: Exception) -> str:
+    def _fail_or_describe(self, records: pa.Table, row: int, error: Exception) -> str:
         if not self.rejects:
             hint = "mend it, or put such records into `rejects` with `on_error: reject`"
-            self._fail(records, row, f"it raised {_told(error)}; {hint}", error)
-        return _told(error)
+            self._fail(records, row, f"it raised {_describe(error)}; {hint}", error)
+        return _describe(error)
 
     def _fail(self, records: pa.Table, row: int, what: str, cause: Exception | None = None) -> NoReturn:
         rank, offset = records[RANK][row].as_py(), records[OFFSET][row].as_py()
         raise StepFailed(f"step {self.step!r}, function {self.text}: {what}", rank, offset) from cause
 
-    def _outputs(self, records: pa.Table, faults: Mapping[int, str]) -> Mapping[str, pa.Table]:
+    def _make_rejects(self, records: pa.Table, faults: Mapping[int, str]) -> Mapping[str, pa.Table]:
         if not faults:
             return {}
         rows = records.select([RANK, OFFSET, TIME]).take(pa.array(list(faults), pa.int64()))
@@ -130,11 +130,11 @@ class Calls:
         return {"rejects": rows.cast(rejects_schema())}
 
 
-def _fields(records: pa.Table) -> pa.Table:
+def _select_fields(records: pa.Table) -> pa.Table:
     return records.select([name for name in records.column_names if not name.startswith("_")])
 
 
-def _without(table: pa.Table, faults: Mapping[int, str]) -> pa.Table:
+def _drop_rows(table: pa.Table, faults: Mapping[int, str]) -> pa.Table:
     if not faults:
         return table
     mask = np.ones(table.num_rows, np.bool_)
@@ -142,11 +142,11 @@ def _without(table: pa.Table, faults: Mapping[int, str]) -> pa.Table:
     return table.filter(pa.array(mask))
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".encode(errors="replace").decode()
 
 
-def shown(value: Any) -> str:
-    """A value as messages tell it."""
+def describe_value(value: Any) -> str:
+    """Describe a value for a message: its text, cut if it is long, and its type."""
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
