@@ -1,4 +1,4 @@
-"""Keys: the field that decides which state of a keyed step a record meets, and which of several workers owns it."""
+"""Keys of keyed steps: a record's key decides which state the record uses, and which worker has this state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ __all__ = ["check_key", "owner", "owners"]
 
 
 def owner(key: str | None, workers: int) -> int:
-    """The worker, counted from 0, that has this key's state; the same in every process. Records without a key are 0's.
+    """Return the worker, from 0, that has the state of this key; worker 0 gets the records without a key.
+
+    Every process computes the same worker for a key.
 
     >>> [owner(key, 3) for key in ("ann", "bob", "cleo", None)]
     [1, 1, 0, 0]
@@ -26,7 +28,7 @@ def owner(key: str | None, workers: int) -> int:
 
 
 def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
-    """The owner of each key of a column.
+    """Return the owner of each key of a column.
 
     >>> owners(pa.array(["ann", None, "bob", "ann"]), 3).tolist()
     [1, 0, 1, 1]
@@ -36,8 +38,8 @@ def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
     if isinstance(coded, pa.ChunkedArray):  # no chunks at all
         return np.zeros(0, np.int64)
     by_code = np.array([owner(key, workers) for key in coded.dictionary.to_pylist()] or [0], np.int64)
-    owned: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
-    return owned
+    result: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
+    return result
 
 
 def check_key(traits: Traits, records: pa.Schema, option: str = "`Traits.key`") -> None:
