@@ -1,4 +1,4 @@
-"""The battery takes a state that knows what was touched of it, and finds one that does not tell all of it."""
+"""The checks of models find a model that does not flag all dirty rows of its state."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ RECORDS = pa.table(
         "_rank": pa.array([0] * len(TEXTS), pa.int32()),
         "_offset": range(len(TEXTS)),
         "_time": range(len(TEXTS)),
-        "text": [f"{text} {place % 9}" for place, text in enumerate(TEXTS)],
+        "text": [f"{text} {index % 9}" for index, text in enumerate(TEXTS)],
         "label": LABELS,
     }
 )
 
 
 @pytest.mark.parametrize("block", [1, 4])
-def test_a_model_that_says_what_it_touched_passes(block: int) -> None:
+def test_a_model_that_flags_its_dirty_rows_passes(block: int) -> None:
     check_model(CountedWords(block=block), RECORDS)
 
 
-def test_a_model_that_does_not_say_of_a_row_that_it_was_touched_is_found() -> None:
-    with pytest.raises(AssertionError, match="goes on differently once saved; 'model/counts' in the state"):
+def test_a_model_that_does_not_flag_a_dirty_row_is_found() -> None:
+    with pytest.raises(AssertionError, match="gives other results after `save`; 'model/counts' in the state"):
         check_model(CountedWords(flags=False), RECORDS)
