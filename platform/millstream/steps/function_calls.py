@@ -13,7 +13,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.contracts import rejects_schema
 
-__all__ = ["CallResult", "FunctionCalls", "Misuse", "RecordRejected", "describe_value"]
+__all__ = ["FunctionCalls", "Misuse", "RecordRejected", "describe_value"]
 
 
 class Misuse(Exception):
