@@ -16,7 +16,7 @@ _RESTARTS = {
         "a guard before each sink drops the epochs that the sink has"
     ),
     Delivery.AT_LEAST_ONCE: "loads the newest checkpoint and repeats every epoch that is not committed",
-    Delivery.AT_MOST_ONCE: "loads the newest checkpoint and goes on after the last committed epoch",
+    Delivery.AT_MOST_ONCE: "loads the newest checkpoint and continues after the last committed epoch",
 }
 
 

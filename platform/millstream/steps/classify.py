@@ -70,7 +70,7 @@ class Classify(BaseModel):
         check_column(f"classify, `model` ({self.model.type})", model.reads, records)
         for column in _ANSWER:
             if column.name in records.names:
-                message = f"classify makes the column {column.name!r}, which is there already; leave one of the two out"
+                message = f"classify makes the column {column.name!r}, but the records have it; leave one of them out"
                 raise ConfigError(message)
         return Classifier(model, self.model.block, self.label, records)
 

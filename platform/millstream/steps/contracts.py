@@ -97,8 +97,9 @@ def rejects_schema() -> pa.Schema:
 class Result:
     """The result of a step for one batch: the records for the next step, and rows for outputs.
 
-    `labelled` counts the records with a label, and `correct` those of them that were predicted correctly before the
-    model learned from them. `baselines` counts those that the two baselines would have predicted correctly.
+    `labelled` is the number of records with a label, and `correct` the number of these records that were predicted
+    correctly before the model learned from them. `baselines` counts the records that the two baselines predict
+    correctly.
     """
 
     records: pa.Table

@@ -39,7 +39,7 @@ class Popularity(BaseModel):
     - A topic has a row in every window in which it occurs, and in the window after one in which it was popular. Other
       windows and topics have no rows. After the last record of all partitions, no window follows.
     - `late` has the records whose window had already closed, with the `_window` that they missed. They are not counted.
-    - `rejects` has, for windows over time, the records without a time. All records go on to the next step.
+    - `rejects` has, for windows over time, the records without a time. All records are passed on to the next step.
 
     >>> records = pa.table({"_rank": [0] * 4, "_offset": [0, 1, 2, 3], "_time": [0, 1, 2, 3], "predicted": [*"aaba"]})
     >>> step = Popularity(window={"type": "count", "size": 3}, threshold=0.5).build(records.schema)

@@ -111,7 +111,7 @@ def predictions_are_pure(trial: Trial) -> None:
     found = find_state_difference(before, model.save())
     if found is not None:
         raise AssertionError(f"{trial.config!r} changes its state while it predicts; {found}")
-    _same(trial, first, second, "when it predicts again")
+    _check_same(trial, first, second, "when it predicts again")
 
 
 def rows_can_be_cut(trial: Trial) -> None:
@@ -121,11 +121,11 @@ def rows_can_be_cut(trial: Trial) -> None:
     expected = model.predict(rows)
     size = len(trial.column)
     one_by_one = [model.predict(rows[row : row + 1]) for row in range(size)]
-    _same(trial, expected, _join(one_by_one), "when rows are taken one by one as [start:stop]")
+    _check_same(trial, expected, _join(one_by_one), "when rows are taken one by one as [start:stop]")
     halves = [model.predict(rows[np.arange(size // 2)]), model.predict(rows[np.arange(size // 2, size)])]
-    _same(trial, expected, _join(halves), "when rows are taken as [indices]")
+    _check_same(trial, expected, _join(halves), "when rows are taken as [indices]")
     prepared_alone = [model.predict(model.prepare(trial.column[row : row + 1])) for row in range(size)]
-    _same(trial, expected, _join(prepared_alone), "when rows are prepared one by one")
+    _check_same(trial, expected, _join(prepared_alone), "when rows are prepared one by one")
 
 
 def prepared_rows_are_not_modified(trial: Trial) -> None:
@@ -170,7 +170,7 @@ def a_restored_model_goes_on(trial: Trial) -> None:
     if found is not None:
         raise AssertionError(f"{trial.config!r} learns differently after its state was restored; {found}")
     answers = [each.predict(each.prepare(trial.column)) for each in (model, restored)]
-    _same(trial, answers[0], answers[1], "after its state was restored")
+    _check_same(trial, answers[0], answers[1], "after its state was restored")
     if state_digest(state) != digest:
         message = f"{trial.config!r} changes a state after it was saved or restored; save and restore copies"
         raise AssertionError(message)
@@ -198,7 +198,7 @@ def predict_then_learn_is_row_by_row(trial: Trial) -> None:
         cut_at = sorted(dice.integers(0, size + 1, cuts).tolist())
         answers = _in_turn(model, trial.column, labels, [0, *cut_at, size])
         expected, state = _run_row_by_row(trial, labels)
-        _same(trial, expected, answers, f"with `in_turn`, cut at {cut_at}")
+        _check_same(trial, expected, answers, f"with `in_turn`, cut at {cut_at}")
         found = find_state_difference(state, model.save())
         if found is not None:
             raise AssertionError(f"{trial.config!r} learns differently with `in_turn`, cut at {cut_at}; {found}")
@@ -259,7 +259,7 @@ def _join(answers: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     return np.concatenate(classes), np.concatenate(probability)
 
 
-def _same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str) -> None:
+def _check_same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str) -> None:
     for what, left, right in zip(("class", "probability"), expected, found, strict=True):
         differs = np.flatnonzero(_bits(left) != _bits(right))
         if len(differs):

@@ -30,9 +30,8 @@ def same_in_another_process(*cases: tuple[StepConfig, Sequence[pa.Table]]) -> No
     if done.returncode != 0:
         message = f"another process cannot run {[config for config, _ in cases]}:\n{done.stderr.decode()}"
         raise AssertionError(message)
-    for (config, epochs), there in zip(cases, done.stdout.decode().split(), strict=True):
-        here = run_step(config, epochs).digest()
-        if here != there:
+    for (config, epochs), other in zip(cases, done.stdout.decode().split(), strict=True):
+        if run_step(config, epochs).digest() != other:
             message = f"{config!r} gives other results for the same records in another process"
             raise AssertionError(f"{message}; look for `hash()`, sets, clocks, unseeded randomness or addresses")
 

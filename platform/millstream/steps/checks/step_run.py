@@ -48,13 +48,13 @@ def run_step(
     config: StepConfig,
     epochs: Sequence[pa.Table],
     cut: Callable[[pa.Table], Iterable[pa.Table]] = _one_batch,
-    edge: Callable[[Step], Step] = lambda step: step,
+    after_epoch: Callable[[Step], Step] = lambda step: step,
     order: Callable[[pa.Table], pa.Table] = in_step_order,
 ) -> StepRun:
     """Run a step of this config over the epochs, each put in `order` and `cut` into batches.
 
-    After each epoch, the run continues with the step that `edge` returns. Event time moves at the epoch boundaries, and
-    ends with the last epoch.
+    After each epoch, the run continues with the step that `after_epoch` returns. Event time moves at the epoch
+    boundaries, and ends with the last epoch.
     """
     step = config.build(epochs[0].schema)
     clock = EventTime()
@@ -68,7 +68,7 @@ def run_step(
         ended = clock.edge(list(clock.greatest) if number == len(epochs) else ())
         if ended is not None and "time" in step.traits.ends:
             results.append(step.ended(ended))
-        step = edge(step)
+        step = after_epoch(step)
     made = [result.records for result in results]
     outputs = {}
     for output in step.outputs:

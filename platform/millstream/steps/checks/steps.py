@@ -68,7 +68,7 @@ def batching_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> 
         ("in batches of one record", lambda epoch: _cut(epoch, range(1, epoch.num_rows))),
         ("in batches of random size", lambda epoch: _cut(epoch, np.sort(dice.integers(0, epoch.num_rows + 1, 5)))),
     ):
-        _same(config, expected, run_step(config, epochs, cut=cut), f"differs when its records come {what}")
+        _check_same(config, expected, run_step(config, epochs, cut=cut), f"differs when its records come {what}")
 
 
 def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -91,12 +91,9 @@ def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa
         return other
 
     expected = run_step(config, epochs)
-    _same(config, expected, run_step(config, epochs, edge=save_state), "gives other results after `save`")
-    _same(
-        config,
-        expected,
-        run_step(config, epochs, edge=restore_state),
-        "gives other results after `restore`",
+    _check_same(config, expected, run_step(config, epochs, after_epoch=save_state), "gives other results after `save`")
+    _check_same(
+        config, expected, run_step(config, epochs, after_epoch=restore_state), "gives other results after `restore`"
     )
     if any(state_digest(state) != digest for state, digest in states):
         message = f"{config!r} changes a state after it was saved or restored"
@@ -171,7 +168,9 @@ def state_is_bounded(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
         sizes.append(sum(len(name) + (len(v) if isinstance(v, bytes) else v.nbytes) for name, v in state))
         return step
 
-    run_step(config, [_move_later(epochs, epoch, times) for times in range(_PASSES) for epoch in epochs], edge=measure)
+    run_step(
+        config, [_move_later(epochs, epoch, times) for times in range(_PASSES) for epoch in epochs], after_epoch=measure
+    )
     half = len(sizes) // 2
     early, late = max(sizes[:half]), max(sizes[half:])
     if late > early * 1.25 + 256:
@@ -188,7 +187,7 @@ def traits_are_true(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     if not step.traits.ordered:
         backward = run_step(config, epochs, order=lambda epoch: epoch.take(pa.array(np.arange(epoch.num_rows)[::-1])))
         what = "declares that it is not ordered, but differs when records come in reverse order"
-        _same(config, _by_position(usual, step.outputs), _by_position(backward, step.outputs), what)
+        _check_same(config, _sort_by_position(usual, step.outputs), _sort_by_position(backward, step.outputs), what)
 
 
 def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -213,7 +212,7 @@ def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) ->
         if foreign:
             raise AssertionError(f"{config!r} has state for {foreign[0]!r}, but got no record with this key")
     what = f"declares that it is keyed by {key!r}, but differs when {_SHARES} instances share the keys"
-    _same(config, _by_position(usual, step.outputs), _by_position(_combine(shares), step.outputs), what)
+    _check_same(config, _sort_by_position(usual, step.outputs), _sort_by_position(_combine(shares), step.outputs), what)
 
 
 STEP_CHECKS: dict[str, Check] = {
@@ -242,7 +241,7 @@ _COMPARING = {
 }
 
 
-def _same(config: StepConfig, expected: StepRun, found: StepRun, what: str) -> None:
+def _check_same(config: StepConfig, expected: StepRun, found: StepRun, what: str) -> None:
     differs = find_difference(expected, found)
     if differs is not None:
         raise AssertionError(f"{config!r} {what}; {differs}")
@@ -277,7 +276,7 @@ def _combine(runs: Sequence[StepRun]) -> StepRun:
     return StepRun(pa.concat_tables([run.records for run in runs]), outputs, correct, labelled, baselines, state)
 
 
-def _by_position(run: StepRun, outputs: Sequence[Output]) -> StepRun:
+def _sort_by_position(run: StepRun, outputs: Sequence[Output]) -> StepRun:
     """Sort the records and rows of a run by their identities."""
     windows = {output.name: ["_window", *output.key] for output in outputs if output.of == "window"}
     rows = {name: _sort(table, windows.get(name, _POSITION)) for name, table in run.outputs.items()}
