@@ -216,7 +216,7 @@ BROKEN_STEPS = [
     (CountsBatches, "an_empty_batch_is_fine", r"changes its state for an empty batch; 'batches' in the state"),
     (WritesInput, "input_is_not_modified", r"changed the records that it got, in batch 0"),
     (RanksInBatch, "batching_changes_nothing", r"batches of one record; the records: row 1 of 'seen': 1, then 0"),
-    (ForgetsLabelC, "saving_and_restoring_changes_nothing", r"does not restore all that it saves; the names"),
+    (ForgetsLabelC, "saving_and_restoring_changes_nothing", r"does not restore its whole state; the names"),
     (RestoresLate, "saving_and_restoring_changes_nothing", r"gives other results after `restore`.*row 10 of 'seen'"),
     (SharesItsState, "saving_and_restoring_changes_nothing", r"changes a state after it was saved or restored"),
     (IgnoresAnEmptyState, "an_empty_state_is_a_new_step", r"used and restored from an empty state, is not new"),

@@ -21,9 +21,9 @@ RECORDS = pa.table(
 )
 
 
-@pytest.mark.parametrize("block", [1, 4])
-def test_a_model_that_flags_its_dirty_rows_passes(block: int) -> None:
-    check_model(CountedWords(block=block), RECORDS)
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_model_that_flags_its_dirty_rows_passes(size: int) -> None:
+    check_model(CountedWords(block=size), RECORDS)
 
 
 def test_a_model_that_does_not_flag_a_dirty_row_is_found() -> None:

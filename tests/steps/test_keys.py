@@ -49,7 +49,7 @@ def test_an_empty_column_has_no_owners_and_null_keys_belong_to_worker_0(empty: A
     assert owners(pa.nulls(2, pa.string()), 3).tolist() == [0, 0]
 
 
-class Keyed:
+class KeyedStep:
     outputs = ()
 
     def __init__(self, key: str | None) -> None:
@@ -74,7 +74,7 @@ class Config:
     type: str = "keyed"
 
     def build(self, records: pa.Schema) -> Step:
-        return Keyed(self.key)
+        return KeyedStep(self.key)
 
 
 @pytest.mark.parametrize(

@@ -204,9 +204,9 @@ BROKEN_MODELS = [
     (LooksAtNeighbours, "rows_can_be_cut", r"when rows are taken one by one"),
     (PreparesTogether, "rows_can_be_cut", r"when rows are prepared one by one"),
     (WritesRows, "prepared_rows_are_not_modified", r"changes the rows that it gets"),
-    (Pickles, "state_is_plain", r"saves 'sums' as a pickle; write arrays, or JSON"),
-    (SavesObjects, "state_is_plain", r"saves 'sums' as an array of Python objects; save arrays of numbers"),
-    (RestoresHalf, "a_restored_model_goes_on", r"does not restore all that it saves; 'sums'"),
+    (Pickles, "state_is_plain", r"'sums' in its state as a pickle; use arrays, or JSON"),
+    (SavesObjects, "state_is_plain", r"'sums' in its state as an array of Python objects; use arrays of numbers"),
+    (RestoresHalf, "a_restored_model_goes_on", r"does not restore its whole state; 'sums'"),
     (HidesARate, "a_restored_model_goes_on", r"learns differently after its state was restored; 'sums'"),
     (SharesArrays, "a_restored_model_goes_on", r"changes a state after it was saved or restored"),
     (PredictsBatches, "predict_then_learn_is_row_by_row", r"predicts for row .* with `in_turn`, cut at \["),
@@ -220,9 +220,9 @@ BROKEN_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "block"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
-def test_a_correct_model_passes_all_checks(model: type[Lengths], block: int) -> None:
-    check_model(ModelOf(kind=model, block=block), labelled_records(), skip=SKIP)
+@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
+def test_a_correct_model_passes_all_checks(model: type[Lengths], size: int) -> None:
+    check_model(ModelOf(kind=model, block=size), labelled_records(), skip=SKIP)
 
 
 @pytest.mark.parametrize(("model", "check", "message"), BROKEN_MODELS)

@@ -147,9 +147,11 @@ def state_is_plain(trial: Trial) -> None:
         array = isinstance(value, np.ndarray | Touched) and not value.dtype.hasobject
         if not (isinstance(value, bytes) or array):
             found = "an array of Python objects" if isinstance(value, np.ndarray) else type(value).__name__
-            raise AssertionError(f"{trial.config!r} saves {name!r} as {found}; save arrays of numbers, and bytes")
+            raise AssertionError(
+                f"{trial.config!r} has {name!r} in its state as {found}; use arrays of numbers, or bytes"
+            )
         if isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b".":
-            raise AssertionError(f"{trial.config!r} saves {name!r} as a pickle; write arrays, or JSON")
+            raise AssertionError(f"{trial.config!r} has {name!r} in its state as a pickle; use arrays, or JSON")
 
 
 def a_restored_model_goes_on(trial: Trial) -> None:
@@ -163,7 +165,7 @@ def a_restored_model_goes_on(trial: Trial) -> None:
     restored.restore(state)
     found = find_state_difference(state, restored.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} does not restore all that it saves; {found}")
+        raise AssertionError(f"{trial.config!r} does not restore its whole state; {found}")
     for each in (model, restored):
         trial.teach(each, middle, size)
     found = find_state_difference(model.save(), restored.save())
@@ -187,7 +189,7 @@ def an_empty_state_is_a_new_model(trial: Trial) -> None:
 
 
 def predict_then_learn_is_row_by_row(trial: Trial) -> None:
-    """Check that `in_turn`, if the model has it, gives for any cut the results of `predict` and `learn` row by row."""
+    """Check that `in_turn` gives, for any cut, the results of `predict` and `learn` row by row."""
     dice = np.random.default_rng(0)
     labels = _remove_some(trial.labels, dice)
     size = len(labels)
@@ -201,7 +203,8 @@ def predict_then_learn_is_row_by_row(trial: Trial) -> None:
         _check_same(trial, expected, answers, f"with `in_turn`, cut at {cut_at}")
         found = find_state_difference(state, model.save())
         if found is not None:
-            raise AssertionError(f"{trial.config!r} learns differently with `in_turn`, cut at {cut_at}; {found}")
+            message = f"{trial.config!r} learns differently with `in_turn`, cut at {cut_at}"
+            raise AssertionError(f"{message}; {found}")
 
 
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
@@ -245,7 +248,7 @@ def _run_row_by_row(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], S
 
 
 def _in_turn(model: LearnsInTurn, column: pa.Array, labels: Array, bounds: Sequence[int]) -> tuple[Array, Array]:
-    """Run `in_turn` on the rows between these bounds, with `save` and `restore` after each call."""
+    """Run `in_turn` on the rows between these bounds, and restore the saved state after each call."""
     answers = []
     for start, stop in itertools.pairwise(bounds):
         known = int(labels[:start].max(initial=-1)) + 1

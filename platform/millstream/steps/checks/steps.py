@@ -87,7 +87,7 @@ def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa
         other.restore(state)
         found = find_state_difference(state, other.save())
         if found is not None:
-            raise AssertionError(f"{config!r} does not restore all that it saves; {found}")
+            raise AssertionError(f"{config!r} does not restore its whole state; {found}")
         return other
 
     expected = run_step(config, epochs)
