@@ -1,4 +1,4 @@
-"""What `make demo` does: runs configs/demo.yaml as `millstream run` does, and says what to try next."""
+"""`make demo`: run configs/demo.yaml like `millstream run`, and print what to try next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from millstream.cli.report import program
 CONFIG = "configs/demo.yaml"
 
 
-def tries(millstream: str) -> str:
+def suggest(millstream: str) -> str:
     return f"""
-When did a topic become popular, and when did it cease to be?
+When did a topic become popular, and when was it no longer popular?
   {millstream} read runs/demo topics | grep '"changed": true'
-Kill a run in the midst of an epoch, let it go on, and see that nothing of it shows:
+Kill a run within an epoch, run it again, and see that the results are the same:
   {millstream} run {CONFIG} --run runs/demo-crash --crash deliver@3
   {millstream} run {CONFIG} --run runs/demo-crash
   {millstream} audit runs/demo-crash
@@ -31,4 +31,4 @@ if __name__ == "__main__":
     except SystemExit as end:
         if end.code:
             raise
-    print(tries(program()))
+    print(suggest(program()))

@@ -1,4 +1,4 @@
-"""What `make demo-kafka` does: from topic to topics through a kill -9, and a count of what came out."""
+"""`make demo-kafka`: classify a topic into topics through a kill -9, and count the results."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ CRASH = "deliver@4"
 FOLDER = Path("runs/demo-kafka")
 
 
-def say(what: str) -> None:
-    print(f"== {what}", flush=True)
+def report(text: str) -> None:
+    print(f"== {text}", flush=True)
 
 
 def fill(bootstrap: str) -> None:
-    """The generator's documents as JSON, into the topic that the config reads."""
+    """Write the generator's documents, as JSON, into the topic that the config reads."""
     log = GeneratorSource(seed=1, records=RECORDS).open(Place(Path(), Path()))
     with millstream.log.open(f"kafka://{bootstrap}/documents").appender() as append:
         for batch in log.read("0", 0, RECORDS):
@@ -43,13 +43,13 @@ def fill(bootstrap: str) -> None:
 
 
 def run(bootstrap: str, *options: str) -> int:
-    """`millstream run`, as one would type it; its exit code."""
+    """Run `millstream run` in a process, and return its exit code."""
     command = [sys.executable, "-m", "millstream", "run", CONFIG, "--run", str(FOLDER / "run"), "--until-idle"]
     return subprocess.run([*command, *options], env={**os.environ, "BOOTSTRAP": bootstrap}, check=False).returncode
 
 
 def count(bootstrap: str) -> Counter[int]:
-    """How often each position was classified, as any consumer that reads what is committed sees it."""
+    """Count how often each position was classified, in the committed messages that any consumer sees."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
     partition = TopicPartition("classified", 0)
     consumer.assign([partition])
@@ -65,26 +65,26 @@ def count(bootstrap: str) -> Counter[int]:
 
 def main() -> int:
     broker = Broker(FOLDER / "broker", free_port())
-    with ExitStack() as ending:
+    with ExitStack() as cleanup:
         broker.reset()
         shutil.rmtree(FOLDER / "run", ignore_errors=True)
-        say(f"a Kafka broker, in {FOLDER / 'broker'}")
+        report(f"a Kafka broker, in {FOLDER / 'broker'}")
         broker.up(print)
-        ending.callback(broker.reset)
-        say(f"{RECORDS:,} made-up documents into the topic documents of {broker.bootstrap}")
+        cleanup.callback(broker.reset)
+        report(f"{RECORDS:,} synthetic documents into the topic documents of {broker.bootstrap}")
         fill(broker.bootstrap)
-        say(f"{CONFIG} on Spark, which a kill -9 ends in its midst ({CRASH})")
+        report(f"{CONFIG} on Spark, which a kill -9 ends at {CRASH}")
         code = run(broker.bootstrap, "--crash", CRASH)
         if code != -signal.SIGKILL:
-            raise MillstreamError(f"it was to be killed, and ended with exit code {code}")
-        say("the same command again: it goes on")
+            raise MillstreamError(f"the run should have been killed, but ended with exit code {code}")
+        report("the same command again: the run continues")
         if code := run(broker.bootstrap):
-            raise MillstreamError(f"it ended with exit code {code}")
-        say("what a consumer sees that reads only what is committed")
+            raise MillstreamError(f"the run ended with exit code {code}")
+        report("the messages that a consumer of committed messages reads")
         times = count(broker.bootstrap)
         once = sum(1 for number in times.values() if number == 1)
-        print(f"{len(times):,} of {RECORDS:,} documents are classified, {once:,} of them once")
-        say("the broker is stopped, its data are deleted")
+        print(f"{len(times):,} of {RECORDS:,} documents are classified, {once:,} exactly once")
+        report("the broker is stopped and its data are deleted")
     return 0 if once == len(times) == RECORDS else 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.steps.baselines import added, labels_before, leaders
+from millstream.steps.baselines import add_labels, labels_before, leaders
 from millstream.steps.contracts import Array, State
 
 __all__ = ["Majority", "NoChange"]
@@ -107,13 +107,13 @@ class _Majority(_Baseline):
         self.restore({})
 
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
-        self._counts = added(self._counts, labels)
+        self._counts = add_labels(self._counts, labels)
 
     def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
         learned, places = _learned(labels)
         leading, counts = leaders(learned, self._counts)
         all_so_far = self._counts.sum() + np.arange(len(counts))
-        self._counts = added(self._counts, learned)
+        self._counts = add_labels(self._counts, learned)
         return leading[places], (counts / np.maximum(all_so_far, 1))[places]
 
     def save(self) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.errors import ConfigError
 from millstream.records import is_text
-from millstream.steps.contracts import Array, Output, Result, Scope, Step, Traits
+from millstream.steps.contracts import Array, Result, Scope, Step, Traits
 from millstream.steps.stateless import StatelessStep
 from millstream_models.features import FEATURES, Counted, features_field, to_arrow
 from millstream_models.letters import letters
@@ -66,7 +65,7 @@ class HashedText(BaseModel):
             raise ConfigError(message)
         import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
 
-        return _Hashing(self, records)
+        return _HashingStep(self, records)
 
     def check_text(self, records: pa.Schema) -> None:
         """Refuse records without a text whose words can be counted."""
@@ -108,9 +107,8 @@ class HashedText(BaseModel):
         return Counted(indptr, indices, counts, (len(texts), self.dimensions))
 
 
-class _Hashing(StatelessStep):
+class _HashingStep(StatelessStep):
     traits = Traits(Scope.STATELESS, ordered=False, idempotent=True, only_adds=True)
-    outputs: Sequence[Output] = ()
 
     def __init__(self, config: HashedText, records: pa.Schema) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""Text, classified as it comes, and the popularity of the topics it is about."""
+"""The pipeline `text_topics`: online classification of text, and the popularity of the topics."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ __all__ = ["TextTopics"]
 
 
 class TextTopics(BaseModel):
-    """Classifies records by their `text`, learns from their `label` where they have one, and follows topics.
+    """Classifies records by their `text`, learns from the `label` of labelled records, and follows topics.
 
     The steps are `features`, left out if the model reads `text` itself; `classify`, which makes the output
-    `predictions`; and `popularity`, which makes `topics` out of what was predicted. A compiled model counts words as
-    `features` says, in its own step, as nobody else reads them: the results are the same.
+    `predictions`; and `popularity`, which makes the outputs `topics` and `late` from the predicted topics. A compiled
+    model counts the words itself, with the options in `features`, and no step `features` is needed: the results are
+    the same.
 
     >>> [step.name for step in TextTopics().steps()]
     ['classify', 'popularity']
@@ -34,19 +35,21 @@ class TextTopics(BaseModel):
 
     use: Literal["text_topics"] = "text_topics"
     features: Annotated[Any, plugin_field(STEPS)] = Field(
-        default={"type": "hashed_text"}, validate_default=True, description="The step that makes features of the text."
+        default={"type": "hashed_text"},
+        validate_default=True,
+        description="The step that makes features of the text.",
     )
     model: Annotated[Any, plugin_field(MODELS)] = Field(
         default={"type": "naive_bayes"}, validate_default=True, description="The model that learns the topics."
     )
-    label: str = Field(default="label", description="The field that holds a record's topic, where it is known.")
+    label: str = Field(default="label", description="The field with the record's topic, or null where it is unknown.")
     popularity: Popularity | None = Field(
         default=Popularity(window={"type": "tumbling", "size": "1h", "lateness": "10m"}),
-        description="How popular topics are told from others; `null` for predictions only.",
+        description="The windows and the threshold for popular topics; `null` for predictions only.",
     )
 
     @model_validator(mode="after")
-    def _words_are_counted_once(self) -> TextTopics:
+    def _check_single_features(self) -> TextTopics:
         own = getattr(self.model, "features", None)
         if own is not None and "features" in self.model_fields_set:
             message = (
@@ -56,7 +59,7 @@ class TextTopics(BaseModel):
         return self
 
     def steps(self) -> list[NamedStep]:
-        """The steps of this pipeline, written out."""
+        """Return the steps of this pipeline."""
         model = self.model
         if isinstance(self.features, HashedText) and isinstance(model, OnlineModel) and model.features is None:
             model = model.model_copy(update={"features": self.features})
@@ -64,6 +67,6 @@ class TextTopics(BaseModel):
         if getattr(model, "reads", "features") != "text":
             steps.insert(0, NamedStep("features", self.features, ("features",)))
         if self.popularity is not None:
-            named = self.popularity.model_copy(update={"name": "popularity"})
-            steps.append(NamedStep("popularity", named, ("popularity",)))
+            popularity = self.popularity.model_copy(update={"name": "popularity"})
+            steps.append(NamedStep("popularity", popularity, ("popularity",)))
         return steps

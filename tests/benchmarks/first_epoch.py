@@ -15,7 +15,7 @@ from millstream.config.load import load_config
 from millstream.log.contracts import Place
 from millstream.runs.outputs import graph_of
 from millstream.runs.sinks import sink_configs
-from millstream.steps.rows import row_schema
+from millstream.steps.output_rows import row_schema
 
 __all__ = ["MEASUREMENTS"]
 

@@ -11,7 +11,7 @@ import pytest
 from conformance.harness import Pipeline, write_documents
 
 from millstream.engines.local.engine import LocalEngine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 
 Millstream = Callable[..., Any]

@@ -78,7 +78,7 @@ def test_people_read_sentences(millstream: Millstream, folder: Path) -> None:
         in ran.out
     )
     assert "predictions, late: rows of at most 4 epochs (2,000 records) repeated" in ran.out
-    assert "The next start loads the newest save and repeats every epoch that is not committed." in ran.out
+    assert "The next start loads the newest checkpoint and repeats every epoch that is not committed." in ran.out
 
 
 def test_options_are_written_as_in_a_config(millstream: Millstream, folder: Path) -> None:

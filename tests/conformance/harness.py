@@ -12,7 +12,7 @@ from typing import Any
 from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Engine
 from millstream.guarantees.audit import Audit
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Crash, Delivery, Effects, effects
 from millstream.log.epochs import EpochReader
 from millstream.runs.run_audit import audit_run

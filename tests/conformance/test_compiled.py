@@ -14,7 +14,7 @@ from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, results, write_
 
 from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 from millstream.runs.summary import Summary
 

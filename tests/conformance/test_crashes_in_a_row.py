@@ -9,7 +9,7 @@ from conformance.harness import EPOCHS, Pipeline, write_documents
 from conformance.test_deliveries import expect
 
 from millstream.engines.job import Engine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point, due, order
 
 

@@ -13,7 +13,7 @@ import pytest
 from conformance.harness import EPOCHS, Pipeline, sinks_of, write_documents
 
 from millstream.engines.job import Engine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 
 POINTS = [CrashPoint(point, 5) for point in Point] + [CrashPoint(Point.DELIVER, 5, "rejects")]

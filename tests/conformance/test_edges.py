@@ -12,7 +12,7 @@ from millstream.engines.cutter import LogCutter
 from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import Epoch, EpochReader, SinkAdded
 from millstream.runs.directory import RunDirectory

@@ -12,7 +12,7 @@ from kafka_broker import SharedBroker
 
 from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 
 pytestmark = pytest.mark.kafka

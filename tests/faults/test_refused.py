@@ -11,7 +11,7 @@ from conformance.harness import EPOCH_RECORDS, EPOCHS, InjectedCrash, Pipeline, 
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, Truncated
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream_connectors.files.sink import PartFiles
 from millstream_connectors.files.source import FilesLog

@@ -12,7 +12,7 @@ from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog, Contradiction
 from millstream.guarantees.audit import OutputClass
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import Added, Epoch, EpochLog, EpochReader, PartitionName
 from millstream_connectors.files.sink import PartFiles

@@ -24,7 +24,7 @@ from faults.test_killed import same
 from millstream.engines.local import crew
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError, MillstreamError, StepFailed
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import EpochReader, planner
 from millstream.runs.directory import RunDirectory

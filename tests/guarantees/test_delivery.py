@@ -1,4 +1,4 @@
-"""The one function of deliveries, against a record-by-record enactment of every schedule."""
+"""The function `effects`, compared with a run, record by record, of every schedule of crashes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ EPOCHS = 7
 SINKS = 2
 
 
-class Enactment:
-    """A toy run: one record an epoch, durable parts as plain lists; it knows the orders, not the closed form."""
+class ReferenceRun:
+    """A minimal run with one record an epoch and lists as durable storage. It follows `order`, without a formula."""
 
     def __init__(self, delivery: Delivery, save_every: int, commit_every: int) -> None:
         self.delivery, self.save_every, self.commit_every = delivery, save_every, commit_every
@@ -40,70 +40,72 @@ class Enactment:
                     elif newest is not None:
                         self.committed = max(self.committed, min(epoch, newest))
                 elif point is Point.DELIVER:
-                    for place in range(SINKS):
-                        self.rows[place].append(epoch)
-                        if crash == Crash(point, epoch, place):
+                    for index in range(SINKS):
+                        self.rows[index].append(epoch)
+                        if crash == Crash(point, epoch, index):
                             return
                 if crash == Crash(point, epoch):
                     return
-        self.saves.append((EPOCHS - 1, trained))  # a clean end saves
+        self.saves.append((EPOCHS - 1, trained))  # a clean end writes a checkpoint
 
     def outcome(self) -> Effects:
         trained = self.saves[-1][1]
-        every = range(EPOCHS)
+        epochs = range(EPOCHS)
         return Effects(
-            frozenset(e for e in every if trained[e] > 1),
-            frozenset(e for e in every if trained[e] == 0),
-            tuple(frozenset(e for e in every if rows.count(e) > 1) for rows in self.rows),
-            tuple(frozenset(e for e in every if e not in rows) for rows in self.rows),
+            frozenset(e for e in epochs if trained[e] > 1),
+            frozenset(e for e in epochs if trained[e] == 0),
+            tuple(frozenset(e for e in epochs if rows.count(e) > 1) for rows in self.rows),
+            tuple(frozenset(e for e in epochs if e not in rows) for rows in self.rows),
         )
 
 
-def crashes_of(enactment: Enactment) -> Iterator[Crash]:
-    for epoch in range(enactment.committed + 1, EPOCHS):
+def possible_crashes(reference: ReferenceRun) -> Iterator[Crash]:
+    for epoch in range(reference.committed + 1, EPOCHS):
         for point in Point:
             yield Crash(point, epoch)
             if point is Point.DELIVER:
                 yield Crash(point, epoch, 0)
 
 
-def enacted(delivery: Delivery, save_every: int, commit_every: int, crashes: list[Crash]) -> Enactment:
-    enactment = Enactment(delivery, save_every, commit_every)
+def run_with(delivery: Delivery, save_every: int, commit_every: int, crashes: list[Crash]) -> ReferenceRun:
+    reference = ReferenceRun(delivery, save_every, commit_every)
     for crash in crashes:
-        enactment.run(crash)
-    return enactment
+        reference.run(crash)
+    return reference
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
 @pytest.mark.parametrize("save_every", [1, 2, 3, 4])
-def test_the_function_agrees_with_every_schedule_of_up_to_two_crashes(delivery: Delivery, save_every: int) -> None:
+def test_effects_are_those_of_the_reference_for_all_schedules_of_up_to_two_crashes(
+    delivery: Delivery, save_every: int
+) -> None:
     schedules = 0
     for commit_every in (1,) if delivery is Delivery.AT_MOST_ONCE else (1, 2, 3, 4):
-        for first in crashes_of(Enactment(delivery, save_every, commit_every)):
-            after_first = enacted(delivery, save_every, commit_every, [first])
-            for crashes in ([first], *([first, second] for second in crashes_of(after_first))):
-                enactment = enacted(delivery, save_every, commit_every, crashes)
-                enactment.run(None)
-                assert effects(delivery, save_every, commit_every, crashes, SINKS) == enactment.outcome(), crashes
+        for first in possible_crashes(ReferenceRun(delivery, save_every, commit_every)):
+            after_first = run_with(delivery, save_every, commit_every, [first])
+            for crashes in ([first], *([first, second] for second in possible_crashes(after_first))):
+                reference = run_with(delivery, save_every, commit_every, crashes)
+                reference.run(None)
+                assert effects(delivery, save_every, commit_every, crashes, SINKS) == reference.outcome(), crashes
                 schedules += 1
     assert schedules > 500
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
-def test_the_function_agrees_with_every_schedule_of_three_crashes(delivery: Delivery) -> None:
+def test_effects_are_those_of_the_reference_for_schedules_of_three_crashes(delivery: Delivery) -> None:
     for save_every, commit_every in itertools.product((1, 3), (1, 2) if delivery is Delivery.AT_LEAST_ONCE else (1,)):
-        for first in crashes_of(Enactment(delivery, save_every, commit_every)):
-            two = enacted(delivery, save_every, commit_every, [first])
-            for second in list(crashes_of(two))[::5]:
-                three = enacted(delivery, save_every, commit_every, [first, second])
-                for third in list(crashes_of(three))[::3]:
+        for first in possible_crashes(ReferenceRun(delivery, save_every, commit_every)):
+            two = run_with(delivery, save_every, commit_every, [first])
+            for second in list(possible_crashes(two))[::5]:
+                three = run_with(delivery, save_every, commit_every, [first, second])
+                for third in list(possible_crashes(three))[::3]:
                     crashes = [first, second, third]
-                    enactment = enacted(delivery, save_every, commit_every, crashes)
-                    enactment.run(None)
-                    assert effects(delivery, save_every, commit_every, crashes, SINKS) == enactment.outcome(), crashes
+                    reference = run_with(delivery, save_every, commit_every, crashes)
+                    reference.run(None)
+                    assert effects(delivery, save_every, commit_every, crashes, SINKS) == reference.outcome(), crashes
 
 
-def test_exactly_once_gets_nothing_wrong() -> None:
+def test_exactly_once_has_no_effects() -> None:
     crashes = [Crash(Point.DELIVER, 3, 0), Crash(Point.CUT, 2), Crash(Point.COMMIT, 9)]
     assert effects(Delivery.EXACTLY_ONCE, 4, 4, crashes, SINKS) == Effects(
         rows_repeated=(frozenset(), frozenset()), rows_missing=(frozenset(), frozenset())

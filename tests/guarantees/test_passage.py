@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from millstream.guarantees.crash import Armed, CrashPoint
+from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName

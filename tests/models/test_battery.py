@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.steps.checks import check_model, same_in_another_process
-from millstream.steps.checks.steps import epochs_of
+from millstream.steps.checks.steps import split_into_epochs
 from millstream.steps.classify import Classify
 from millstream_models.baselines import Majority, NoChange
 from millstream_models.hashed_text import HashedText
@@ -54,8 +54,8 @@ def test_a_model_passes_the_battery(features: Callable[..., pa.Table], model: An
 def test_another_process_learns_the_same(features: Callable[..., pa.Table]) -> None:
     records = features(90)
     texts = records.drop_columns(["features"])
-    cases = [(Classify(model=model), epochs_of(records)) for model in MODELS]
-    same_in_another_process(*cases, (HashedText(dimensions=512), epochs_of(texts)))
+    cases = [(Classify(model=model), split_into_epochs(records)) for model in MODELS]
+    same_in_another_process(*cases, (HashedText(dimensions=512), split_into_epochs(texts)))
 
 
 def test_naming_a_model_imports_no_library_of_machine_learning() -> None:

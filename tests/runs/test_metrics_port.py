@@ -1,12 +1,15 @@
-"""The port that Prometheus asks, at its edges."""
+"""The HTTP port for Prometheus: its answers, its errors and its end."""
 
 from __future__ import annotations
 
 import http.client
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from millstream.errors import ConfigError
 from millstream.runs.metrics_port import MetricsPort
@@ -14,58 +17,79 @@ from millstream.runs.metrics_port import MetricsPort
 
 @pytest.fixture
 def port() -> Iterator[MetricsPort]:
-    made = MetricsPort(0)
-    yield made
-    made.close()
+    port = MetricsPort(0)
+    yield port
+    port.close()
 
 
-def answered(port: MetricsPort, path: str, method: str = "GET") -> tuple[int, str]:
+class Up(Collector):
+    """One gauge, with a description of any length."""
+
+    def __init__(self, description: str = "Up.") -> None:
+        self._description = description
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("up", self._description, 1)
+
+
+def answer(port: MetricsPort, method: str = "GET", **headers: str) -> tuple[int, str, str]:
+    """Status, content type and text."""
     connection = http.client.HTTPConnection("127.0.0.1", port.number, timeout=60)
     try:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        connection.request(method, "/metrics", headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers["Content-Type"] or "", response.read().decode()
     finally:
         connection.close()
 
 
-def test_until_there_is_a_page_it_says_so(port: MetricsPort) -> None:
-    assert answered(port, "/metrics") == (503, "the run has not begun yet; ask again\n")
-    port.show(lambda: "up 1\n")
-    assert answered(port, "/metrics") == answered(port, "/metrics?debug=1") == (200, "up 1\n")
+def test_the_page_is_empty_until_a_collector_is_registered(port: MetricsPort) -> None:
+    plain = "text/plain; version=0.0.4; charset=utf-8"
+    assert answer(port) == (200, plain, "")
+    port.register(Up())
+    assert answer(port) == (200, plain, "# HELP up Up.\n# TYPE up gauge\nup 1.0\n")
 
 
-def test_only_the_page_can_be_asked_for(port: MetricsPort) -> None:
-    port.show(lambda: "up 1\n")
-    assert answered(port, "/metrics/") == (404, "nothing is here; the metrics are at /metrics\n")
-    assert answered(port, "/metrics", "POST")[0] == 501
+def test_a_scraper_can_ask_for_openmetrics(port: MetricsPort) -> None:
+    port.register(Up())
+    status, content_type, text = answer(port, Accept="application/openmetrics-text; version=1.0.0")
+    assert status == 200 and content_type.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
 
 
-def test_who_leaves_before_the_answer_disturbs_nobody(port: MetricsPort, capfd: pytest.CaptureFixture[str]) -> None:
-    port.show(lambda: "up 1\n" * 1_000_000)
+def test_metrics_are_read_only(port: MetricsPort) -> None:
+    assert answer(port, "POST")[0] == 405
+
+
+def test_a_client_that_disconnects_early_disturbs_nobody(port: MetricsPort, capfd: pytest.CaptureFixture[str]) -> None:
+    port.register(Up("up" * 5_000_000))
     for _ in range(3):
-        with socket.create_connection(("127.0.0.1", port.number)) as asking:
-            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # hang up, not: finish
-            asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-    assert answered(port, "/metrics")[0] == 200
+        with socket.create_connection(("127.0.0.1", port.number)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset, not close
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert answer(port)[0] == 200
     assert "".join(capfd.readouterr()) == ""
 
 
-def test_another_machine_cannot_ask(port: MetricsPort) -> None:
+def test_another_machine_cannot_connect(port: MetricsPort) -> None:
     with socket.socket() as elsewhere:
         elsewhere.bind(("127.0.0.2", port.number))  # free: it listens on 127.0.0.1 alone
 
 
-def test_a_port_that_has_been_closed_is_free_at_once() -> None:
+def test_closing_leaves_no_thread_and_a_free_port() -> None:
+    before = set(threading.enumerate())
     first = MetricsPort(0)
-    with socket.create_connection(("127.0.0.1", first.number)) as asking:
-        asking.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        while asking.recv(4096):  # until the port has hung up: what is left of that keeps others off for a minute
+    with socket.create_connection(("127.0.0.1", first.number)) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        while client.recv(4096):  # the server closes first, so its side of the connection stays for a minute
             pass
     first.close()
     MetricsPort(first.number).close()
+    for thread in set(threading.enumerate()) - before:  # that of the request may have its last line to do
+        thread.join(60)
+        assert not thread.is_alive()
 
 
-def test_a_port_that_may_not_be_taken_is_told(port: MetricsPort) -> None:
+def test_a_port_in_use_is_an_error_with_the_fix(port: MetricsPort) -> None:
     with pytest.raises(ConfigError, match=rf"--metrics-port {port.number}: another process has that port; give"):
         MetricsPort(port.number)

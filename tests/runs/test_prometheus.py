@@ -1,28 +1,28 @@
-"""What a run tells Prometheus: the figures of the run directory's life, and how this start is doing."""
+"""The metrics for Prometheus: totals over the life of a run directory, and measurements of one start."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine, Job
 from millstream.engines.local.engine import LocalEngine
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.log.reading import read_epoch, records_schema
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.prometheus import METRICS, Page
+from millstream.runs.prometheus import METRICS, RunCollector
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.run_stats import Pulse
 
 Configured = Callable[..., Loaded]
-Values = Mapping[str, float]
 
 
 class Crash(BaseException):
@@ -33,48 +33,30 @@ def crash() -> None:
     raise Crash
 
 
-def parsed(text: str) -> Values:
-    """The samples of a page by name and labels; every line of it is what the format allows, in the order it wants."""
-    values: dict[str, float] = {}
-    family, kind = "", ""
-    for line in text.removesuffix("\n").split("\n"):
-        if told := re.fullmatch(r"# HELP (\w+) (.+)", line):
-            family = told[1]
-        elif told := re.fullmatch(r"# TYPE (\w+) (counter|gauge|histogram)", line):
-            assert told[1] == family
-            kind = told[2]
-        else:
-            sample = re.fullmatch(r'(\w+)(\{(?:\w+="(?:[^"\\]|\\.)*",?)+\}) ([0-9.e+-]+)', line)
-            assert sample is not None, line
-            allowed = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
-            assert sample[1] in {family + suffix for suffix in allowed}
-            assert sample[1] + sample[2] not in values
-            values[sample[1] + sample[2]] = float(sample[3])
-    return values
-
-
 class Run:
-    """Starts a pipeline in one run directory, and keeps what its page was at the end."""
+    """Starts a pipeline in one run directory, and reads the metrics of its last start."""
 
     def __init__(self, loaded: Loaded, folder: Path) -> None:
         self._loaded, self._folder = loaded, folder
-        self.page: Page | None = None
+        self.pulse: Pulse | None = None
+        self.registry = CollectorRegistry()
 
     def start(self, engine: Engine | None = None, **options: Any) -> Summary:
         def observers(watched: Watched) -> Sequence[Observer]:
-            pulse = Pulse(watched)
-            self.page = Page(watched, pulse, "1.2.3")
-            return [pulse]
+            self.pulse = Pulse(watched)
+            self.registry = CollectorRegistry()
+            self.registry.register(RunCollector(watched, self.pulse, "1.2.3"))
+            return [self.pulse]
 
         return start(self._loaded, Options(self._folder, **options), engine=engine, observers=observers, fire=crash)
 
-    def values(self) -> Values:
-        assert self.page is not None
-        return parsed(self.page())
+    def samples(self, name: str) -> Sequence[float]:
+        return [sample.value for family in self.registry.collect() for sample in family.samples if sample.name == name]
 
     def value(self, name: str, **labels: str) -> float:
-        inside = ",".join(f'{label}="{text}"' for label, text in {"pipeline": "small", **labels}.items())
-        return self.values()[f"{name}{{{inside}}}"]
+        value = self.registry.get_sample_value(name, {"pipeline": "small", **labels})
+        assert value is not None, f"no sample {name} {labels}"
+        return value
 
 
 @pytest.fixture
@@ -118,7 +100,7 @@ def test_rejects_are_counted(tmp_path: Path, configured: Configured) -> None:
 
 def test_the_backlog_is_what_is_there_and_not_cut(run: Run) -> None:
     class Looking:
-        """The local engine, with a look at the page after every cut."""
+        """The local engine, with a look at the metrics after every cut."""
 
         def run(self, job: Job) -> None:
             cut = job.throttle.cut
@@ -140,15 +122,14 @@ def test_what_is_not_known_has_no_sample(run: Run, tmp_path: Path, configured: C
     run.start()
     replay = Run(configured(), tmp_path / "replay")
     replay.start(replay=tmp_path / "run")
-    assert "millstream_backlog_records" not in " ".join(replay.values())
+    assert replay.samples("millstream_epochs_total") and not replay.samples("millstream_backlog_records")
 
 
 def test_every_epoch_that_was_cut_in_this_start_is_in_the_histogram_of_latencies(run: Run) -> None:
     with pytest.raises(Crash):
         run.start(crash=CrashPoint.parse("deliver@3"))
     run.start()
-    values = run.values()
-    counts = [value for name, value in values.items() if name.startswith("millstream_epoch_latency_seconds_bucket")]
+    counts = run.samples("millstream_epoch_latency_seconds_bucket")
     assert counts == sorted(counts) and counts[-1] == 10 - 5  # the fifth was read ahead
     assert counts[-1] == run.value("millstream_epoch_latency_seconds_count")
     assert run.value("millstream_epoch_latency_seconds_sum") > 0
@@ -202,10 +183,16 @@ def test_restarts_of_workers_are_counted(run: Run) -> None:
 
     run.start(Restarting())
     assert run.value("millstream_worker_restarts_total") == 1
-    assert run.page is not None and run.page.pulse.vitals().last_restart == "worker 1 was killed by signal 9"
+    assert run.pulse is not None and run.pulse.vitals().last_restart == "worker 1 was killed by signal 9"
 
 
-def test_the_page_says_what_runs(run: Run) -> None:
+def test_the_text_declares_each_metric_as_it_is_documented(run: Run) -> None:
+    run.start(records=300)
+    declared = [line for line in generate_latest(run.registry).decode().splitlines() if line.startswith("#")]
+    assert declared == [line for m in METRICS for line in (f"# HELP {m.name} {m.meaning}", f"# TYPE {m.name} {m.kind}")]
+
+
+def test_the_information_names_engine_delivery_and_version(run: Run) -> None:
     run.start(records=300)
     assert run.value("millstream_info", engine="local", delivery="exactly_once", version="1.2.3") == 1
 

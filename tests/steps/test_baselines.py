@@ -1,4 +1,4 @@
-"""Baselines: what the label before and the most common label so far would have had right, record by record."""
+"""Baselines: how often the previous label, and the most common label so far, predict the next label correctly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.steps.baselines import Guesses, leaders
 
 
 def one_by_one(labels: list[int]) -> Baselines:
-    """The same as a loop over the labels; of classes as common as each other, the first seen has the least number."""
+    """Count the same in a loop over the labels; among equally common classes, the lowest number leads."""
     seen: Counter[int] = Counter()
     before, no_change, majority = -1, 0, 0
     for label in labels:
@@ -25,7 +25,7 @@ def one_by_one(labels: list[int]) -> Baselines:
 
 
 def stream(seed: int, size: int) -> list[int]:
-    """Labels numbered by first appearance: in runs or at random, evenly or not."""
+    """Return labels numbered by first appearance: in runs or at random, evenly distributed or not."""
     dice = np.random.default_rng(seed)
     classes = int(dice.integers(1, 12))
     drawn = np.minimum(dice.zipf(1.3, size) - 1, classes - 1) if seed % 2 else dice.integers(0, classes, size)
@@ -35,7 +35,7 @@ def stream(seed: int, size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_counts_are_those_of_a_loop_however_the_stream_is_cut(seed: int) -> None:
+def test_counts_equal_those_of_a_loop_for_any_cut_of_the_stream(seed: int) -> None:
     labels = stream(seed, 400)
     dice = np.random.default_rng(seed)
     for cuts in (0, 5, 400):
@@ -46,30 +46,30 @@ def test_counts_are_those_of_a_loop_however_the_stream_is_cut(seed: int) -> None
             assert part == one_by_one(labels[:stop]) - one_by_one(labels[:start])
 
 
-def test_of_classes_as_common_as_each_other_the_one_seen_first_leads() -> None:
+def test_among_equally_common_classes_the_one_seen_first_leads() -> None:
     classes, counts = leaders(np.array([0, 1, 2, 2, 1, 1, 0, 0]), np.zeros(0, np.int64))
     assert classes.tolist() == [-1, 0, 0, 0, 2, 1, 1, 1, 0]
     assert counts.tolist() == [0, 1, 1, 1, 2, 2, 3, 3, 3]
 
 
-def test_before_any_label_both_are_wrong() -> None:
+def test_both_baselines_are_wrong_for_the_first_label() -> None:
     assert Guesses().score(np.array([0])) == Baselines(0, 0)
 
 
-def test_more_classes_than_fit_into_two_bytes_are_told_apart() -> None:
+def test_more_classes_than_fit_into_two_bytes_are_counted_separately() -> None:
     many = np.arange(70_000)
     assert Guesses().score(np.concatenate((many, many[:2], many[:2]))) == Baselines(0, 2)
 
 
-def test_guesses_go_on_from_what_they_saved_and_an_empty_state_is_new() -> None:
+def test_restored_guesses_continue_and_an_empty_state_makes_new_ones() -> None:
     labels = np.array(stream(1, 200))
-    guesses, again = Guesses(), Guesses()
+    guesses, other = Guesses(), Guesses()
     guesses.score(labels[:100])
     state = guesses.save()
-    again.restore(state)
-    assert again.score(labels[100:]) == guesses.score(labels[100:])
-    again.restore({})
-    assert again.score(labels) == one_by_one(labels.tolist())
+    other.restore(state)
+    assert other.score(labels[100:]) == guesses.score(labels[100:])
+    other.restore({})
+    assert other.score(labels) == one_by_one(labels.tolist())
     restored = Guesses()
-    restored.restore(state)  # as it was, though the first has gone on
+    restored.restore(state)  # the state did not change when `guesses` continued
     assert restored.score(labels[100:]) + one_by_one(labels[:100].tolist()) == one_by_one(labels.tolist())

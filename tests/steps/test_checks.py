@@ -1,4 +1,4 @@
-"""The battery for steps: one that passes it, and ones broken in each way that it is there to find."""
+"""The checks of steps: a correct step passes all of them, and each check finds a broken step."""
 
 from __future__ import annotations
 
@@ -11,31 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import STEP_CHECKS, check_step
-from millstream.steps.checks.steps import epochs_of
+from millstream.steps.checks.steps import split_into_epochs
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits
 from millstream.steps.popularity import Popularity
 
-HERE = ["another_process_changes_nothing"]
-
-
-def records(size: int = 40) -> pa.Table:
-    dice = np.random.default_rng(0)
-    labels = dice.choice(["a", "b", "c"], size).tolist()
-    return pa.table(
-        {
-            "_rank": pa.array(dice.integers(0, 2, size), pa.int32()),
-            "_offset": pa.array(range(size), pa.int64()),
-            "_time": pa.array(dice.integers(0, 1000, size), pa.int64()),
-            "text": [label * int(length) for label, length in zip(labels, dice.integers(1, 9, size), strict=True)],
-            "label": labels,
-        }
-    )
+SKIP = ["another_process_changes_nothing"]
 
 
 class Counting:
-    """Adds `seen`: how many records with the same label came before; in the output `firsts`, the first of each."""
+    """Adds `seen`, the number of earlier records with the label; the output `firsts` has the first record of each."""
 
     firsts = pa.schema([("_rank", pa.int32()), ("_offset", pa.int64()), ("_time", pa.int64()), ("label", pa.string())])
     traits = Traits(Scope.KEYED, key="label")
@@ -112,18 +99,18 @@ class ForgetsLabelC(Counting):
 
 
 class RestoresLate(Counting):
-    """Shows its saved state, but starts counting anew."""
+    """Returns the restored state from `save`, but starts to count again from 0."""
 
-    kept: State | None = None
+    restored_state: State | None = None
 
     def restore(self, state: State) -> None:
-        self.counts, self.kept = {}, state or None
+        self.counts, self.restored_state = {}, state or None
 
     def save(self) -> State:
-        return self.kept or super().save()
+        return self.restored_state or super().save()
 
     def process(self, records: pa.Table) -> Result:
-        self.kept = None
+        self.restored_state = None
         return super().process(records)
 
 
@@ -143,7 +130,7 @@ class SharesItsState(Counting):
         self.total = np.array(state.get("total", np.zeros(1, np.int64)))
 
 
-class KeepsWhatItHas(Counting):
+class IgnoresAnEmptyState(Counting):
     def restore(self, state: State) -> None:
         if state:
             super().restore(state)
@@ -172,9 +159,7 @@ class SaysKeyedByANumber(Counting):
     traits = Traits(Scope.KEYED, key="_offset")
 
 
-class NamesItsStateOtherwise(Counting):
-    """Saves all of its state under one name."""
-
+class SavesAllKeysUnderOneName(Counting):
     def save(self) -> State:
         return {"counts": json.dumps(self.counts).encode()}
 
@@ -182,29 +167,25 @@ class NamesItsStateOtherwise(Counting):
         self.counts = json.loads(bytes(state["counts"])) if state else {}
 
 
-class LooksAtOtherKeys(Counting):
-    """Counts the records of all labels for each."""
-
+class CountsAllKeysTogether(Counting):
     def count(self, label: str) -> int:
         self.counts[label] = sum(self.counts.values()) + 1
         return self.counts[label]
 
 
-class RemembersAnotherKey(Counting):
-    """Keeps for `a` what is of all labels."""
-
+class CountsEveryKeyAsA(Counting):
     def count(self, label: str) -> int:
         return super().count("a")
 
 
-class RemembersAll(Counting):
+class RemembersEveryRecord(Counting):
     def count(self, label: str) -> int:
         self.counts[f"record {len(self.counts)}"] = 0
         return super().count(label)
 
 
-class Rolls(Counting):
-    """Rolls dice, and says so."""
+class AddsRandomNumbers(Counting):
+    """Declares that it is not deterministic."""
 
     traits = Traits(Scope.STATELESS, deterministic=False)
 
@@ -218,7 +199,7 @@ class Rolls(Counting):
 
 @dataclass(frozen=True)
 class Config:
-    """Registers a step of this class."""
+    """The config of a step of this class."""
 
     step: type[Counting]
     type: str = "counting"
@@ -230,63 +211,67 @@ class Config:
 BROKEN_STEPS = [
     (OtherOutput, "outputs_are_as_declared", r"makes an output 'lasts' that it does not declare: \['firsts'\]"),
     (OtherColumns, "outputs_are_as_declared", r"declares for 'firsts'"),
-    (UntypedWhenEmpty, "an_empty_batch_is_fine", r"gives an empty batch other columns than a full one"),
-    (RowPerBatch, "an_empty_batch_is_fine", r"makes 1 rows of an empty batch"),
-    (CountsBatches, "an_empty_batch_is_fine", r"remembers an empty batch; 'batches' in the state"),
-    (WritesInput, "input_is_not_modified", r"changed the records it was given, in batch 0"),
+    (UntypedWhenEmpty, "an_empty_batch_is_fine", r"returns other columns for an empty batch than for a full one"),
+    (RowPerBatch, "an_empty_batch_is_fine", r"makes 1 rows from an empty batch"),
+    (CountsBatches, "an_empty_batch_is_fine", r"changes its state for an empty batch; 'batches' in the state"),
+    (WritesInput, "input_is_not_modified", r"changed the records that it got, in batch 0"),
     (RanksInBatch, "batching_changes_nothing", r"batches of one record; the records: row 1 of 'seen': 1, then 0"),
+    (ForgetsLabelC, "saving_and_restoring_changes_nothing", r"does not restore its whole state; the names"),
+    (RestoresLate, "saving_and_restoring_changes_nothing", r"gives other results after `restore`.*row 10 of 'seen'"),
+    (SharesItsState, "saving_and_restoring_changes_nothing", r"changes a state after it was saved or restored"),
+    (IgnoresAnEmptyState, "an_empty_state_is_a_new_step", r"used and restored from an empty state, is not new"),
+    (BeginsAtFive, "an_empty_state_is_a_new_step", r"new and restored from an empty state, is not new"),
+    (SaysStateless, "traits_are_true", r"declares itself stateless, but has state under \['a', 'b', 'c'\]"),
+    (SaysUnordered, "traits_are_true", r"not ordered, but differs when records come in reverse order; .*'seen'"),
     (
-        ForgetsLabelC,
-        "saving_and_restoring_changes_nothing",
-        r"does not restore all that it saves; the names",
+        SaysKeyedByNothing,
+        "state_can_be_split_by_key",
+        r"must name the column of its keys; say Traits\(Scope.KEYED, key",
     ),
-    (RestoresLate, "saving_and_restoring_changes_nothing", r"goes on differently once saved .*row 10 of 'seen'"),
-    (SharesItsState, "saving_and_restoring_changes_nothing", r"goes on writing to what it saved"),
-    (KeepsWhatItHas, "restoring_nothing_makes_it_new", r"used and restored from an empty state, is not new"),
-    (BeginsAtFive, "restoring_nothing_makes_it_new", r"new and restored from an empty state, is not new"),
-    (SaysStateless, "traits_are_true", r"declares itself stateless, and remembers \['a', 'b', 'c'\]"),
-    (SaysUnordered, "traits_are_true", r"not ordered, but differs when records come in reverse; .*'seen'"),
-    (SaysKeyedByNothing, "keys_can_be_dealt_out", r"keyed, but not by which field; say Traits\(Scope.KEYED, key=...\)"),
-    (SaysKeyedByANumber, "keys_can_be_dealt_out", r"is keyed by '_offset', which is int64; keys are text"),
-    (NamesItsStateOtherwise, "keys_can_be_dealt_out", r"keyed by 'label', but its state has 'counts', which no record"),
-    (LooksAtOtherKeys, "keys_can_be_dealt_out", r"differs when each key's records go to one of 3; .* of 'seen'"),
-    (RemembersAnotherKey, "keys_can_be_dealt_out", r"remembers 'a', of which it has not seen a record"),
-    (RemembersAll, "state_is_bounded", r"grows on records that repeat: [\d,]+ bytes after 4 times"),
+    (SaysKeyedByANumber, "state_can_be_split_by_key", r"keys are text, but '_offset' is int64; name a text column"),
+    (
+        SavesAllKeysUnderOneName,
+        "state_can_be_split_by_key",
+        r"keyed by 'label', but its state has 'counts', which is not a key",
+    ),
+    (CountsAllKeysTogether, "state_can_be_split_by_key", r"differs when 3 instances share the keys; .* of 'seen'"),
+    (CountsEveryKeyAsA, "state_can_be_split_by_key", r"has state for 'a', but got no record with this key"),
+    (RemembersEveryRecord, "state_is_bounded", r"grows although the records repeat: [\d,]+ bytes after 4 passes"),
 ]
 
 
-def test_a_good_step_passes() -> None:
-    check_step(Config(Counting), records(), skip=HERE)
+def test_a_correct_step_passes_all_checks() -> None:
+    check_step(Config(Counting), labelled_records(), skip=SKIP)
 
 
-def test_a_step_over_event_time_gets_the_ends_that_an_engine_would_give() -> None:
+def test_a_step_with_windows_over_time_gets_the_watermarks_that_an_engine_would_send() -> None:
     window = {"type": "tumbling", "size": "100us", "lateness": "0s"}
-    check_step(Popularity.model_validate({"of": "label", "window": window}), records(), skip=HERE)
+    check_step(Popularity.model_validate({"of": "label", "window": window}), labelled_records(), skip=SKIP)
 
 
 @pytest.mark.parametrize(("step", "check", "message"), BROKEN_STEPS)
-def test_a_broken_step_is_found(step: type[Counting], check: str, message: str) -> None:
+def test_the_check_finds_the_broken_step(step: type[Counting], check: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        STEP_CHECKS[check](Config(step), epochs_of(records()))
+        STEP_CHECKS[check](Config(step), split_into_epochs(labelled_records()))
     with pytest.raises(AssertionError):
-        check_step(Config(step), records(), skip=HERE)
+        check_step(Config(step), labelled_records(), skip=SKIP)
 
 
-def test_every_check_of_steps_is_seen_to_fail() -> None:
-    assert {check for _, check, _ in BROKEN_STEPS} | set(HERE) == set(STEP_CHECKS)
+def test_every_check_of_steps_fails_for_some_broken_step() -> None:
+    assert {check for _, check, _ in BROKEN_STEPS} | set(SKIP) == set(STEP_CHECKS)
 
 
-def test_a_step_that_says_it_is_not_deterministic_is_not_compared_with_itself() -> None:
-    check_step(Config(Rolls), records())
+def test_a_step_that_is_not_deterministic_skips_the_checks_that_compare_two_runs() -> None:
+    check_step(Config(AddsRandomNumbers), labelled_records())
 
 
-def test_checks_are_left_out_by_name() -> None:
-    check_step(Config(SaysStateless), records(), skip=["traits_are_true", *HERE])
+def test_skip_leaves_a_check_out_by_name() -> None:
+    check_step(Config(SaysStateless), labelled_records(), skip=["traits_are_true", *SKIP])
 
 
-def test_a_check_that_does_not_exist_cannot_be_left_out() -> None:
+def test_skip_refuses_the_name_of_an_unknown_check() -> None:
     with pytest.raises(ValueError, match="no check named traits_are_tru; there are outputs_are_as_declared"):
-        check_step(Config(Counting), records(), skip=["traits_are_tru"])
+        check_step(Config(Counting), labelled_records(), skip=["traits_are_tru"])
 
 
 HASHING = """
@@ -298,7 +283,7 @@ from millstream.steps.contracts import Result, Scope, Traits
 class Hashing:
     traits, outputs = Traits(Scope.STATELESS), ()
     def process(self, records):
-        numbers = [function(text) for text in records["text"].to_pylist()]
+        numbers = [NUMBER for text in records["text"].to_pylist()]
         return Result(records.append_column("n", pa.array(numbers, pa.int64())))
     def ended(self, substream):
         return Result(pa.table({}))
@@ -306,9 +291,6 @@ class Hashing:
         return {}
     def restore(self, state):
         pass
-
-def function(text):
-    return FUNCTION
 
 @dataclass(frozen=True)
 class Config:
@@ -318,23 +300,25 @@ class Config:
 """
 
 
-def written(path: Path, name: str, function: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The config of a step in a module of its own, which another process can import."""
-    (path / f"{name}.py").write_text(HASHING.replace("FUNCTION", function))
+def write_step(path: Path, name: str, number: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Write a step into its own module, which another process can import, and return the config of the step."""
+    (path / f"{name}.py").write_text(HASHING.replace("NUMBER", number))
     monkeypatch.syspath_prepend(str(path))
     return __import__(name).Config()
 
 
-def test_what_depends_on_the_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steady = written(tmp_path, "steady_step", "len(text)", monkeypatch)
-    check_step(steady, records())
-    hashing = written(tmp_path, "hashing_step", "hash(text)", monkeypatch)
-    check_step(hashing, records(), skip=HERE)
-    with pytest.raises(AssertionError, match="something else of the same records in another process; look for `hash"):
-        check_step(hashing, records())
+def test_results_that_depend_on_the_process_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steady = write_step(tmp_path, "steady_step", "len(text)", monkeypatch)
+    check_step(steady, labelled_records())
+    hashing = write_step(tmp_path, "hashing_step", "hash(text)", monkeypatch)
+    check_step(hashing, labelled_records(), skip=SKIP)
+    with pytest.raises(AssertionError, match="other results for the same records in another process; look for `hash"):
+        check_step(hashing, labelled_records())
 
 
 def test_a_step_that_cannot_run_in_another_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = written(tmp_path, "failing_step", "len(text) if __import__('sys').stdin.isatty() else 1 / 0", monkeypatch)
+    failing = write_step(
+        tmp_path, "failing_step", "len(text) if __import__('sys').stdin.isatty() else 1 / 0", monkeypatch
+    )
     with pytest.raises(AssertionError, match=r"another process cannot run(.|\n)*ZeroDivisionError"):
-        STEP_CHECKS["another_process_changes_nothing"](failing, epochs_of(records()))
+        STEP_CHECKS["another_process_changes_nothing"](failing, split_into_epochs(labelled_records()))

@@ -1,4 +1,4 @@
-"""Filter and map: what a user's function gets, may return, and what becomes of its errors."""
+"""Filter and map: the arguments and return values of a user's function, and the handling of its errors."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ Define = Callable[[Callable[[Any], Any]], str]
 
 @pytest.fixture
 def define(monkeypatch: pytest.MonkeyPatch) -> Define:
-    """Puts a function into the module `rules`, and gives the name under which a config finds it."""
+    """Put a function into the module `rules`, and return the name under which a config finds it."""
     module = types.ModuleType("rules")
     monkeypatch.setitem(sys.modules, "rules", module)
 
-    def defined(function: Callable[[Any], Any]) -> str:
+    def put(function: Callable[[Any], Any]) -> str:
         module.__dict__["chosen"] = function
         return "rules:chosen"
 
-    return defined
+    return put
 
 
-def filtering(**options: Any) -> Step:
+def build_filter(**options: Any) -> Step:
     return Filter.model_validate(options).build(SCHEMA)
 
 
-def mapping(**options: Any) -> Step:
+def build_map(**options: Any) -> Step:
     return Map.model_validate(options).build(SCHEMA)
 
 
@@ -102,15 +102,17 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-# What goes through
+# Records that pass
 
 FILTERS = [("record", not_bad), ("batch", not_bad_batch)]
 MAPS = [("record", shout), ("batch", shout_batch)]
 
 
 @pytest.mark.parametrize(("per", "function"), FILTERS)
-def test_a_filter_keeps_the_records_that_its_function_says(per: str, function: Any, define: Define) -> None:
-    step = filtering(function=define(function), per=per)
+def test_a_filter_keeps_the_records_for_which_its_function_returns_true(
+    per: str, function: Any, define: Define
+) -> None:
+    step = build_filter(function=define(function), per=per)
     result = step.process(records("a", "", None, "b"))
     assert rows(result.records) == [(0, 10, 0, "a", "x", 0.5), (0, 13, None, "b", "x", 0.5)]
     assert result.outputs == {}
@@ -122,7 +124,7 @@ def test_a_map_replaces_fields_in_place_and_adds_declared_ones_at_the_end(
 ) -> None:
     given = records("ab", "", None)
     copy = pa.table(given.to_pydict(), schema=SCHEMA)
-    result = mapping(function=define(function), per=per, adds=["first", "never"]).process(given)
+    result = build_map(function=define(function), per=per, adds=["first", "never"]).process(given)
     assert rows(result.records.drop_columns(["_rank", "_offset", "_time"])) == [
         ("AB", "x", 0.5, "a", None),
         ("", "x", 0.5, None, None),
@@ -132,20 +134,20 @@ def test_a_map_replaces_fields_in_place_and_adds_declared_ones_at_the_end(
 
 
 @pytest.mark.parametrize("per", ["record", "batch"])
-def test_what_follows_is_known_from_an_empty_batch_for_which_nothing_is_called(per: str, define: Define) -> None:
+def test_an_empty_batch_has_the_schema_of_the_results_without_a_call_of_the_function(per: str, define: Define) -> None:
     def never(given: Any) -> Any:
         raise AssertionError
 
     name = define(never)
-    assert filtering(function=name, per=per).process(SCHEMA.empty_table()).records.schema == SCHEMA
-    step = mapping(function=name, per=per, adds=["b", "a"])
+    assert build_filter(function=name, per=per).process(SCHEMA.empty_table()).records.schema == SCHEMA
+    step = build_map(function=name, per=per, adds=["b", "a"])
     added = [pa.field("b", pa.string()), pa.field("a", pa.string())]
     assert step.process(SCHEMA.empty_table()).records.schema == pa.schema([*SCHEMA, *added])
     assert step.ended(None).records.schema == pa.schema([*SCHEMA, *added])
     assert step.save() == {}
 
 
-def test_a_function_sees_the_fields_only(define: Define) -> None:
+def test_a_function_gets_only_the_fields(define: Define) -> None:
     seen: list[list[str]] = []
     for per in ("record", "batch"):
 
@@ -154,7 +156,7 @@ def test_a_function_sees_the_fields_only(define: Define) -> None:
             seen.append(names)
             return {} if isinstance(given, dict) else given
 
-        mapping(function=define(look), per=per).process(records("a"))
+        build_map(function=define(look), per=per).process(records("a"))
     assert seen == [["text", "label", "score"]] * 2
 
 
@@ -163,11 +165,11 @@ def test_a_function_may_change_its_dict_and_return_it(define: Define) -> None:
         record["text"] = record["text"].strip()
         return record
 
-    assert rows(mapping(function=define(trimmed)).process(records(" a ")).records) == [(0, 10, 0, "a", "x", 0.5)]
+    assert rows(build_map(function=define(trimmed)).process(records(" a ")).records) == [(0, 10, 0, "a", "x", 0.5)]
 
 
-def test_a_batch_function_may_return_all_it_was_given(define: Define) -> None:
-    step = mapping(function=define(lambda batch: batch.set_column(0, "text", [["A"]])), per="batch")
+def test_a_batch_function_may_return_all_columns_that_it_got(define: Define) -> None:
+    step = build_map(function=define(lambda batch: batch.set_column(0, "text", [["A"]])), per="batch")
     assert rows(step.process(records("a")).records) == [(0, 10, 0, "A", "x", 0.5)]
 
 
@@ -179,21 +181,21 @@ def test_large_text_stays_large(define: Define) -> None:
 
 
 def test_a_mask_may_be_a_numpy_array(define: Define) -> None:
-    step = filtering(function=define(lambda batch: np.arange(batch.num_rows) > 0), per="batch")
+    step = build_filter(function=define(lambda batch: np.arange(batch.num_rows) > 0), per="batch")
     assert step.process(records("a", "b")).records["text"].to_pylist() == ["b"]
 
 
 @pytest.mark.parametrize("kind", ["filter", "map"])
 @pytest.mark.parametrize("seed", range(15))
-def test_batches_and_records_and_cuts_come_to_the_same(kind: str, seed: int, define: Define) -> None:
-    chance = random.Random(seed)
-    given = records(*(chance.choice(["a", "bad", "", None, "wörd"]) for _ in range(40)))
+def test_single_records_and_batches_of_any_size_give_the_same_results(kind: str, seed: int, define: Define) -> None:
+    dice = random.Random(seed)
+    given = records(*(dice.choice(["a", "bad", "", None, "wörd"]) for _ in range(40)))
     kept, rejected = [], []
     for per, function in FILTERS if kind == "filter" else MAPS:
         options: dict[str, Any] = {"function": define(function), "per": per, "on_error": "reject"}
-        step = filtering(**options) if kind == "filter" else mapping(**options, adds=["first"])
+        step = build_filter(**options) if kind == "filter" else build_map(**options, adds=["first"])
         for _ in range(3):
-            cuts = [0, *sorted(chance.randrange(41) for _ in range(chance.randrange(8))), 40]
+            cuts = [0, *sorted(dice.randrange(41) for _ in range(dice.randrange(8))), 40]
             results = [step.process(given.slice(a, b - a)) for a, b in itertools.pairwise(cuts)]
             kept.append(rows(pa.concat_tables(result.records for result in results)))
             rejected.append([row for result in results if result.outputs for row in rows(result.outputs["rejects"])])
@@ -206,32 +208,34 @@ def test_batches_and_records_and_cuts_come_to_the_same(kind: str, seed: int, def
 
 
 @pytest.mark.parametrize(
-    ("made", "per", "function"), [(filtering, *f) for f in FILTERS] + [(mapping, *f) for f in MAPS]
+    ("build", "per", "function"), [(build_filter, *f) for f in FILTERS] + [(build_map, *f) for f in MAPS]
 )
-def test_an_error_stops_the_run_naming_step_function_position_and_reason(
-    made: Callable[..., Step], per: str, function: Any, define: Define
+def test_an_error_stops_the_run_and_names_the_step_the_function_the_position_and_the_reason(
+    build: Callable[..., Step], per: str, function: Any, define: Define
 ) -> None:
-    step = made(function=define(function), per=per, name="clean", **({"adds": ["first"]} if made is mapping else {}))
+    step = build(
+        function=define(function), per=per, name="clean", **({"adds": ["first"]} if build is build_map else {})
+    )
     with pytest.raises(StepFailed) as failed:
         step.process(records("a", "b", "bad", "c", "bad"))
-    told = str(failed.value)
-    assert told.startswith("step 'clean', function rules:chosen: it raised ValueError: bad text;")
-    assert "on_error: reject" in told
+    message = str(failed.value)
+    assert message.startswith("step 'clean', function rules:chosen: it raised ValueError: bad text;")
+    assert "on_error: reject" in message
     assert (failed.value.rank, failed.value.offset) == (2, 12)
     assert isinstance(failed.value.__cause__, ValueError)
 
 
 @pytest.mark.parametrize(
-    ("made", "per", "function"), [(filtering, *f) for f in FILTERS] + [(mapping, *f) for f in MAPS]
+    ("build", "per", "function"), [(build_filter, *f) for f in FILTERS] + [(build_map, *f) for f in MAPS]
 )
-def test_a_rejected_record_leaves_the_stream_and_is_told_with_its_reason(
-    made: Callable[..., Step], per: str, function: Any, define: Define
+def test_a_rejected_record_leaves_the_stream_and_is_in_rejects_with_the_reason(
+    build: Callable[..., Step], per: str, function: Any, define: Define
 ) -> None:
-    adds = {"adds": ["first"]} if made is mapping else {}
-    step = made(function=define(function), per=per, on_error="reject", **adds)
+    adds = {"adds": ["first"]} if build is build_map else {}
+    step = build(function=define(function), per=per, on_error="reject", **adds)
     result = step.process(records("a", "b", "c", "bad", "bad"))
     assert result.records["_offset"].to_pylist() == [10, 11, 12]
-    name = "map" if made is mapping else "filter"
+    name = "map" if build is build_map else "filter"
     rejects = result.outputs["rejects"]
     assert rejects.schema == rejects_schema()
     assert rows(rejects) == [(0, 13, None, name, "ValueError: bad text"), (1, 14, 4, name, "ValueError: bad text")]
@@ -240,43 +244,43 @@ def test_a_rejected_record_leaves_the_stream_and_is_told_with_its_reason(
     assert (everything.records.num_rows, everything.outputs["rejects"].num_rows) == (0, 1)
 
 
-def test_rejects_are_declared_where_there_may_be_some(define: Define) -> None:
+def test_the_output_rejects_is_declared_only_with_on_error_reject(define: Define) -> None:
     name = define(not_bad)
-    assert filtering(function=name).outputs == []
-    assert [output.name for output in filtering(function=name, on_error="reject").outputs] == ["rejects"]
-    assert [output.name for output in mapping(function=name, on_error="reject").outputs] == ["rejects"]
+    assert build_filter(function=name).outputs == []
+    assert [output.name for output in build_filter(function=name, on_error="reject").outputs] == ["rejects"]
+    assert [output.name for output in build_map(function=name, on_error="reject").outputs] == ["rejects"]
 
 
-def test_text_that_is_not_unicode_is_an_error_of_its_record(define: Define) -> None:
-    step = mapping(function=define(lambda record: {"text": record["text"] + "\ud800"}), on_error="reject")
+def test_text_that_is_not_unicode_rejects_its_record(define: Define) -> None:
+    step = build_map(function=define(lambda record: {"text": record["text"] + "\ud800"}), on_error="reject")
     result = step.process(records("a"))
     assert result.outputs["rejects"]["reason"][0].as_py().startswith("UnicodeEncodeError: ")
 
 
-def test_a_reason_that_is_not_unicode_is_still_told(define: Define) -> None:
+def test_a_reason_that_is_not_unicode_is_written_with_question_marks(define: Define) -> None:
     def fails(record: Any) -> bool:
         raise ValueError("\ud800")
 
-    result = filtering(function=define(fails), on_error="reject").process(records("a"))
+    result = build_filter(function=define(fails), on_error="reject").process(records("a"))
     assert result.outputs["rejects"]["reason"].to_pylist() == ["ValueError: ?"]
 
 
-def test_a_function_that_fails_on_batches_but_on_none_of_their_records_is_told_so(define: Define) -> None:
+def test_an_error_on_a_batch_but_on_none_of_its_records_stops_the_run(define: Define) -> None:
     def lonely(batch: pa.Table) -> Any:
         if batch.num_rows > 1:
             raise ValueError("too many")
         return np.array([True])
 
-    step = filtering(function=define(lonely), per="batch", on_error="reject")
+    step = build_filter(function=define(lonely), per="batch", on_error="reject")
     with pytest.raises(StepFailed, match="ValueError: too many on 2 records together, though on none of them alone"):
         step.process(records("a", "b"))
 
 
-# Mistakes of the function's author: never a reject
+# Mistakes of the function's author never reject a record
 
 
 @pytest.mark.parametrize(
-    ("per", "returned", "told"),
+    ("per", "returned", "message"),
     [
         ("record", None, r"it returned None \(NoneType\), not True or False"),
         ("record", 1, r"it returned 1 \(int\), not True or False"),
@@ -286,14 +290,16 @@ def test_a_function_that_fails_on_batches_but_on_none_of_their_records_is_told_s
         ("batch", pa.array([None], pa.bool_()), "its mask has a null for row 0"),
     ],
 )
-def test_a_filter_that_returns_no_verdict_fails(per: str, returned: Any, told: str, define: Define) -> None:
-    step = filtering(function=define(lambda given: returned), per=per, on_error="reject")
-    with pytest.raises(StepFailed, match=told):
+def test_a_filter_function_that_does_not_return_booleans_stops_the_run(
+    per: str, returned: Any, message: str, define: Define
+) -> None:
+    step = build_filter(function=define(lambda given: returned), per=per, on_error="reject")
+    with pytest.raises(StepFailed, match=message):
         step.process(records("a"))
 
 
 @pytest.mark.parametrize(
-    ("per", "returned", "told"),
+    ("per", "returned", "message"),
     [
         ("record", None, "it returned None .NoneType., not a dict"),
         ("record", {"length": "3"}, "a field 'length', which the records do not have; declare it in `adds`"),
@@ -308,9 +314,11 @@ def test_a_filter_that_returns_no_verdict_fails(per: str, returned: Any, told: s
         ("batch", pa.table({"score": [0.7]}), "it changed 'score', which is double"),
     ],
 )
-def test_a_map_that_returns_what_it_did_not_declare_fails(per: str, returned: Any, told: str, define: Define) -> None:
-    step = mapping(function=define(lambda given: returned), per=per, on_error="reject", adds=["new"])
-    with pytest.raises(StepFailed, match=told) as failed:
+def test_a_map_function_that_returns_undeclared_fields_or_other_types_stops_the_run(
+    per: str, returned: Any, message: str, define: Define
+) -> None:
+    step = build_map(function=define(lambda given: returned), per=per, on_error="reject", adds=["new"])
+    with pytest.raises(StepFailed, match=message) as failed:
         step.process(records("a"))
     assert (failed.value.rank, failed.value.offset) == (0, 10)
 
@@ -319,12 +327,12 @@ def test_a_map_that_returns_what_it_did_not_declare_fails(per: str, returned: An
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [
         ("rules:chosn", "rules has no 'chosn'; did you mean `chosen`?"),
         ("rules:Box.opn", "rules.Box has no 'opn'; did you mean `open`?"),
-        ("rules:zzz", "rules has no 'zzz'; is it spelt"),
-        ("rules:number", "rules:number is no function but 3 (int)"),
+        ("rules:zzz", "rules has no 'zzz'; check the spelling in rules"),
+        ("rules:number", "rules:number is not a function but 3 (int)"),
         (
             "no_such_package.rules:f",
             "there is no module 'no_such_package'; install its package, or put its folder on PY",
@@ -332,55 +340,57 @@ def test_a_map_that_returns_what_it_did_not_declare_fails(per: str, returned: An
         ("json.no_such:f", "there is no module 'json.no_such'"),
     ],
 )
-def test_a_function_that_is_not_there_is_refused_with_the_nearest(function: str, told: str, define: Define) -> None:
+def test_a_function_that_does_not_exist_is_refused_with_the_most_similar_name(
+    function: str, message: str, define: Define
+) -> None:
     define(not_bad)
     sys.modules["rules"].__dict__.update(number=3, Box=type("Box", (), {"open": len}))
     with pytest.raises(ConfigError) as refused:
-        filtering(function=function, name="clean")
+        build_filter(function=function, name="clean")
     assert str(refused.value).startswith("step 'clean', `function`: ")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_a_module_that_fails_to_import_is_told_with_its_own_error(
+def test_a_module_that_fails_to_import_is_refused_with_the_error_of_the_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_rules.py").write_text("import no_such_thing\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"broken_rules cannot be imported: ModuleNotFoundError: .*no_such_thing"):
-        filtering(function="broken_rules:f")
+        build_filter(function="broken_rules:f")
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"function": "rules.chosen"}, "package.module:name"),
         ({"function": "rules:"}, "package.module:name"),
         ({"function": "rules:f", "adds": ["_x"]}, "'_x' cannot be a field"),
-        ({"function": "rules:f", "adds": ["x", "x"]}, "'x' is there twice"),
+        ({"function": "rules:f", "adds": ["x", "x"]}, "'x' is listed twice"),
         ({"function": "rules:f", "on_error": "skip"}, "'fail' or 'reject'"),
         ({"function": "rules:f", "per": "row"}, "'record' or 'batch'"),
     ],
 )
-def test_a_wrong_config_is_refused(options: dict[str, Any], told: str) -> None:
+def test_a_wrong_config_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as wrong:
         Map.model_validate(options)
-    assert told in str(wrong.value)
+    assert message in str(wrong.value)
 
 
-def test_a_map_may_not_add_a_field_that_is_there(define: Define) -> None:
-    with pytest.raises(ConfigError, match="have a field 'label' already; leave it out to replace that one"):
-        mapping(function=define(shout), adds=["label"])
+def test_a_map_may_not_add_a_field_that_exists(define: Define) -> None:
+    with pytest.raises(ConfigError, match="have a field 'label' already; remove it from `adds` to replace that field"):
+        build_map(function=define(shout), adds=["label"])
 
 
-def test_traits_are_those_of_a_function_of_single_records(define: Define) -> None:
-    traits = filtering(function=define(not_bad)).traits
+def test_the_traits_say_stateless_and_unordered(define: Define) -> None:
+    traits = build_filter(function=define(not_bad)).traits
     assert (traits.scope, traits.ordered, traits.deterministic, traits.ends) == (
         Scope.STATELESS,
         False,
         True,
         frozenset(),
     )
-    assert not mapping(function=define(shout), deterministic=False).traits.deterministic
+    assert not build_map(function=define(shout), deterministic=False).traits.deterministic
 
 
 RULES = """
@@ -401,18 +411,18 @@ def upper_batch(batch): return batch.append_column("old", batch["text"])
     ],
     ids=lambda config: config.function,
 )
-def test_they_pass_the_battery(config: Filter | Map, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filter_and_map_pass_the_battery(config: Filter | Map, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "filed_rules.py").write_text(RULES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "filed_rules", raising=False)
-    chance = random.Random(4)
-    check_step(config, records(*(chance.choice(["good", "poor", "neither", None]) for _ in range(60))))
+    dice = random.Random(4)
+    check_step(config, records(*(dice.choice(["good", "poor", "neither", None]) for _ in range(60))))
 
 
-def test_an_exit_that_a_function_asks_for_is_an_error_like_any_other(define: Define) -> None:
-    def leave(record: Any) -> Any:
+def test_an_exit_in_a_function_is_an_error_like_any_other(define: Define) -> None:
+    def call_exit(record: Any) -> Any:
         raise SystemExit(5)
 
-    step = Map(function=define(leave)).build(SCHEMA)
+    step = Map(function=define(call_exit)).build(SCHEMA)
     with pytest.raises(StepFailed, match="it raised RuntimeError: it asked for an exit with 5"):
         step.process(records("a"))

@@ -1,4 +1,4 @@
-"""Keys: each has one owner, the same everywhere, and a keyed step must name the field of its keys."""
+"""Keys: each key has one owner, the same in every process, and a keyed step must name the column of its keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.steps.graph import build_graph, check_graph
 from millstream.steps.keys import owner, owners
 
 
-def test_owners_are_the_same_everywhere() -> None:
+def test_owners_never_change() -> None:
     keys = ["", "ann", "bob", "cleo", "dora", "ü"]
     assert [owner(key, 7) for key in keys] == [5, 2, 4, 4, 4, 3]
     assert [owner(key, 1) for key in keys] == [0] * 6
@@ -37,19 +37,19 @@ def test_keys_are_spread_evenly() -> None:
     ],
     ids=lambda column: f"{type(column).__name__} of {column.type}",
 )
-def test_the_owners_of_a_column_are_those_of_its_keys(column: Any) -> None:
+def test_the_owners_of_a_column_are_the_owners_of_its_keys(column: Any) -> None:
     assert owners(column, 7).tolist() == [owner("ann", 7), 0, owner("bob", 7), owner("ann", 7)]
 
 
 @pytest.mark.parametrize(
     "empty", [pa.array([], pa.string()), pa.chunked_array([], pa.string()), pa.nulls(0, pa.string())]
 )
-def test_no_keys_have_no_owners(empty: Any) -> None:
+def test_an_empty_column_has_no_owners_and_null_keys_belong_to_worker_0(empty: Any) -> None:
     assert owners(empty, 3).tolist() == []
     assert owners(pa.nulls(2, pa.string()), 3).tolist() == [0, 0]
 
 
-class Keyed:
+class KeyedStep:
     outputs = ()
 
     def __init__(self, key: str | None) -> None:
@@ -74,26 +74,27 @@ class Config:
     type: str = "keyed"
 
     def build(self, records: pa.Schema) -> Step:
-        return Keyed(self.key)
+        return KeyedStep(self.key)
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "message"),
     [
-        (None, "step 'follow': it declares itself keyed, but not by which field; say Traits(Scope.KEYED, key=...)"),
         (
-            "autor",
-            "step 'follow': it is keyed by 'autor', but the records have no such field here; did",
+            None,
+            "step 'follow': a keyed step must name the column of its keys; say Traits(Scope.KEYED, key=...)",
         ),
-        ("_offset", "step 'follow': it is keyed by '_offset', which is int64; keys are text"),
+        ("autor", "step 'follow': `Traits.key`: the records have no column 'autor' here; did you mean 'author'?"),
+        ("_offset", "step 'follow': `Traits.key`: keys are text, but '_offset' is int64; name a text column"),
     ],
 )
-def test_a_keyed_step_that_does_not_name_its_key_is_refused(key: str | None, told: str) -> None:
+def test_a_keyed_step_without_a_text_column_as_its_key_is_refused(key: str | None, message: str) -> None:
     graph, problems = check_graph([NamedStep("follow", Config(key))], ["author", "text"])
-    assert graph is None and problems[0].message.startswith(told)
-    with pytest.raises(ConfigError, match="keyed"):
+    assert graph is None and problems[0].message.startswith(message)
+    with pytest.raises(ConfigError) as refused:
         build_graph([NamedStep("follow", Config(key))], ["author", "text"])
+    assert str(refused.value).startswith(message)
 
 
-def test_a_keyed_step_that_does_is_taken() -> None:
+def test_a_keyed_step_with_a_text_column_as_its_key_is_built() -> None:
     assert build_graph([NamedStep("follow", Config("author"))], ["author"]).steps[0].traits.key == "author"

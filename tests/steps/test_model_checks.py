@@ -1,4 +1,4 @@
-"""The battery for models: one that passes it, and ones broken in each way that it is there to find."""
+"""The checks of models: a correct model passes all of them, and each check finds a broken model."""
 
 from __future__ import annotations
 
@@ -9,30 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import BaseModel
+from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import MODEL_CHECKS, check_model
 from millstream.steps.checks.models import Trial
 from millstream.steps.contracts import Array, State
 
-HERE = ["another_process_changes_nothing"]
-
-
-def records(size: int = 40) -> pa.Table:
-    dice = np.random.default_rng(0)
-    labels = dice.choice(["a", "b", "c"], size).tolist()
-    return pa.table(
-        {
-            "_rank": pa.array(dice.integers(0, 2, size), pa.int32()),
-            "_offset": pa.array(range(size), pa.int64()),
-            "_time": pa.array(dice.integers(0, 1000, size), pa.int64()),
-            "text": [label * int(length) for label, length in zip(labels, dice.integers(1, 9, size), strict=True)],
-            "label": labels,
-        }
-    )
+SKIP = ["another_process_changes_nothing"]
 
 
 class Lengths:
-    """A model that knows the mean length of each class's texts, and predicts the nearest."""
+    """A model that learns the mean length of the texts of each class, and predicts the class with the nearest mean."""
 
     reads = "text"
 
@@ -128,7 +115,7 @@ class RestoresHalf(Lengths):
 
 
 class HidesARate(Lengths):
-    """What it learns depends on a count that it does not save."""
+    """Learns differently after each step, and does not save the number of steps."""
 
     steps = 0
 
@@ -155,7 +142,7 @@ class NeverNew(Lengths):
 
 
 class InTurn(Lengths):
-    """The good model with `in_turn`, which is here what it has to equal."""
+    """The correct model with `in_turn`, which calls `predict` and `learn` row by row."""
 
     def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         classes, probability = np.full(len(labels), -1), np.zeros(len(labels))
@@ -170,7 +157,7 @@ class InTurn(Lengths):
 
 
 class PredictsBatches(InTurn):
-    """It predicts the whole batch before it learns from it."""
+    """Predicts the whole batch before it learns from the batch."""
 
     def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         classes, probability = self.predict(inputs) if known else (np.full(len(labels), -1), np.zeros(len(labels)))
@@ -179,7 +166,7 @@ class PredictsBatches(InTurn):
 
 
 class LearnsMissing(InTurn):
-    """It takes a missing label for one of the first class."""
+    """Learns a missing label as the first class."""
 
     def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         answer = super().in_turn(inputs, labels, known)
@@ -189,7 +176,7 @@ class LearnsMissing(InTurn):
 
 
 class ForgetsKnown(InTurn):
-    """It has no answer before the first label of a batch."""
+    """Predicts nothing before the first label of a batch."""
 
     def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         classes, probability = super().in_turn(inputs, labels, known)
@@ -198,7 +185,7 @@ class ForgetsKnown(InTurn):
 
 
 class ModelOf(BaseModel):
-    """Registers a model of this class."""
+    """The config of a model of this class."""
 
     kind: Any
     type: str = "lengths"
@@ -209,44 +196,48 @@ class ModelOf(BaseModel):
 
 
 BROKEN_MODELS = [
-    (NarrowClasses, "predictions_are_classes", r"predicts classes as int32\[40\]; an array int64\[40\]"),
-    (UnknownClass, "predictions_are_classes", r"predicts a class of \[1\] when it knows 1"),
+    (NarrowClasses, "predictions_are_classes", r"predicts classes as int32\[40\]; return an array int64\[40\]"),
+    (UnknownClass, "predictions_are_classes", r"predicts the classes \[1\], but knows only 0 to 0"),
     (OverCertain, "predictions_are_classes", r"predicts with the probability [12]"),
-    (LearnsWhilePredicting, "predictions_are_pure", r"learns while it predicts; 'sums' in the state"),
-    (AlternatesAnswers, "predictions_are_pure", r"the probability .* when asked again"),
+    (LearnsWhilePredicting, "predictions_are_pure", r"changes its state while it predicts; 'sums' in the state"),
+    (AlternatesAnswers, "predictions_are_pure", r"the probability .* when it predicts again"),
     (LooksAtNeighbours, "rows_can_be_cut", r"when rows are taken one by one"),
     (PreparesTogether, "rows_can_be_cut", r"when rows are prepared one by one"),
-    (WritesRows, "prepared_rows_are_not_modified", r"changes the rows that it is given"),
-    (Pickles, "state_is_plain", r"saves 'sums' as a pickle; write arrays, or JSON"),
-    (SavesObjects, "state_is_plain", r"saves 'sums' as an array of Python objects; save arrays of numbers"),
-    (RestoresHalf, "a_restored_model_goes_on", r"does not restore all that it saves; 'sums'"),
-    (HidesARate, "a_restored_model_goes_on", r"learns differently once restored; 'sums'"),
-    (SharesArrays, "a_restored_model_goes_on", r"goes on writing to what it saved"),
-    (PredictsBatches, "learning_in_turn_is_row_by_row", r"predicts for row .* with in_turn, cut at \["),
-    (LearnsMissing, "learning_in_turn_is_row_by_row", r"(with|learns something else with) in_turn, cut at \["),
-    (ForgetsKnown, "learning_in_turn_is_row_by_row", r"with in_turn, cut at \["),
-    (NeverNew, "restoring_nothing_makes_a_new_model", r"remembers something when restored from an empty state"),
+    (WritesRows, "prepared_rows_are_not_modified", r"changes the rows that it gets"),
+    (Pickles, "state_is_plain", r"'sums' in its state as a pickle; use arrays, or JSON"),
+    (SavesObjects, "state_is_plain", r"'sums' in its state as an array of Python objects; use arrays of numbers"),
+    (RestoresHalf, "a_restored_model_goes_on", r"does not restore its whole state; 'sums'"),
+    (HidesARate, "a_restored_model_goes_on", r"learns differently after its state was restored; 'sums'"),
+    (SharesArrays, "a_restored_model_goes_on", r"changes a state after it was saved or restored"),
+    (PredictsBatches, "predict_then_learn_is_row_by_row", r"predicts for row .* with `in_turn`, cut at \["),
+    (LearnsMissing, "predict_then_learn_is_row_by_row", r"(with|learns differently with) `in_turn`, cut at \["),
+    (ForgetsKnown, "predict_then_learn_is_row_by_row", r"with `in_turn`, cut at \["),
+    (
+        NeverNew,
+        "an_empty_state_is_a_new_model",
+        r"is not like a new model after an empty state was restored",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("model", "block"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
-def test_a_good_model_passes(model: type[Lengths], block: int) -> None:
-    check_model(ModelOf(kind=model, block=block), records(), skip=HERE)
+@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
+def test_a_correct_model_passes_all_checks(model: type[Lengths], size: int) -> None:
+    check_model(ModelOf(kind=model, block=size), labelled_records(), skip=SKIP)
 
 
 @pytest.mark.parametrize(("model", "check", "message"), BROKEN_MODELS)
-def test_a_broken_model_is_found(model: type[Lengths], check: str, message: str) -> None:
+def test_the_check_finds_the_broken_model(model: type[Lengths], check: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        MODEL_CHECKS[check](Trial.of(ModelOf(kind=model), records(), "label"))
+        MODEL_CHECKS[check](Trial.of(ModelOf(kind=model), labelled_records(), "label"))
     with pytest.raises(AssertionError):
-        check_model(ModelOf(kind=model), records(), skip=HERE)
+        check_model(ModelOf(kind=model), labelled_records(), skip=SKIP)
 
 
-def test_every_check_of_models_is_seen_to_fail() -> None:
+def test_every_check_of_models_fails_for_some_broken_model() -> None:
     assert {check for _, check, _ in BROKEN_MODELS} == set(MODEL_CHECKS)
 
 
-def test_a_model_is_tried_as_a_step_too() -> None:
+def test_a_model_is_also_checked_inside_the_step_classify() -> None:
     class Memorises(Lengths):
         def __init__(self) -> None:
             super().__init__()
@@ -263,12 +254,12 @@ def test_a_model_is_tried_as_a_step_too() -> None:
             super().restore(state)
             self.all = bytes(state.get("all", b""))
 
-    check_model(ModelOf(kind=Memorises), records(), skip=[*HERE, "state_is_bounded"])
+    check_model(ModelOf(kind=Memorises), labelled_records(), skip=[*SKIP, "state_is_bounded"])
     with pytest.raises(AssertionError, match=r"Classify\(.* grows"):
-        check_model(ModelOf(kind=Memorises), records(), skip=HERE)
+        check_model(ModelOf(kind=Memorises), labelled_records(), skip=SKIP)
 
 
-def test_records_of_one_label_cannot_try_a_model() -> None:
-    only = records().filter(pa.array([label == "a" for label in records()["label"].to_pylist()]))
-    with pytest.raises(ValueError, match=r"at least two labels; 'label' has \['a'\]"):
+def test_records_with_only_one_label_are_refused() -> None:
+    only = labelled_records().filter(pa.array([label == "a" for label in labelled_records()["label"].to_pylist()]))
+    with pytest.raises(ValueError, match=r"need at least two labels; 'label' has \['a'\]"):
         check_model(ModelOf(kind=Lengths), only)

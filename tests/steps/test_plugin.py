@@ -1,4 +1,4 @@
-"""A model from somebody else's package is as good as one of ours."""
+"""A model from another package works like a model of Millstream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS = pa.table(
         "_rank": [0] * 40,
         "_offset": range(40),
         "_time": range(40),
-        "text": ["long" * (1 + "abc".index(label)) + "!" * (place % 2) for place, label in enumerate(LABELS)],
+        "text": ["long" * (1 + "abc".index(label)) + "!" * (index % 2) for index, label in enumerate(LABELS)],
         "label": [*LABELS],
     }
 )
@@ -28,7 +28,7 @@ RECORDS = pa.table(
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The plug-in is on the path, as an installation would put it there; so it is in processes started from here."""
+    """Put the plug-in on the path, as an installation would; processes that the tests start find the plug-in too."""
     monkeypatch.syspath_prepend(str(PLUGIN))
     plugins.registered.cache_clear()
     plugins.load.cache_clear()
@@ -37,10 +37,10 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plugins.load.cache_clear()
 
 
-def test_a_config_picks_it_by_its_type() -> None:
+def test_a_config_selects_the_plug_in_model_by_its_type() -> None:
     step = Classify.model_validate({"model": {"type": "lengths", "block": 4}}).build(RECORDS.schema)
     assert step.process(RECORDS).records["predicted"].to_pylist()[7:] == [*LABELS[7:]]
 
 
-def test_it_passes_the_battery() -> None:
+def test_the_plug_in_model_passes_the_battery() -> None:
     check_model(Classify.model_validate({"model": {"type": "lengths", "block": 4}}).model, RECORDS)

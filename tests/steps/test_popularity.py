@@ -1,4 +1,4 @@
-"""Popularity: against a plain reference over random streams, and at the edges."""
+"""Popularity: compared with a simple reference over random streams, and special cases."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def table(records: Iterable[Record]) -> pa.Table:
     return pa.table([list(column) for column in columns], schema=SCHEMA)
 
 
-def built(window: dict[str, Any], **options: Any) -> Step:
+def build_step(window: dict[str, Any], **options: Any) -> Step:
     return Popularity.model_validate({"window": window, **options}).build(SCHEMA)
 
 
 class Outcome:
-    """The rows of each output in the order they came, times as integers."""
+    """Collects the rows of each output in order, with times as integers."""
 
     def __init__(self) -> None:
         self.rows: Rows = {"topics": [], "late": [], "rejects": []}
@@ -56,13 +56,13 @@ class Outcome:
     def add(self, result: Result) -> None:
         for name, rows in result.outputs.items():
             if "_window" in rows.column_names:
-                place = rows.column_names.index("_window")
-                rows = rows.set_column(place, "_window", rows["_window"].cast(pa.int64()))
+                index = rows.column_names.index("_window")
+                rows = rows.set_column(index, "_window", rows["_window"].cast(pa.int64()))
             self.rows[name] += [tuple(row.values()) for row in rows.to_pylist()]
 
 
 def run(step: Step, events: Iterable[Event]) -> Rows:
-    """Each record is a batch of its own."""
+    """Run a step over events, with each record in its own batch."""
     outcome = Outcome()
     for event in events:
         outcome.add(step.ended(Before(event.time)) if isinstance(event, End) else step.process(table([event])))
@@ -70,8 +70,8 @@ def run(step: Step, events: Iterable[Event]) -> Rows:
 
 
 @dataclass
-class Flags:
-    """What a window's rows are, given its records with a topic and what was popular before."""
+class ReferenceRows:
+    """The reference for a window's rows, from the window's topics and the topics that were popular before."""
 
     threshold: float
     popular: set[str] = field(default_factory=set)
@@ -94,10 +94,10 @@ class Flags:
 
 
 def by_time(events: Sequence[Event], size: int, lateness: int, threshold: float) -> Rows:
-    """The reference for tumbling windows: one list of topics for each window, every window visited in its turn."""
+    """The reference for tumbling windows: a list of topics for each window, and a loop over all windows."""
     rows: Rows = {"topics": [], "late": [], "rejects": []}
     kept: dict[int, list[str]] = {}
-    flags = Flags(threshold)
+    reference = ReferenceRows(threshold)
     lowest = -1000 * size
     event_time: float = float("-inf")
     upcoming = lowest
@@ -106,7 +106,7 @@ def by_time(events: Sequence[Event], size: int, lateness: int, threshold: float)
             event_time = max(event_time, float("inf") if event.time is None else event.time)
             highest = max((start for start, topics in kept.items() if topics), default=lowest - 1)
             while upcoming + size + lateness <= event_time and (event_time < float("inf") or upcoming <= highest):
-                rows["topics"] += flags.rows(upcoming, kept.pop(upcoming, []))
+                rows["topics"] += reference.rows(upcoming, kept.pop(upcoming, []))
                 upcoming += size
         elif event.time is None:
             rows["rejects"].append((event.rank, event.offset, None, "popularity", "no time"))
@@ -121,45 +121,45 @@ def by_time(events: Sequence[Event], size: int, lateness: int, threshold: float)
 
 def by_count(events: Sequence[Event], size: int, threshold: float) -> Rows:
     records = [event for event in events if isinstance(event, Record)]
-    flags = Flags(threshold)
+    reference = ReferenceRows(threshold)
     topics: list[tuple[Any, ...]] = []
     for window in range(len(records) // size):
         held = records[window * size : (window + 1) * size]
-        topics += flags.rows(window, [record.topic for record in held if record.topic is not None])
+        topics += reference.rows(window, [record.topic for record in held if record.topic is not None])
     return {"topics": topics, "late": [], "rejects": []}
 
 
-def stream(chance: random.Random) -> list[list[Event]]:
-    """Epochs of records roughly in time order, some followed by the end of a time, now and then a lesser one."""
-    names = ["ärger", "a", "b", "c", "日本", ""][: chance.randint(1, 6)]
-    spread, pace = chance.choice([0, 5, 60]), chance.choice([0, 1, 4, 30])
-    now = chance.randint(-300, 100)
+def stream(dice: random.Random) -> list[list[Event]]:
+    """Make epochs of records roughly in time order; most end with a watermark, which may be lower than the last."""
+    names = ["ärger", "a", "b", "c", "日本", ""][: dice.randint(1, 6)]
+    spread, pace = dice.choice([0, 5, 60]), dice.choice([0, 1, 4, 30])
+    now = dice.randint(-300, 100)
     epochs: list[list[Event]] = []
     offset = 0
-    for _ in range(chance.randint(1, 12)):
+    for _ in range(dice.randint(1, 12)):
         epoch: list[Event] = []
-        for _ in range(chance.choice([0, 1, 3, 20])):
-            now += chance.randint(0, pace)
-            time = None if chance.random() < 0.05 else now - chance.randint(0, spread)
-            topic = None if chance.random() < 0.15 else chance.choice(names)
-            epoch.append(Record(chance.randrange(3), offset, time, topic))
-            offset += chance.randint(1, 3)
-        if chance.random() < 0.7:
-            epoch.append(End(now + chance.randint(-40, 20)))
+        for _ in range(dice.choice([0, 1, 3, 20])):
+            now += dice.randint(0, pace)
+            time = None if dice.random() < 0.05 else now - dice.randint(0, spread)
+            topic = None if dice.random() < 0.15 else dice.choice(names)
+            epoch.append(Record(dice.randrange(3), offset, time, topic))
+            offset += dice.randint(1, 3)
+        if dice.random() < 0.7:
+            epoch.append(End(now + dice.randint(-40, 20)))
         epochs.append(epoch)
-    if chance.random() < 0.5:
+    if dice.random() < 0.5:
         epochs.append([End(None), Record(0, offset, now, "a")])
     return epochs
 
 
-def run_in_batches(config: Popularity, epochs: list[list[Event]], chance: random.Random) -> tuple[Rows, bytes]:
-    """Cuts every epoch into batches at random, and goes on from a save in a new step now and then."""
+def run_in_batches(config: Popularity, epochs: list[list[Event]], dice: random.Random) -> tuple[Rows, bytes]:
+    """Cut every epoch into random batches, and sometimes restore the state into a new step."""
     outcome = Outcome()
     step = config.build(SCHEMA)
     for epoch in epochs:
         batch: list[Record] = []
         for event in [*epoch, None]:
-            if isinstance(event, Record) and (chance.random() < 0.7 or not batch):
+            if isinstance(event, Record) and (dice.random() < 0.7 or not batch):
                 batch.append(event)
                 continue
             records = table(batch)
@@ -170,33 +170,33 @@ def run_in_batches(config: Popularity, epochs: list[list[Event]], chance: random
             batch = [event] if isinstance(event, Record) else []
             if isinstance(event, End):
                 outcome.add(step.ended(Before(event.time)))
-            if chance.random() < 0.2:
+            if dice.random() < 0.2:
                 state, step = step.save(), config.build(SCHEMA)
                 step.restore(state)
     return outcome.rows, bytes(step.save()["popularity"])
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_it_equals_the_reference_however_it_is_cut_and_restored(seed: int) -> None:
-    chance = random.Random(seed)
-    epochs = stream(chance)
+def test_the_rows_equal_the_reference_for_any_cut_and_restore(seed: int) -> None:
+    dice = random.Random(seed)
+    epochs = stream(dice)
     events = [event for epoch in epochs for event in epoch]
-    threshold = chance.choice([0.05, 0.25, 1 / 3, 0.5, 1.0])
+    threshold = dice.choice([0.05, 0.25, 1 / 3, 0.5, 1.0])
     if seed % 3:
-        size, lateness = chance.choice([1, 7, 40]), chance.choice([0, 3, 50])
+        size, lateness = dice.choice([1, 7, 40]), dice.choice([0, 3, 50])
         window: dict[str, Any] = {"type": "tumbling", "size": f"{size}us", "lateness": f"{lateness}us"}
         expected = by_time(events, size, lateness, threshold)
     else:
-        size = chance.choice([1, 2, 5, 30])
+        size = dice.choice([1, 2, 5, 30])
         window = {"type": "count", "size": size}
         expected = by_count(events, size, threshold)
     config = Popularity.model_validate({"window": window, "threshold": threshold})
-    first = run_in_batches(config, epochs, chance)
+    first = run_in_batches(config, epochs, dice)
     assert first[0] == expected
-    assert run_in_batches(config, epochs, chance) == first
+    assert run_in_batches(config, epochs, dice) == first
 
 
-def test_the_random_streams_reach_what_they_are_meant_to() -> None:
+def test_the_random_streams_cover_all_kinds_of_rows() -> None:
     reached: Counter[str] = Counter()
     for seed in range(120):
         events = [event for epoch in stream(random.Random(seed)) for event in epoch]
@@ -213,13 +213,13 @@ def records_at(time: int | None, *topics: str | None) -> list[Event]:
 
 
 def test_a_share_equal_to_the_threshold_is_popular() -> None:
-    step = built({"type": "count", "size": 10}, threshold=0.3)
+    step = build_step({"type": "count", "size": 10}, threshold=0.3)
     topics = run(step, records_at(None, *"aaabbccddd"))["topics"]
     assert [(row[1], row[4]) for row in topics] == [("a", True), ("b", False), ("c", False), ("d", True)]
 
 
-def test_records_without_a_topic_fill_a_window_but_count_for_no_share() -> None:
-    step = built({"type": "count", "size": 4}, threshold=0.5)
+def test_records_without_a_topic_fill_a_count_window_and_do_not_count_for_shares() -> None:
+    step = build_step({"type": "count", "size": 4}, threshold=0.5)
     assert run(step, records_at(None, "a", None, None, "b"))["topics"] == [
         (0, "a", 1, 0.5, True, True),
         (0, "b", 1, 0.5, True, True),
@@ -227,13 +227,13 @@ def test_records_without_a_topic_fill_a_window_but_count_for_no_share() -> None:
 
 
 def test_a_single_topic_changes_once() -> None:
-    step = built({"type": "count", "size": 2})
+    step = build_step({"type": "count", "size": 2})
     changed = [row[5] for row in run(step, records_at(None, *"aaaaaa"))["topics"]]
     assert changed == [True, False, False]
 
 
 def test_a_topic_that_vanishes_has_one_row_and_changes_again_when_it_returns() -> None:
-    step = built({"type": "tumbling", "size": "10us"}, threshold=0.5)
+    step = build_step({"type": "tumbling", "size": "10us"}, threshold=0.5)
     events = [*records_at(5, "a"), *records_at(12, "b"), *records_at(25, "b"), *records_at(31, "a"), End(40)]
     assert run(step, events)["topics"] == [
         (0, "a", 1, 1.0, True, True),
@@ -246,7 +246,7 @@ def test_a_topic_that_vanishes_has_one_row_and_changes_again_when_it_returns() -
 
 
 def test_a_topic_that_was_not_popular_vanishes_without_a_row() -> None:
-    step = built({"type": "count", "size": 4}, threshold=0.5)
+    step = build_step({"type": "count", "size": 4}, threshold=0.5)
     assert [row[:3] for row in run(step, records_at(None, *"aaabaaaa"))["topics"]] == [
         (0, "a", 3),
         (0, "b", 1),
@@ -254,8 +254,8 @@ def test_a_topic_that_was_not_popular_vanishes_without_a_row() -> None:
     ]
 
 
-def test_after_a_window_without_records_a_topic_is_popular_anew() -> None:
-    step = built({"type": "tumbling", "size": "10us"})
+def test_after_a_window_without_records_a_topic_becomes_popular_again() -> None:
+    step = build_step({"type": "tumbling", "size": "10us"})
     events = [*records_at(5, "a"), *records_at(1_000_005, "a"), End(2_000_000)]
     assert run(step, events)["topics"] == [
         (0, "a", 1, 1.0, True, True),
@@ -266,28 +266,28 @@ def test_after_a_window_without_records_a_topic_is_popular_anew() -> None:
 
 
 def test_no_window_follows_the_last_record_of_all_partitions() -> None:
-    step = built({"type": "tumbling", "size": "10us"})
+    step = build_step({"type": "tumbling", "size": "10us"})
     assert run(step, [*records_at(5, "a"), End(None)])["topics"] == [(0, "a", 1, 1.0, True, True)]
     assert run(step, [End(1000), End(None)])["topics"] == []
 
 
-def test_lateness_is_judged_by_event_time_before_the_batch_and_to_the_microsecond() -> None:
-    step = built({"type": "tumbling", "size": "10us", "lateness": "5us"})
+def test_a_record_is_late_by_the_watermark_before_its_batch_to_the_microsecond() -> None:
+    step = build_step({"type": "tumbling", "size": "10us", "lateness": "5us"})
     events = [*records_at(500, "b"), *records_at(9, "a"), End(14), Record(1, 7, 9, "a"), End(15), Record(1, 8, 9, "a")]
     rows = run(step, events)
     assert rows["topics"] == [(0, "a", 2, 1.0, True, True)]
     assert rows["late"] == [(1, 8, 9, "a", 0)]
 
 
-def test_late_records_count_nowhere_even_if_all_are_late() -> None:
-    step = built({"type": "tumbling", "size": "10us"})
+def test_late_records_are_not_counted_even_if_all_are_late() -> None:
+    step = build_step({"type": "tumbling", "size": "10us"})
     rows = run(step, [End(100), *records_at(-3, "a", None), End(None)])
     assert rows["late"] == [(0, 0, -3, "a", -10), (0, 1, -3, None, -10)]
     assert rows["topics"] == []
 
 
-def test_records_without_a_time_are_rejected_by_name_and_go_on() -> None:
-    step = built({"type": "tumbling", "size": "10us"}, name="trends")
+def test_records_without_a_time_are_rejected_with_the_name_of_the_step_and_passed_on() -> None:
+    step = build_step({"type": "tumbling", "size": "10us"}, name="trends")
     batch = table([Record(2, 4, None, "a"), Record(2, 5, 3, "a")])
     result = step.process(batch)
     assert result.records is batch
@@ -296,15 +296,15 @@ def test_records_without_a_time_are_rejected_by_name_and_go_on() -> None:
 
 
 def test_one_batch_may_close_many_count_windows() -> None:
-    step = built({"type": "count", "size": 2})
+    step = build_step({"type": "count", "size": 2})
     topics = step.process(table([Record(0, number, None, "a") for number in range(7)])).outputs["topics"]
     assert topics["_window"].to_pylist() == [0, 1, 2]
     assert step.process(table([Record(0, 7, None, "a")])).outputs["topics"]["_window"].to_pylist() == [3]
 
 
-def test_its_rows_have_the_columns_it_declares() -> None:
+def test_the_rows_have_the_declared_columns() -> None:
     for window in ({"type": "count", "size": 1}, {"type": "tumbling", "size": "10us"}):
-        step = built(window)
+        step = build_step(window)
         results = [step.process(table([Record(0, 0, 3, "a"), Record(0, 1, None, "a")])), step.ended(Before(50))]
         results.append(step.process(table([Record(0, 2, 3, "a")])))
         declared = {output.name: output.schema for output in step.outputs}
@@ -323,15 +323,15 @@ def test_topics_may_be_any_text_column_named_in_the_config() -> None:
     assert len(digests) == 1
 
 
-def test_a_column_that_it_cannot_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no field 'predictd' here; did you mean `predicted`\?"):
-        built({"type": "count", "size": 2}, of="predictd")
-    with pytest.raises(ConfigError, match="'_time' is int64; name a text field"):
-        built({"type": "count", "size": 2}, of="_time")
+def test_a_column_that_is_missing_or_not_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no column 'predictd' here; did you mean `predicted`\?"):
+        build_step({"type": "count", "size": 2}, of="predictd")
+    with pytest.raises(ConfigError, match="'_time' is int64; name a text column"):
+        build_step({"type": "count", "size": 2}, of="_time")
 
 
-def test_its_state_does_not_grow_with_the_records() -> None:
-    step = built({"type": "tumbling", "size": "10us", "lateness": "20us"})
+def test_the_state_does_not_grow_with_the_records() -> None:
+    step = build_step({"type": "tumbling", "size": "10us", "lateness": "20us"})
     sizes = []
     for epoch in range(200):
         step.process(table([Record(0, 5 * epoch + n, 10 * (1000 + epoch) + n, "abc"[n % 3]) for n in range(5)]))
@@ -348,19 +348,19 @@ def test_its_state_does_not_grow_with_the_records() -> None:
         {"type": "tumbling", "size": "10us", "lateness": "20us"},
     ],
 )
-def test_it_passes_the_battery(window: dict[str, Any]) -> None:
-    chance = random.Random(3)
-    times = [None if number % 17 == 5 else number - chance.randint(0, 30) for number in range(120)]
-    records = table(Record(n % 3, n, time, chance.choice(["a", "b", "c", None])) for n, time in enumerate(times))
+def test_popularity_passes_the_battery(window: dict[str, Any]) -> None:
+    dice = random.Random(3)
+    times = [None if number % 17 == 5 else number - dice.randint(0, 30) for number in range(120)]
+    records = table(Record(n % 3, n, time, dice.choice(["a", "b", "c", None])) for n, time in enumerate(times))
     check_step(Popularity.model_validate({"window": window, "threshold": 0.4}), records)
 
 
-def test_a_save_stays_as_it_is_while_the_step_goes_on() -> None:
-    step = built({"type": "count", "size": 10})
+def test_a_saved_state_does_not_change_when_the_step_continues() -> None:
+    step = build_step({"type": "count", "size": 10})
     step.process(table([Record(0, 0, None, "a")]))
     state = step.save()
-    kept = bytes(state["popularity"])
+    before = bytes(state["popularity"])
     step.process(table([Record(0, 1, None, "b")]))
-    assert bytes(state["popularity"]) == kept
+    assert bytes(state["popularity"]) == before
     step.restore({})
-    assert step.save() == built({"type": "count", "size": 10}).save()
+    assert step.save() == build_step({"type": "count", "size": 10}).save()

@@ -18,7 +18,7 @@ from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
 from millstream.cli.stop_signals import Stopping
 from millstream.config.load import Loaded, load_config
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.runs.directory import RunDirectory
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start, versions
@@ -147,9 +147,9 @@ class _Watch:
         if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
         if self._port is not None:
-            from millstream.runs.prometheus import Page
+            from millstream.runs.prometheus import RunCollector
 
-            self._port.show(Page(watched, pulse, __version__))
+            self._port.register(RunCollector(watched, pulse, __version__))
         live = Live(watched.directory, pulse.vitals, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:

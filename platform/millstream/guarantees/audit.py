@@ -1,4 +1,4 @@
-"""What a run did to its records, counted by identity against a golden run of the same epoch log."""
+"""The audit: the results of a run, compared by row identity with a golden run of the same epoch log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Audit", "OutputAudit", "OutputClass", "audit", "audit_output"]
 
 
 class OutputClass(StrEnum):
-    """What may be said of results after crashes; the first that fits."""
+    """The class of results after crashes; the first class that fits, in this order, is the class of the results."""
 
     GAP = "gap"
     PRECISE = "precise"
@@ -26,7 +26,7 @@ class OutputClass(StrEnum):
 
 @dataclass(frozen=True)
 class OutputAudit:
-    """One output against the golden one, counted in distinct row identities."""
+    """The differences of one output from the golden output, counted in distinct row identities."""
 
     repeated: int
     missing: int
@@ -36,7 +36,7 @@ class OutputAudit:
 
 @dataclass(frozen=True)
 class Audit:
-    """The answer of `audit`: the totals are over all outputs."""
+    """The result of an audit. The totals are sums over all outputs."""
 
     records: int
     trained_twice: int
@@ -44,7 +44,7 @@ class Audit:
     outputs: Mapping[str, OutputAudit]
     state: OutputClass
     later: Mapping[str, int]
-    """Outputs that are not compared: their sink was added later, and begins with this epoch."""
+    """The outputs that are not compared because their sink was added later, each with the first epoch of the sink."""
 
     @property
     def rows_repeated(self) -> int:
@@ -60,7 +60,7 @@ class Audit:
 
     @property
     def output(self) -> OutputClass:
-        """The class of all outputs together: that of the worst."""
+        """The class of all outputs together: the worst class of any output."""
         worst_last = [
             OutputClass.PRECISE,
             OutputClass.REPEATING,
@@ -73,7 +73,7 @@ class Audit:
 
 
 def audit_output(identities: Array, contents: Array, golden_identities: Array, golden_contents: Array) -> OutputAudit:
-    """Compare rows, each given by the hash of its identity and of its whole content, in the order delivered.
+    """Compare rows in the order of their delivery. Each row is given by the hashes of its identity and its content.
 
     >>> rows = lambda *values: np.array(values, dtype=np.uint64)
     >>> audit_output(rows(1, 2, 2), rows(10, 20, 20), rows(1, 2), rows(10, 20)).kind
@@ -85,10 +85,10 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
     known, content = golden_identities[order], golden_contents[order]
     distinct, first, counts = np.unique(identities, return_index=True, return_counts=True)
     missing = int(np.setdiff1d(known, distinct).size)
-    place = np.searchsorted(known, identities)
-    place[place == len(known)] = 0
+    index = np.searchsorted(known, identities)
+    index[index == len(known)] = 0
     same = (
-        (known[place] == identities) & (content[place] == contents) if len(known) else np.zeros(len(identities), bool)
+        (known[index] == identities) & (content[index] == contents) if len(known) else np.zeros(len(identities), bool)
     )
     changed = int(np.unique(identities[~same]).size)
     repeated = int((counts > 1).sum())
@@ -112,7 +112,7 @@ def audit(
     outputs: Mapping[str, OutputAudit],
     later: Mapping[str, int],
 ) -> Audit:
-    """Put an audit together. `counts` gives the records of every epoch, as the golden run read them."""
+    """Make an audit. `counts` has the number of records of every epoch, as the golden run read them."""
     twice, lost = applied.twice(), applied.lost(counts)
     if lost:
         state = OutputClass.GAP
@@ -122,14 +122,14 @@ def audit(
         state = OutputClass.DIVERGENT
     return Audit(
         records=sum(counts.values()),
-        trained_twice=records_of(counts, twice),
-        lost=records_of(counts, lost),
+        trained_twice=_count_records(counts, twice),
+        lost=_count_records(counts, lost),
         outputs=outputs,
         state=state,
         later=later,
     )
 
 
-def records_of(counts: Mapping[int, int], epochs: Collection[int]) -> int:
-    """How many records these epochs have."""
+def _count_records(counts: Mapping[int, int], epochs: Collection[int]) -> int:
+    """Count the records of these epochs."""
     return sum(counts.get(epoch, 0) for epoch in epochs)

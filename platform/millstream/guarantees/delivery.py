@@ -1,8 +1,9 @@
-"""What a delivery does to results when a run crashes: the one function that everything else is judged by.
+"""The effects of crashes on results under each delivery: one function, `effects`, that explain, audit and tests use.
 
-An epoch passes five points. Their order is the delivery's. With S the last epoch in the save written last, C the last
-commit, D the epoch a sink appended last, a crash leaves: trained twice (C, S], rows repeated (C, D], lost to the
-model (S, C], rows missing (D, C]. Several crashes leave the union of their sets.
+Every epoch passes five points, in an order that the delivery decides. Let S be the last epoch in the newest checkpoint,
+C the last committed epoch, and D the last epoch that a sink appended. After a crash, the epochs in (C, S] are trained
+twice, the rows of (C, D] are repeated, the epochs in (S, C] are lost to the model, and the rows of (D, C] are missing.
+The effects of several crashes are the unions of these sets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["Crash", "Delivery", "Effects", "Point", "due", "effects", "order"]
 
 
 class Delivery(StrEnum):
-    """How often a record may count, chosen by each pipeline."""
+    """The delivery that a pipeline chooses: how often each record counts in the results."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -37,7 +38,7 @@ _SKIPPING = (Point.CUT, Point.COMMIT, Point.PROCESS, Point.SAVE, Point.DELIVER)
 
 
 def order(delivery: Delivery) -> tuple[Point, ...]:
-    """The order in which an epoch passes its points.
+    """Return the points in the order in which an epoch passes them.
 
     >>> [str(point) for point in order(Delivery.AT_MOST_ONCE)]
     ['cut', 'commit', 'process', 'save', 'deliver']
@@ -46,13 +47,13 @@ def order(delivery: Delivery) -> tuple[Point, ...]:
 
 
 def due(epoch: int, every: int) -> bool:
-    """Whether a save or a commit is due after `epoch`."""
+    """Return whether a checkpoint or commit that is made `every` so many epochs is due after `epoch`."""
     return (epoch + 1) % every == 0
 
 
 @dataclass(frozen=True)
 class Crash:
-    """A crash right after `point` of `epoch`; after one sink of the delivery if `sink` gives its place."""
+    """A crash right after `point` of `epoch`; within the point deliver, `sink` is the index of the last sink served."""
 
     point: Point
     epoch: int
@@ -61,7 +62,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class Effects:
-    """The epochs whose records a run got wrong; the last two by the sink's place."""
+    """The epochs with wrong results: trained twice or lost, and, by the index of the sink, rows repeated or missing."""
 
     trained_twice: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
@@ -70,12 +71,12 @@ class Effects:
 
 
 def _passed(point: Point, crash: Crash, points: Sequence[Point]) -> int:
-    """The last epoch that passed `point` before the crash."""
+    """Return the last epoch that passed `point` before the crash."""
     return crash.epoch if points.index(point) <= points.index(crash.point) else crash.epoch - 1
 
 
 def _last_due(first: int, last: int, every: int) -> int | None:
-    """The last epoch of [first, last] after which something is due."""
+    """Return the last epoch in [first, last] after which a checkpoint or commit is due; None if there is none."""
     epoch = (last + 1) // every * every - 1
     return epoch if epoch >= first else None
 
@@ -83,9 +84,9 @@ def _last_due(first: int, last: int, every: int) -> int | None:
 def effects(
     delivery: Delivery, save_every: int, commit_every: int, crashes: Iterable[Crash], sinks: int = 1
 ) -> Effects:
-    """What a run that crashes in these places, one after the other, gets wrong once it has ended.
+    """Return the effects, after a clean end, of these crashes in this order.
 
-    Every crash lies in the run that the one before it led to: at or after that run's first epoch.
+    Every crash happens in the run that the previous crash led to: at or after the first epoch of that run.
 
     >>> late = effects(Delivery.AT_LEAST_ONCE, 4, 4, [Crash(Point.DELIVER, 5)])
     >>> sorted(late.rows_repeated[0]), sorted(late.trained_twice)
@@ -116,14 +117,14 @@ def effects(
             covered = None if commit is None else _last_due(first, commit, save_every)
             if covered is not None:
                 committed = max(committed, covered)
-        for place in range(sinks):
+        for index in range(sinks):
             last = _passed(Point.DELIVER, crash, points)
-            if crash.point is Point.DELIVER and crash.sink is not None and place > crash.sink:
+            if crash.point is Point.DELIVER and crash.sink is not None and index > crash.sink:
                 last -= 1
             if last >= first:
-                delivered[place] = last
-            repeated[place] |= set(range(committed + 1, delivered[place] + 1))
-            missing[place] |= set(range(delivered[place] + 1, committed + 1))
+                delivered[index] = last
+            repeated[index] |= set(range(committed + 1, delivered[index] + 1))
+            missing[index] |= set(range(delivered[index] + 1, committed + 1))
         twice |= set(range(committed + 1, saved + 1))
         lost |= set(range(saved + 1, committed + 1))
     return Effects(

@@ -1,4 +1,4 @@
-"""What a crash does under a delivery, point by point, at worst: computed from `delivery.effects` alone."""
+"""The worst effects of one crash under a delivery, for each point, computed only with `delivery.effects`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["Outcome", "outcomes", "restart"]
 
 _RESTARTS = {
     Delivery.EXACTLY_ONCE: (
-        "loads the newest save that every sink has caught up with and replays from there; "
-        "a guard before each sink drops the epochs that it has"
+        "loads the newest checkpoint whose epochs every sink has, and replays from there; "
+        "a guard before each sink drops the epochs that the sink has"
     ),
-    Delivery.AT_LEAST_ONCE: "loads the newest save and repeats every epoch that is not committed",
-    Delivery.AT_MOST_ONCE: "loads the newest save and goes on after the last committed epoch",
+    Delivery.AT_LEAST_ONCE: "loads the newest checkpoint and repeats every epoch that is not committed",
+    Delivery.AT_MOST_ONCE: "loads the newest checkpoint and continues after the last committed epoch",
 }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a crash right after a point does, at worst, as numbers of epochs; rows are told by sink.
+    """The worst effects of a crash right after a point, as numbers of epochs; rows are counted by sink.
 
-    `sink` is set for a crash in the midst of `deliver`, right after that sink.
+    `sink` is set for a crash within the point deliver, right after this sink.
     """
 
     point: Point
@@ -34,20 +34,14 @@ class Outcome:
     rows_repeated: Mapping[str, int]
     rows_missing: Mapping[str, int]
 
-    @property
-    def harmless(self) -> bool:
-        """Whether nothing of the crash can be seen in the results."""
-        rows = [*self.rows_repeated.values(), *self.rows_missing.values()]
-        return not any([self.trained_twice, self.lost, *rows])
-
 
 def restart(delivery: Delivery) -> str:
-    """What a start after a crash does."""
+    """Describe the start after a crash."""
     return _RESTARTS[delivery]
 
 
 def outcomes(delivery: Delivery, save_every: int, commit_every: int, sinks: Sequence[str]) -> list[Outcome]:
-    """The worst that one crash does at each point, over all epochs; `sinks` in the order of their delivery.
+    """Return the worst effects of one crash at each point, over all epochs; `sinks` are in the order of delivery.
 
     >>> for outcome in outcomes(Delivery.AT_LEAST_ONCE, 4, 4, ["predictions"]):
     ...     print(outcome.point, outcome.trained_twice, outcome.rows_repeated)
@@ -59,9 +53,9 @@ def outcomes(delivery: Delivery, save_every: int, commit_every: int, sinks: Sequ
     """
     result = []
     for point in order(delivery):
-        halfway = sinks[:-1] if point is Point.DELIVER else ()
-        for place, sink in enumerate(halfway):
-            result.append(_worst(delivery, save_every, commit_every, sinks, point, (place, sink)))
+        within = sinks[:-1] if point is Point.DELIVER else ()
+        for index, sink in enumerate(within):
+            result.append(_worst(delivery, save_every, commit_every, sinks, point, (index, sink)))
         result.append(_worst(delivery, save_every, commit_every, sinks, point, None))
     return result
 
@@ -72,13 +66,13 @@ def _worst(
     commit_every: int,
     sinks: Sequence[str],
     point: Point,
-    halfway: tuple[int, str] | None,
+    after_sink: tuple[int, str] | None,
 ) -> Outcome:
-    place, sink = halfway if halfway is not None else (None, None)
+    index, sink = after_sink if after_sink is not None else (None, None)
     twice = lost = 0
     repeated, missing = dict.fromkeys(sinks, 0), dict.fromkeys(sinks, 0)
-    for epoch in _telling_epochs(save_every, commit_every):
-        found = effects(delivery, save_every, commit_every, [Crash(point, epoch, place)], len(sinks))
+    for epoch in _decisive_epochs(save_every, commit_every):
+        found = effects(delivery, save_every, commit_every, [Crash(point, epoch, index)], len(sinks))
         twice, lost = max(twice, len(found.trained_twice)), max(lost, len(found.lost))
         for name, again, gone in zip(sinks, found.rows_repeated, found.rows_missing, strict=True):
             repeated[name] = max(repeated[name], len(again))
@@ -86,10 +80,11 @@ def _worst(
     return Outcome(point, sink, twice, lost, repeated, missing)
 
 
-def _telling_epochs(save_every: int, commit_every: int) -> Iterable[int]:
-    """The epochs of one whole cycle, after the first, at which something is due or is due next.
+def _decisive_epochs(save_every: int, commit_every: int) -> Iterable[int]:
+    """Return the epochs of the second cycle after which a checkpoint or commit is due, and the epoch before each.
 
-    Between them the effects only grow, so the worst is among them.
+    A cycle is the least common multiple of the two intervals. Between these epochs the effects only grow, so one of
+    these epochs has the worst effects.
     """
     cycle = math.lcm(save_every, commit_every)
     due = {due for every in (save_every, commit_every) for due in range(cycle + every - 1, 2 * cycle, every)}

@@ -17,7 +17,7 @@ from typing import NoReturn, Protocol
 import pyarrow as pa
 
 from millstream.errors import AlteredLog, DifferentReplay, ForeignSink
-from millstream.guarantees.crash import Armed
+from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due
 from millstream.log.contracts import Mark, Sink
 from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName

@@ -16,7 +16,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.sinks import sink_configs
 from millstream.steps.contracts import Output
 from millstream.steps.graph import Graph, build_graph
-from millstream.steps.rows import identity_columns, row_schema
+from millstream.steps.output_rows import identity_columns, row_schema
 
 __all__ = ["RunOutput", "graph_of", "load_run", "outputs_of"]
 

@@ -1,75 +1,83 @@
-"""What a run tells Prometheus. What the epoch log has totals of goes on over all starts of a run directory."""
+"""The metrics of a run for Prometheus.
+
+Counters continue over all starts of a run directory if the epoch log has totals of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
 
 from millstream.log.epochs import Totals
-from millstream.runs.exposition import Histogram, Samples, family
+from millstream.runs.histogram import Histogram
 from millstream.runs.observer import Watched
 from millstream.runs.watch.run_stats import Pulse
 
-__all__ = ["METRICS", "Metric", "Page"]
+__all__ = ["METRICS", "Metric", "RunCollector"]
+
+Values = Mapping[tuple[str, ...], float]
+"""Values by the labels that a metric has besides the pipeline."""
 
 
-@dataclass(frozen=True)
-class Page:
-    """All metrics of a run at the moment of the call, as Prometheus reads them."""
+@dataclass(frozen=True, eq=False)  # a registry keeps collectors by their hash
+class RunCollector(Collector):
+    """Reads all metrics of a run when Prometheus asks for them."""
 
     watched: Watched
     pulse: Pulse
     version: str
 
-    def __call__(self) -> str:
+    def collect(self) -> Iterator[Family]:
         pipeline = self.watched.loaded.config.name
-        lines = (
-            line
-            for metric in METRICS
-            for line in family(metric.name, metric.kind, metric.meaning, _samples(metric.read(self), pipeline))
-        )
-        return "\n".join([*lines, ""])
+        return (metric.family(pipeline, metric.read(self)) for metric in METRICS)
 
     @property
     def totals(self) -> Totals:
         return self.watched.epoch_log.totals
 
     @property
-    def rows(self) -> Samples:
+    def rows(self) -> Values:
         rows = self.totals.rows
-        return [("", {"output": output}, rows.get(output, 0)) for output in self.watched.graph.outputs]
-
-    @staticmethod
-    def by_baseline(values: Mapping[str, float]) -> Samples:
-        return [("", {"baseline": name}, value) for name, value in values.items()]
+        return {(output,): rows.get(output, 0) for output in self.watched.graph.outputs}
 
     @property
-    def information(self) -> Samples:
+    def information(self) -> Values:
         config = self.watched.loaded.config
-        told = {"engine": config.engine.type, "delivery": str(config.guarantee.delivery), "version": self.version}
-        return [("", told, 1)]
+        return {(config.engine.type, str(config.guarantee.delivery), self.version): 1}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: its name, its type, what it means, and where its value is; None if there is none yet."""
+    """One metric: name, type, meaning, the function that reads its value (None: no value yet), and its labels."""
 
     name: str
-    kind: str
+    kind: Literal["counter", "gauge", "histogram"]
     meaning: str
-    read: Callable[[Page], float | Histogram | Samples | None]
+    read: Callable[[RunCollector], float | Histogram | Values | None]
+    labels: tuple[str, ...] = ()
+
+    def family(self, pipeline: str, value: float | Histogram | Values | None) -> Family:
+        """The metric and its samples, as `prometheus_client` writes them."""
+        labels = ("pipeline", *self.labels)
+        if isinstance(value, Histogram):
+            histogram = HistogramMetricFamily(self.name, self.meaning, labels=labels)
+            histogram.add_metric([pipeline], *value.cumulative())
+            return histogram
+        family_type = CounterMetricFamily if self.kind == "counter" else GaugeMetricFamily
+        family = family_type(self.name, self.meaning, labels=labels)
+        values = {(): value} if isinstance(value, float | int) else value or {}
+        for label_values, number in values.items():
+            family.add_metric([pipeline, *label_values], number)
+        return family
 
 
-def _samples(value: float | Histogram | Samples | None, pipeline: str) -> Samples:
-    """With the label that all have."""
-    samples: Samples
-    if isinstance(value, Histogram):
-        samples = value.samples({})
-    elif isinstance(value, float | int):
-        samples = [("", {}, value)]
-    else:
-        samples = value or []
-    return [(suffix, {"pipeline": pipeline, **labels}, number) for suffix, labels, number in samples]
+def _by_baseline(values: Mapping[str, float] | None) -> Values | None:
+    return {(name,): value for name, value in values.items()} if values else None
 
 
 METRICS = (
@@ -77,108 +85,112 @@ METRICS = (
         "millstream_info",
         "gauge",
         "Always 1; its labels say which engine, delivery and version.",
-        lambda page: page.information,
+        lambda run: run.information,
+        ("engine", "delivery", "version"),
     ),
     Metric(
         "millstream_records_total",
         "counter",
         "Records read, rejects included, each counted once.",
-        lambda page: page.totals.records,
+        lambda run: run.totals.records,
     ),
     Metric(
         "millstream_repeated_records_total",
         "counter",
         "Records processed once more after a crash.",
-        lambda page: page.totals.processed - page.totals.records,
+        lambda run: run.totals.processed - run.totals.records,
     ),
     Metric(
         "millstream_rejects_total",
         "counter",
         "Records that could not be read, or that a step rejected.",
-        lambda page: page.totals.rejects,
+        lambda run: run.totals.rejects,
     ),
     Metric(
         "millstream_labelled_records_total",
         "counter",
         "Records that were predicted and had a label.",
-        lambda page: page.totals.labelled,
+        lambda run: run.totals.labelled,
     ),
     Metric(
         "millstream_correct_records_total",
         "counter",
         "Records that were predicted right.",
-        lambda page: page.totals.correct,
+        lambda run: run.totals.correct,
     ),
     Metric(
         "millstream_accuracy",
         "gauge",
         "The share of labelled records that were predicted right, over the life of the run directory.",
-        lambda page: page.totals.accuracy,
+        lambda run: run.totals.accuracy,
     ),
     Metric(
         "millstream_baseline_correct_records_total",
         "counter",
         "Records that would have been right with the label before (no_change), or the most common so far (majority).",
-        lambda page: page.by_baseline(counts.counts()) if (counts := page.totals.baselines) else None,
+        lambda run: _by_baseline(counts.counts()) if (counts := run.totals.baselines) else None,
+        ("baseline",),
     ),
     Metric(
         "millstream_baseline_accuracy",
         "gauge",
         "What the accuracy would be with those, without reading the records.",
-        lambda page: page.by_baseline(shares) if (shares := page.totals.baseline_accuracies) else None,
+        lambda run: _by_baseline(run.totals.baseline_accuracies),
+        ("baseline",),
     ),
     Metric(
         "millstream_rows_total",
         "counter",
         "Rows made, by output; those made once more after a crash are not counted.",
-        lambda page: page.rows,
+        lambda run: run.rows,
+        ("output",),
     ),
     Metric(
         "millstream_epochs_total",
         "counter",
         "Epochs processed, each counted once.",
-        lambda page: page.totals.epochs,
+        lambda run: run.totals.epochs,
     ),
     Metric(
         "millstream_epochs_in_flight",
         "gauge",
         "Epochs that are cut and not yet through.",
-        lambda page: page.watched.throttle.in_flight,
+        lambda run: run.watched.throttle.in_flight,
     ),
     Metric(
         "millstream_backlog_records",
         "gauge",
         "Offsets that are there and not yet cut.",
-        lambda page: page.watched.cutter.behind,
+        lambda run: run.watched.cutter.behind,
     ),
     Metric(
         "millstream_epoch_latency_seconds",
         "histogram",
         "From the cut of an epoch until it is through, in this start.",
-        lambda page: page.pulse.latency,
+        lambda run: run.pulse.latency,
     ),
     Metric(
         "millstream_save_seconds",
         "histogram",
         "What writing a save took, in this start.",
-        lambda page: page.pulse.saving,
+        lambda run: run.pulse.saving,
     ),
     Metric(
         "millstream_last_save_timestamp_seconds",
         "gauge",
         "When the last save was written, in seconds since 1970.",
-        lambda page: save.at if (save := page.pulse.last_save) else None,
+        lambda run: save.at if (save := run.pulse.last_save) else None,
     ),
     Metric(
         "millstream_last_save_bytes",
         "gauge",
         "How large the last save is on disk.",
-        lambda page: save.size if (save := page.pulse.last_save) else None,
+        lambda run: save.size if (save := run.pulse.last_save) else None,
     ),
     Metric(
         "millstream_worker_restarts_total",
         "counter",
         "How often workers were started anew, in this start.",
-        lambda page: page.pulse.restarts,
+        lambda run: run.pulse.restarts,
     ),
 )

@@ -22,7 +22,7 @@ from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
 from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
-from millstream.guarantees.crash import Armed, CrashPoint
+from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.guarantees.possible import checked_graph
@@ -37,8 +37,8 @@ from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.state.checkpoints import SaveStore
 from millstream.steps.graph import Graph
+from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.steps.processing import Processing
-from millstream.steps.rows import identity_columns, row_schema
 
 __all__ = ["Options", "engine_of", "start", "versions"]
 

@@ -1,7 +1,8 @@
-"""Two guesses that read nothing: the label before, and the most common label so far.
+"""Two baselines that ignore the records' content: the previous label, and the most common label so far.
 
-Both guess for every labelled record from the labels before it; classes are numbered by first appearance, so that of
-classes as common as each other the least number was seen first. Without a label before it a guess is -1, and wrong.
+Both baselines predict the label of every labelled record from the labels before it. Classes are numbered by first
+appearance; among equally common classes, the lowest number, which was seen first, is the most common one. The first
+label has no label before it: the baselines predict -1, which is wrong.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import numpy as np
 from millstream.log.epochs import Baselines
 from millstream.steps.contracts import Array, State
 
-__all__ = ["Guesses", "added", "labels_before", "leaders"]
+__all__ = ["Guesses", "add_labels", "labels_before", "leaders"]
 
 _NONE = -1
 _NARROW = 1 << 16
 
 
 class Guesses:
-    """Follows a stream of labels and counts how often each guess is right.
+    """Follows a stream of labels and counts how often each baseline is right.
 
     >>> guesses = Guesses()
     >>> guesses.score(np.array([0, 0, 1, 1, 0]))
@@ -31,21 +32,21 @@ class Guesses:
         self.restore({})
 
     def score(self, labels: Array) -> Baselines:
-        """How many of these labels, the next ones of the stream, each guess has right."""
+        """Count how many of these labels, the next ones of the stream, each baseline predicts correctly."""
         if not len(labels):
             return Baselines()
         no_change = int(np.count_nonzero(labels[1:] == labels[:-1])) + int(labels[0] == self._last)
-        counts = added(self._counts, labels)
-        majority = self._led(labels, counts)
+        counts = add_labels(self._counts, labels)
+        majority = self._count_majority(labels, counts)
         self._last, self._counts = int(labels[-1]), counts
         return Baselines(no_change, majority)
 
-    def _led(self, labels: Array, after: Array) -> int:
-        """How many of these labels were the most common one when they came; `after` them classes have these counts."""
+    def _count_majority(self, labels: Array, after: Array) -> int:
+        """Count the labels that were the most common class just before them; `after` has the counts after them all."""
         if len(self._counts):
             first = self._counts.argmax()
             most = self._counts[first]
-            if np.count_nonzero(after >= most) == 1:  # nobody else can have come to lead
+            if np.count_nonzero(after >= most) == 1:  # no other class can have taken the lead
                 return int(after[first] - most)
         most_common, _ = leaders(labels, self._counts)
         return int(np.count_nonzero(most_common[:-1] == labels))
@@ -59,7 +60,7 @@ class Guesses:
 
 
 def labels_before(labels: Array, last: int) -> Array:
-    """The label before each of these, and in the end the last of all; `last` came before the first of them.
+    """Return the label before each of these labels, and then the last of these; `last` is the label before the first.
 
     >>> labels_before(np.array([2, 0, 1]), last=-1).tolist()
     [-1, 2, 0, 1]
@@ -68,9 +69,9 @@ def labels_before(labels: Array, last: int) -> Array:
 
 
 def leaders(labels: Array, counts: Array) -> tuple[Array, Array]:
-    """The most common class before each of these labels, and in the end that after all; and its counts.
+    """Return the most common class before each of these labels and after the last one, and that class's counts.
 
-    `counts` has for each class how often it came before.
+    `counts` has the number of earlier labels of each class.
 
     >>> classes, counts = leaders(np.array([0, 1, 1, 0]), np.zeros(0, np.int64))
     >>> classes.tolist(), counts.tolist()
@@ -83,28 +84,28 @@ def leaders(labels: Array, counts: Array) -> tuple[Array, Array]:
     counts = np.pad(counts, (0, max(0, int(labels.max()) + 1 - len(counts))))
     own = counts[labels] + _occurrences(labels, len(counts))
     highest = np.maximum.accumulate(np.concatenate((np.array([most], np.int64), own)))
-    # Whoever reaches the highest count is among the leaders until it rises. Of them the least number leads: the least
-    # of `ranked` so far, as with each rise it falls below all that was.
+    # A class leads while its count equals the running maximum; ties go to the lowest class number. Subtracting `span`
+    # at every rise of the maximum puts later candidates below all earlier ones, so a running minimum finds the leader.
     span = len(counts) + 1
     reaches = np.where(own == highest[1:], labels, len(counts))
     ranked = np.concatenate((np.array([first], np.int64), reaches)) - (highest - most) * span
     return np.minimum.accumulate(ranked) + (highest - most) * span, highest
 
 
-def added(counts: Array, labels: Array) -> Array:
-    """These counts by class with these labels."""
+def add_labels(counts: Array, labels: Array) -> Array:
+    """Return these counts by class, increased by these labels."""
     found = np.bincount(labels, minlength=len(counts))
     found[: len(counts)] += counts
     return found
 
 
 def _occurrences(labels: Array, classes: int) -> Array:
-    """Which occurrence of its class each label is, from 1 on."""
+    """Number each label among the labels of its class, from 1 on."""
     narrow = labels.astype(np.uint16) if classes <= _NARROW else labels  # numpy sorts these by radix
     order = np.argsort(narrow, kind="stable")
     sizes = np.bincount(labels, minlength=classes)
-    places = np.arange(1, len(labels) + 1)
-    places -= np.repeat(np.cumsum(sizes) - sizes, sizes)
+    numbers = np.arange(1, len(labels) + 1)
+    numbers -= np.repeat(np.cumsum(sizes) - sizes, sizes)
     found = np.empty(len(labels), np.int64)
-    found[order] = places
+    found[order] = numbers
     return found

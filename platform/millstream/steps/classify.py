@@ -1,4 +1,4 @@
-"""Classification that learns as it goes: predict every record at once, learn from blocks of them."""
+"""Online classification: predict every record at once, and learn from mini-batches of records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
+from millstream.steps.column_checks import check_column
 from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Result, Scope, State, Traits
 from millstream.steps.declared import plain_type
-from millstream.suggestions import suggestion
 
 __all__ = ["Classifier", "Classify"]
 
@@ -28,18 +28,19 @@ _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float6
 
 
 class Classify(BaseModel):
-    """Predicts each record's label with a model that learns from the labels as they come.
+    """Predicts each record's label with a model that learns online from the labels in the stream.
 
-    Every record gets `predicted` and its `probability` at once, from the model as of the last full block; then it
-    joins the block that the model learns from next. Blocks hold 1, 2, 4, ... records up to the model's `block`, so a
-    few records are enough to begin. Labels need not be known beforehand; a record without one is not learned from.
+    Every record gets `predicted` and its `probability` at once, from the model that has learned all full mini-batches;
+    then the record joins the next mini-batch. The first mini-batches have 1, 2, 4, ... records, up to the model's
+    `block`, so a few records are enough for the first predictions. The labels need not be listed in advance.
+    The model does not learn from a record without a label.
 
-    In the output `predictions`, with blocks of 1, 2 and then 2:
+    The output `predictions`, with mini-batches of 1, 2 and then 2 records:
 
         _partition  _offset  label   predicted  probability
         0           0        sport                            no label has been learned yet
-        0           1        travel  sport      1.0           the only one so far
-        0           2        travel  sport      1.0           the second block is full only now
+        0           1        travel  sport      1.0           the only label so far
+        0           2        travel  sport      1.0           the second mini-batch ends with this record
         0           3        travel  travel     0.93
 
     >>> from millstream_models.naive_bayes import MultinomialNB
@@ -59,29 +60,25 @@ class Classify(BaseModel):
 
     type: Literal["classify"] = "classify"
     model: Annotated[Any, plugin_field(MODELS)] = Field(description="The model, one of those installed.")
-    label: str = Field(default="label", description="The field that holds the right answer, where it is known.")
+    label: str = Field(default="label", description="The field with the correct label, or null where it is unknown.")
 
     def build(self, records: pa.Schema) -> Classifier:
         model = self.model.build(records)
-        for name, why in ((self.label, "`label`"), (model.reads, f"`model` ({self.model.type})")):
-            if name not in records.names:
-                there = f"there are {', '.join(records.names)}"
-                if name == self.label:
-                    there += f"; name the field that holds it in the source's `fields: {{{name}: ...}}`"
-                meant = suggestion(name, records.names, there)
-                raise ConfigError(f"classify, {why}: the records have no column {name!r} here{meant}")
+        source = f"; name the field that holds it in the source's `fields: {{{self.label}: ...}}`"
+        check_column("classify, `label`", self.label, records, source)
+        check_column(f"classify, `model` ({self.model.type})", model.reads, records)
         for column in _ANSWER:
             if column.name in records.names:
-                message = f"classify makes the column {column.name!r}, which is there already; leave one of the two out"
+                message = f"classify makes the column {column.name!r}, but the records have it; leave one of them out"
                 raise ConfigError(message)
         return Classifier(model, self.model.block, self.label, records)
 
 
 class Classifier:
-    """The step that `Classify` builds: a model, the names of its classes, and the block that is filling up.
+    """The step that `Classify` builds: a model, the names of its classes, and the mini-batch that is not yet full.
 
-    Labels are numbered when they are first seen, so of those in `_names` the model has learned the first `_known`; the
-    others are in the block that waits.
+    Labels are numbered when they first appear. The model has learned the first `_known` labels of `_names`; the other
+    labels have appeared only in the mini-batch that is not yet full.
     """
 
     traits = Traits(Scope.GLOBAL)
@@ -92,7 +89,7 @@ class Classifier:
         self._in_turn = model.in_turn if block == 1 and isinstance(model, LearnsInTurn) else None
         self._guesses = Guesses()
         self._label = label
-        self._kind = plain_type(records.field(model.reads).type)  # so that waiting blocks are the same everywhere
+        self._kind = plain_type(records.field(model.reads).type)  # one type for all engines
         schema = records
         for column in _ANSWER:
             schema = schema.append(column)
@@ -102,7 +99,7 @@ class Classifier:
         self.restore({})
 
     def process(self, records: pa.Table) -> Result:
-        column, labels = self._inputs(records), _one(records[self._label], pa.string())
+        column, labels = self._inputs(records), _one_array(records[self._label], pa.string())
         codes = self._codes(labels)
         inputs = self._model.prepare(column)
         classes, probability = self._predict_and_learn(column, inputs, codes)
@@ -110,7 +107,7 @@ class Classifier:
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
-        rows = [*(_whole(records[name]) for name in (RANK, OFFSET, TIME)), labels, *answer]
+        rows = [*(_as_int64(records[name]) for name in (RANK, OFFSET, TIME)), labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
         labelled = codes >= 0
         known = codes[labelled]
@@ -118,7 +115,7 @@ class Classifier:
         return Result(made, {"predictions": predictions}, correct, len(known), self._guesses.score(known))
 
     def ask(self, records: pa.Table) -> pa.Table:
-        """`predicted` and `probability` for records, labelled or not, as the model is now; nothing is learned."""
+        """Return `predicted` and `probability` from the current model, without learning; records need no label."""
         inputs = self._model.prepare(self._inputs(records))
         classes, probability = np.full(records.num_rows, -1, np.int64), np.zeros(records.num_rows)
         if self._known and records.num_rows:
@@ -126,7 +123,7 @@ class Classifier:
         return pa.Table.from_arrays(self._answer(classes, probability), schema=pa.schema(_ANSWER))
 
     def fingerprint(self) -> str:
-        """A digest of the model's parameters."""
+        """Return a digest of the model's parameters."""
         return state_digest(self._model.save())
 
     def ended(self, substream: Any) -> Result:
@@ -137,21 +134,21 @@ class Classifier:
         with pa.ipc.new_stream(waiting, self._waiting_schema()) as stream:
             if self._waits:
                 columns, codes = zip(*self._waiting, strict=True)
-                # Taken, so that the bytes do not tell what memory the records came in.
+                # `take` makes the bytes independent of the memory layout in which the records came.
                 column = pa.concat_arrays(columns).take(pa.array(np.arange(self._waits)))
-                batch = [column, self._named(np.concatenate(codes))]
+                batch = [column, self._class_names(np.concatenate(codes))]
                 stream.write_batch(pa.record_batch(batch, schema=self._waiting_schema()))
         own: dict[str, Array | bytes] = {
             "blocks": np.array([self._blocks], np.int64),
             "classes": json.dumps(list(self._names)[: self._known], ensure_ascii=False).encode(),
             "waiting": waiting.getvalue().to_pybytes(),
         }
-        parts = ((_BASELINES, self._guesses.save()), (_MODEL, self._model.save()))
-        return own | {part + name: value for part, state in parts for name, value in state.items()}
+        states = ((_BASELINES, self._guesses.save()), (_MODEL, self._model.save()))
+        return own | {prefix + name: value for prefix, state in states for name, value in state.items()}
 
     def restore(self, state: State) -> None:
-        self._model.restore(_part(state, _MODEL))
-        self._guesses.restore(_part(state, _BASELINES))
+        self._model.restore(_substate(state, _MODEL))
+        self._guesses.restore(_substate(state, _BASELINES))
         self._names: dict[str, int] = {}
         self._waiting: list[tuple[pa.Array, Array]] = []
         self._waits = self._blocks = 0
@@ -166,7 +163,7 @@ class Classifier:
             self._waits = sum(len(codes) for _, codes in self._waiting)
 
     def _codes(self, labels: pa.Array) -> Array:
-        """The class of each label, -1 where there is none; new ones are numbered as they come."""
+        """Return the class of each label, -1 for a missing one. New labels get the next numbers."""
         found: Array
         if len(labels) <= FEW_ROWS:
             found = self._numbers(labels.to_pylist())
@@ -182,8 +179,8 @@ class Classifier:
         known = self._names
         return np.array([-1 if name is None else known.setdefault(name, len(known)) for name in names], np.int64)
 
-    def _named(self, classes: Array) -> pa.Array:
-        """The names of classes; nothing for -1."""
+    def _class_names(self, classes: Array) -> pa.Array:
+        """Return the names of classes, null for -1."""
         return self._dictionary.take(_masked(classes, classes))
 
     def _predict_and_learn(self, column: pa.Array, inputs: Any, codes: Array) -> tuple[Array, Array]:
@@ -204,13 +201,12 @@ class Classifier:
         return classes, probability
 
     def _size(self) -> int:
-        """How many records the block holds that is filling up."""
+        """Return the size that the current mini-batch has when it is full."""
         return self._block if self._blocks >= self._block.bit_length() else min(1 << self._blocks, self._block)
 
     def _join(self, column: pa.Array, codes: Array, inputs: Any, start: int, stop: int) -> None:
-        """These records join the block; if they fill it, it is learned."""
-        whole = stop - start == self._size()
-        if whole:
+        """Add these records to the current mini-batch, and learn it if it is full."""
+        if stop - start == self._size():
             self._learn(inputs[start:stop], codes[start:stop])
             return
         self._waiting.append((column[start:stop], codes[start:stop]))
@@ -231,31 +227,31 @@ class Classifier:
         self._model.learn(inputs, codes, self._known)
 
     def _inputs(self, records: pa.Table) -> pa.Array:
-        return _one(records[self._model.reads], self._kind)
+        return _one_array(records[self._model.reads], self._kind)
 
     def _answer(self, classes: Array, probability: Array) -> list[pa.Array]:
-        return [self._named(classes), _masked(probability, classes)]
+        return [self._class_names(classes), _masked(probability, classes)]
 
     def _waiting_schema(self) -> pa.Schema:
         return pa.schema([pa.field("input", self._kind), pa.field("label", pa.string())])
 
 
-def _part(state: State, prefix: str) -> State:
+def _substate(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
 
 
 def _masked(values: Array, classes: Array) -> pa.Array:
-    """These values where there is a class."""
+    """Return these values, with null where the class is -1."""
     none = classes < 0
     return pa.array(values, mask=none) if none.any() else pa.array(values)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_int64(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if pa.types.is_int64(column.type) else column.cast(pa.int64())
 
 
-def _one(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """A column in one piece and of this type."""
+def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return a column as one array of this type."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if column.type != kind:

@@ -1,4 +1,4 @@
-"""The contracts of what happens to records: steps and models."""
+"""The contracts of steps and models, which plug-in authors implement."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 State = Mapping[str, Value]
-"""What a step or model remembers: named arrays and byte strings. Saved without pickle, digested name by name.
+"""The state of a step or model: named arrays and byte strings. It is saved without pickle and digested name by name.
 
-Of a large array that is changed a few rows at a time, a snapshot (`millstream.state.dirty_rows`) is saved at the cost
-of these rows.
+A large array of which only a few rows change at a time can be a snapshot (`millstream.state.dirty_rows`). Saving a
+snapshot costs only as much as the rows that changed.
 """
 
 
 class Scope(StrEnum):
-    """What a step's state belongs to."""
+    """The reach of a step's state: no state, one state for each key, or one state for all records."""
 
     STATELESS = "stateless"
     KEYED = "keyed"
@@ -47,14 +47,15 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Traits:
-    """What an engine may do with a step.
+    """The properties of a step that decide where and how an engine may run the step.
 
-    `only_adds`: it adds columns, and leaves the records, their order and their other columns alone; such a step may
-    see records that cannot be read, whose fields are null. `ends` names the substreams that the step needs to see
-    end: "time" for windows over event time.
+    `ordered`: the result depends on the order of the records. `deterministic`: the same records always give the same
+    result. `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
+    columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
+    of substreams whose end the step must see: "time" for windows over event time.
 
-    A keyed step names the field, text, whose value decides which state a record meets: `key`. The names of its state
-    are the keys, so that an engine can give each key's state to one of several workers (`millstream.steps.keys`).
+    `key` of a keyed step is the text column whose value decides which state a record uses. The names in the step's
+    state are the keys, so an engine can give each key's state to one of several workers (`millstream.steps.keys`).
     """
 
     scope: Scope
@@ -70,8 +71,8 @@ class Traits:
 class Output:
     """An output that a step makes: its name and its columns.
 
-    `of` tells what identifies a row: "record" (`_rank, _offset` lead the columns, shown as `_source, _partition,
-    _offset`) or "window" (`_window` and the columns in `key`).
+    `of` is the kind of thing that identifies a row. "record": the first columns are `_rank` and `_offset`, which sinks
+    get as `_source`, `_partition` and `_offset`. "window": `_window` and the columns in `key` identify the row.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Output:
 
 
 def rejects_schema() -> pa.Schema:
-    """The columns of the output `rejects`: records that a step, or the log, could not make sense of, and why.
+    """Return the columns of the output `rejects`: the records that the log or a step could not use, with the reason.
 
     >>> rejects_schema().names
     ['_rank', '_offset', '_time', 'step', 'reason']
@@ -92,10 +93,11 @@ def rejects_schema() -> pa.Schema:
 
 @dataclass(frozen=True)
 class Result:
-    """What a step made of a batch: the records for the next step, and rows for outputs.
+    """The result of a step for one batch: the records for the next step, and rows for outputs.
 
-    `correct` of `labelled` records were predicted right, before learning from them, and `baselines` of them would have
-    been without reading them.
+    `labelled` is the number of records with a label, and `correct` the number of these records that were predicted
+    correctly before the model learned from them. `baselines` counts the records that the two baselines predict
+    correctly.
     """
 
     records: pa.Table
@@ -106,10 +108,11 @@ class Result:
 
 
 class Step(Protocol):
-    """One step of a pipeline. Batches are transport only: cutting the same records otherwise changes nothing.
+    """One step of a pipeline. Batches are only transport: the same records in other batches give the same results.
 
-    A step gets the records of one epoch, in step order, in one batch or several; every batch has the columns
-    `_rank, _offset, _time` and what the log and the steps before have made. Input is never modified.
+    A step gets the records of one epoch in step order, in one batch or several. Every batch has the columns `_rank`,
+    `_offset` and `_time`, the fields of the log, and the columns that the earlier steps added. A step never modifies
+    its input.
     """
 
     @property
@@ -121,24 +124,25 @@ class Step(Protocol):
     def process(self, records: pa.Table) -> Result: ...
 
     def ended(self, substream: Any) -> Result:
-        """A substream has ended (`millstream.substreams`): the rows of windows that close with it."""
+        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended."""
         ...
 
     def save(self) -> State:
-        """All that it remembers, as copies that stay as they are while the step goes on."""
+        """Return the whole state, as copies that do not change when the step processes more records."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from what `save` gave; an empty state is that of a new step."""
+        """Set the state to one that `save` returned. An empty state makes the step a new one."""
         ...
 
 
 class StepConfig(Protocol):
-    """What a step plug-in registers: a pydantic model with a `type`, and the step that it builds.
+    """The options of a step: a pydantic model with a `type`, which a step plug-in registers and which builds the step.
 
-    `records` is the schema of what the step will get, with the fields' metadata; `build` refuses (`ConfigError`) what
-    it cannot work on. What the next step will get is the schema of what `process` makes of no records. A run keeps to
-    its steps' options, but for fields with `json_schema_extra={"may_change": True}`, which change no result.
+    `records` is the schema of the records that the step will get, with the metadata of the fields. `build` raises
+    `ConfigError` if the step cannot use these records. The next step gets the schema that `process` returns for an
+    empty batch. The options of a run's steps must not change between starts, except fields with
+    `json_schema_extra={"may_change": True}`, which change no result.
     """
 
     @property
@@ -148,57 +152,58 @@ class StepConfig(Protocol):
 
 
 class Model(Protocol):
-    """A classifier that learns as it goes. Classes are numbers, counted by first appearance.
+    """A classifier that learns online. Classes are numbers from 0, in the order of their first appearance.
 
-    `prepare` turns a column into whatever the model computes on; slices of it are what the rest is given.
+    `prepare` converts a column into the model's own form; the other methods get slices of that form as `inputs`.
     """
 
     @property
     def reads(self) -> str:
-        """The column it learns from: `text`, or `features`."""
+        """The name of the column that the model learns from: `text` or `features`."""
         ...
 
     def prepare(self, column: pa.Array) -> Any:
-        """The column's rows in the model's own form; `[start:stop]` and `[indices]` work on it."""
+        """Return the column's rows in the model's own form, which supports `[start:stop]` and `[indices]`."""
         ...
 
     def predict(self, inputs: Any) -> tuple[Array, Array]:
-        """The class (int64) and its probability (float64) for each row; called only once classes are known."""
+        """Return the class (int64) and its probability (float64) for each row. At least one class has been learned."""
         ...
 
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
-        """Learn one block: labels are class numbers (int64) below `classes`, which may have grown."""
+        """Learn one mini-batch. Labels are class numbers (int64) below `classes`, which may have risen."""
         ...
 
     def save(self) -> State:
-        """Its parameters, as copies that stay as they are while the model goes on; no pickle."""
+        """Return the parameters, without pickle, as copies that do not change when the model learns more."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on, to the bit, from what `save` gave; an empty state is that of a new model."""
+        """Set the parameters, bit for bit, to those that `save` returned. An empty state makes the model a new one."""
         ...
 
 
 @runtime_checkable
 class LearnsInTurn(Model, Protocol):
-    """A model that learns from every record at once, and takes a whole batch of them in one call."""
+    """A model that predicts each record and then learns from it, record by record, for a whole batch in one call."""
 
     def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
-        """For each row in turn its class (int64) and probability (float64), then learn its label.
+        """For each row, predict the class and then learn the label; return all classes (int64) and probabilities.
 
-        To the bit what `predict` and `learn` give row by row. `labels` are class numbers (int64), -1 where there is
-        none. `known` classes were learned before; as they are numbered by first appearance, they are
-        `max(known, label + 1)` after each label. While none is known, the class is -1 and the probability 0.
+        The probabilities are float64. The results are, bit for bit, those of `predict` and `learn` called row by row.
+        `labels` are class numbers (int64), -1 for a row without a label. `known` classes were learned before; classes
+        are numbered by first appearance, so after each label there are `max(known, label + 1)`. While no class is
+        known, the class is -1 and the probability 0.
         """
         ...
 
 
 class ModelConfig(Protocol):
-    """What a model plug-in registers: a pydantic model with `type` and `block`, and the model that it builds.
+    """The options of a model: a pydantic model with `type` and `block`, which a model plug-in registers.
 
-    `records` is the schema of the records that it will learn from; `build` refuses (`ConfigError`) what it cannot use.
-    One that learns from the text itself says `reads: ClassVar[str] = "text"`, as its model does; without it, a
-    pipeline makes `features` first.
+    `build` makes the model. `records` is the schema of the records that the model will learn from; `build` raises
+    `ConfigError` if the model cannot use them. A model that learns from the text itself declares
+    `reads: ClassVar[str] = "text"` here too; without this declaration a pipeline makes the column `features` first.
     """
 
     @property

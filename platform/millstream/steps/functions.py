@@ -1,4 +1,4 @@
-"""Steps that call a function of the user's: `filter` drops records, `map` changes their fields."""
+"""Steps that call a user's function: `filter` drops records, `map` changes their fields."""
 
 from __future__ import annotations
 
@@ -10,44 +10,49 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.steps.calls import Calls, Misuse, shown
-from millstream.steps.changes import Changes, FieldNames
 from millstream.steps.contracts import Output, Result, Scope, Step, Traits, rejects_schema
-from millstream.steps.imported import FunctionName, imported
+from millstream.steps.field_changes import FieldChanges, FieldNames
+from millstream.steps.function_calls import FunctionCalls, Misuse, describe_value
+from millstream.steps.function_import import FunctionName, import_function
 from millstream.steps.stateless import StatelessStep
 
 __all__ = ["Filter", "Map"]
 
 
-class _Function(BaseModel):
+class _FunctionConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: str | None = Field(default=None, description="What messages and `rejects` call this step; its type if unset.")
+    name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     function: FunctionName = Field(description="The function: package.module:name.")
     per: Literal["record", "batch"] = Field(
-        default="record", description="Whether the function gets one record (a dict), or many (a pyarrow.Table)."
+        default="record",
+        description="The function gets one record (a dict), or a batch of records (a pyarrow.Table).",
     )
     on_error: Literal["fail", "reject"] = Field(
-        default="fail", description="A record that the function raises on stops the run, or goes into `rejects`."
+        default="fail",
+        description="If the function raises an error: stop the run, or put the record into `rejects`.",
     )
     deterministic: bool = Field(
-        default=True, description="Whether the same records always give the same result: false for clocks and dice."
+        default=True,
+        description="False if the results depend on more than the records: on clocks, on random numbers.",
     )
 
-    def _calls(self, name: str) -> Calls:
-        return Calls(name, self.function, imported(name, self.function), self.per, self.on_error == "reject")
+    def _calls(self, name: str) -> FunctionCalls:
+        function = import_function(name, self.function)
+        return FunctionCalls(name, self.function, function, self.per, self.on_error == "reject")
 
     def _traits(self) -> Traits:
         scope = Scope.STATELESS
         return Traits(scope, ordered=False, deterministic=self.deterministic, idempotent=self.deterministic)
 
 
-class Filter(_Function):
+class Filter(_FunctionConfig):
     """Keeps the records for which a function returns true.
 
-    The function gets a record's fields as a dict and returns a bool; with `per: batch`, it gets many records as a
-    `pyarrow.Table` and returns a mask (a boolean array). It sees the fields, not the columns whose names begin with
-    an underscore. How many records a batch holds is not fixed, so each must be judged on its own.
+    The function gets a record's fields as a dict and returns a bool. With `per: batch`, the function gets many records
+    as a `pyarrow.Table` and returns a mask (a boolean array). The function gets the fields, without the columns whose
+    names begin with an underscore. Batches have any number of records, so the verdict on a record must not depend on
+    the other records of the batch.
 
     >>> import sys, types
     >>> rules = sys.modules["rules"] = types.ModuleType("rules")
@@ -60,17 +65,18 @@ class Filter(_Function):
     type: Literal["filter"] = "filter"
 
     def build(self, records: pa.Schema) -> Step:
-        return _Filtering(self._calls(self.name or self.type), self._traits(), records)
+        return _FilterStep(records, self._calls(self.name or self.type), self._traits())
 
 
-class Map(_Function):
+class Map(_FunctionConfig):
     """Replaces text fields of the records, or adds new ones, with what a function returns.
 
-    The function gets a record's fields as a dict and returns a dict of those to replace or add: text or None. Fields
-    that it adds are declared in `adds`; one that it leaves out is null, and fields that it does not return stay as
-    they are. With `per: batch`, it gets and returns a `pyarrow.Table` with as many rows. It sees the fields, not the
-    columns whose names begin with an underscore. How many records a batch holds is not fixed, so each must be mapped
-    on its own.
+    The function gets a record's fields as a dict and returns a dict of the fields to replace or add: text or None. The
+    fields to add are declared in `adds`. An added field that the function does not return is null; other fields that
+    the function does not return keep their values. With `per: batch`, the function gets and returns a `pyarrow.Table`
+    with the same number of rows. The function gets the fields, without the columns whose names begin with an
+    underscore. Batches have any number of records, so the result for a record must not depend on the other records of
+    the batch.
 
     >>> import sys, types
     >>> rules = sys.modules["rules"] = types.ModuleType("rules")
@@ -88,53 +94,54 @@ class Map(_Function):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        return _Mapping(self._calls(name), self._traits(), records, Changes(name, records, self.adds))
+        return _MapStep(records, self._calls(name), self._traits(), FieldChanges(name, records, self.adds))
 
 
-class _Filtering(StatelessStep):
-    def __init__(self, calls: Calls, traits: Traits, records: pa.Schema) -> None:
+class _FilterStep(StatelessStep):
+    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits) -> None:
         super().__init__(records)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls
 
     def process(self, records: pa.Table) -> Result:
-        done = self._calls.run(records, _one_verdict, _verdicts)
-        mask = done.values if isinstance(done.values, pa.Array) else pa.array(done.values, pa.bool_())
-        return Result(done.records.filter(mask), done.outputs)
+        result = self._calls.run(records, _read_verdict, _read_mask)
+        mask = result.values if isinstance(result.values, pa.Array) else pa.array(result.values, pa.bool_())
+        return Result(result.records.filter(mask), result.outputs)
 
 
-class _Mapping(StatelessStep):
-    def __init__(self, calls: Calls, traits: Traits, records: pa.Schema, changes: Changes) -> None:
-        super().__init__(changes.made(records.empty_table(), {}).schema)
+class _MapStep(StatelessStep):
+    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, changes: FieldChanges) -> None:
+        super().__init__(changes.apply(records.empty_table(), {}).schema)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls
         self._changes = changes
 
     def process(self, records: pa.Table) -> Result:
-        done = self._calls.run(records, self._changes.of_one, self._changes.of_batch)
-        columns = done.values if isinstance(done.values, dict) else self._changes.columns(done.records, done.values)
-        return Result(self._changes.made(done.records, columns), done.outputs)
+        result = self._calls.run(records, self._changes.read_one, self._changes.read_batch)
+        values = result.values
+        columns = values if isinstance(values, dict) else self._changes.columns(result.records, values)
+        return Result(self._changes.apply(result.records, columns), result.outputs)
 
 
-def _one_verdict(record: Mapping[str, Any], returned: Any) -> bool:
+def _read_verdict(record: Mapping[str, Any], returned: Any) -> bool:
     if not isinstance(returned, bool | np.bool_):
-        raise Misuse(f"it returned {shown(returned)}, not True or False")
+        raise Misuse(f"it returned {describe_value(returned)}, not True or False")
     return bool(returned)
 
 
-def _verdicts(fields: pa.Table, returned: Any) -> pa.Array:
+def _read_mask(fields: pa.Table, returned: Any) -> pa.Array:
     if isinstance(returned, np.ndarray) and returned.dtype == np.bool_ and returned.ndim == 1:
         returned = pa.array(returned)
     mask = returned.combine_chunks() if isinstance(returned, pa.ChunkedArray) else returned
     if not isinstance(mask, pa.BooleanArray) or len(mask) != fields.num_rows:
-        what = f"{len(mask)} values of {mask.type}" if isinstance(mask, pa.Array) else shown(returned)
+        what = f"{len(mask)} values of {mask.type}" if isinstance(mask, pa.Array) else describe_value(returned)
         raise Misuse(f"it returned {what}, not a mask: a boolean array of {fields.num_rows}")
     if mask.null_count:
         raise Misuse(f"its mask has a null for row {pc.index(mask.is_null(), True).as_py()}; return true or false")
     return mask
 
 
-def _outputs(calls: Calls) -> Sequence[Output]:
+def _outputs(calls: FunctionCalls) -> Sequence[Output]:
     return [Output("rejects", rejects_schema())] if calls.rejects else []

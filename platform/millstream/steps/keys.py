@@ -1,4 +1,4 @@
-"""Keys: the field that decides which state of a keyed step a record meets, and which of several workers owns it."""
+"""Keys of keyed steps: a record's key decides which state the record uses, and which worker has this state."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ConfigError
-from millstream.records import is_text
+from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Scope, Traits
-from millstream.suggestions import suggestion
 
 __all__ = ["check_key", "owner", "owners"]
 
 
 def owner(key: str | None, workers: int) -> int:
-    """The worker, counted from 0, that has this key's state; the same in every process. Records without a key are 0's.
+    """Return the worker, from 0, that has the state of this key; worker 0 gets the records without a key.
+
+    Every process computes the same worker for a key.
 
     >>> [owner(key, 3) for key in ("ann", "bob", "cleo", None)]
     [1, 1, 0, 0]
@@ -27,7 +28,7 @@ def owner(key: str | None, workers: int) -> int:
 
 
 def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
-    """The owner of each key of a column.
+    """Return the owner of each key of a column.
 
     >>> owners(pa.array(["ann", None, "bob", "ann"]), 3).tolist()
     [1, 0, 1, 1]
@@ -37,20 +38,18 @@ def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
     if isinstance(coded, pa.ChunkedArray):  # no chunks at all
         return np.zeros(0, np.int64)
     by_code = np.array([owner(key, workers) for key in coded.dictionary.to_pylist()] or [0], np.int64)
-    owned: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
-    return owned
+    result: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
+    return result
 
 
-def check_key(traits: Traits, records: pa.Schema) -> None:
-    """Refuse the traits of a keyed step that gets these records, unless they name the field of its keys."""
+def check_key(traits: Traits, records: pa.Schema, option: str = "`Traits.key`") -> None:
+    """Refuse (`ConfigError`) a keyed step whose traits name no text column of these records as its key.
+
+    `option` is the part of the config that named the key.
+    """
     if traits.scope is not Scope.KEYED:
         return
     if traits.key is None:
-        message = "it declares itself keyed, but not by which field; say Traits(Scope.KEYED, key=...)"
+        message = "a keyed step must name the column of its keys; say Traits(Scope.KEYED, key=...)"
         raise ConfigError(message)
-    if traits.key not in records.names:
-        meant = suggestion(traits.key, records.names, f"there are {', '.join(records.names)}")
-        raise ConfigError(f"it is keyed by {traits.key!r}, but the records have no such field here{meant}")
-    kind = records.field(traits.key).type
-    if not is_text(kind):
-        raise ConfigError(f"it is keyed by {traits.key!r}, which is {kind}; keys are text, so name a text field")
+    check_text_column(option, traits.key, records, "keys")

@@ -1,4 +1,4 @@
-"""A step that calls a function of the user's with a memory of its own for each key."""
+"""A step that calls a user's function with a separate state for each key."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError
 from millstream.state.keyed_state import Keyed, KeyedStore, Memory, Values
-from millstream.steps.calls import Calls, Misuse, Rejected, shown
-from millstream.steps.changes import Changes, FieldNames
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
-from millstream.steps.imported import FunctionName, imported
+from millstream.steps.field_changes import FieldChanges, FieldNames
+from millstream.steps.function_calls import FunctionCalls, Misuse, RecordRejected, describe_value
+from millstream.steps.function_import import FunctionName, import_function
 from millstream.steps.keys import check_key
 
 __all__ = ["PerKey"]
 
 
 class PerKey(BaseModel):
-    """Follows each key through the records: a function gets a record, and the state it returned for that key before.
+    """Follows each key through the records: a function gets a record and the last state that it returned for this key.
 
-    The function gets a record's fields as a dict and a state: None at first, then what it returned last for a record
-    with the same `key`. It returns a dict of the text fields to replace or add, as for `map`, and the new state: any
-    JSON value (None, true and false, numbers, text, lists, dicts with text as keys). A state of None is forgotten, so
-    what need not be remembered takes no room. Records whose key is null go into `rejects`. A record that the function
-    raises on leaves the state as it was.
+    The function gets a record's fields as a dict, and a state: None for the first record of a `key`, then the state
+    that the function last returned for this key. The function returns a dict of the text fields to replace or add, as
+    for `map`, and the new state: any JSON value (None, true and false, numbers, text, lists, dicts with text as keys).
+    A key whose state is None is deleted and takes no memory. Records whose key is null go into `rejects`. A record on
+    which the function raises an error does not change the state.
 
-    For each author how many texts came before, in the field `before`:
+    This function adds the field `before`, the number of the author's earlier texts:
 
         def count(record, state):
             seen = state or 0
             return {"before": str(seen)}, seen + 1
 
-    `store: memory` is fastest, and right as long as all states fit into memory: about 120 bytes for each key beside its
-    text and that of its state. `store: rocksdb` keeps them in the folder for temporary files (`TMPDIR`), which should
-    not itself lie in memory; they are filled from the save at every start. Results and saves are the same.
+    `store: memory` is fastest, and suitable if all states fit into memory: each key takes about 120 bytes plus the text
+    of the key and of its state. `store: rocksdb` keeps the states in the folder for temporary files (`TMPDIR`), which
+    should be on a disk and not in memory; every start fills this folder from the newest checkpoint. Results and
+    checkpoints are the same with both stores.
 
     >>> import sys, types
     >>> rules = sys.modules["rules"] = types.ModuleType("rules")
@@ -55,51 +56,51 @@ class PerKey(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["per_key"] = "per_key"
-    name: str | None = Field(default=None, description="What messages and `rejects` call this step; its type if unset.")
-    key: str = Field(description="The field, text, whose value decides which state a record meets.")
+    name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
+    key: str = Field(description="The text field whose value decides which state a record uses.")
     function: FunctionName = Field(description="The function: package.module:name.")
     adds: FieldNames = Field(default=(), description="The fields that the function adds; all are text.")
     on_error: Literal["fail", "reject"] = Field(
-        default="fail", description="A record that the function raises on stops the run, or goes into `rejects`."
+        default="fail",
+        description="If the function raises an error: stop the run, or put the record into `rejects`.",
     )
     deterministic: bool = Field(
-        default=True, description="Whether the same records always give the same result: false for clocks and dice."
+        default=True,
+        description="False if the results depend on more than the records: on clocks, on random numbers.",
     )
     store: Literal["memory", "rocksdb"] = Field(
         default="memory",
-        description="Where the states are while it runs: rocksdb for more than fits into memory.",
+        description="Where the states are kept during a run: rocksdb if they do not fit into memory.",
         json_schema_extra={"may_change": True},
     )
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
         traits = Traits(Scope.KEYED, deterministic=self.deterministic, key=self.key)
-        try:
-            check_key(traits, records)
-        except ConfigError as error:
-            raise ConfigError(f"step {name!r}, `key`: {error}") from error
-        calls = Calls(name, self.function, imported(name, self.function), "record", self.on_error == "reject")
-        store = KeyedStore(_place(name) if self.store == "rocksdb" else Memory)
-        return _Following(self.key, traits, calls, Changes(name, records, self.adds), store, records)
+        check_key(traits, records, f"step {name!r}, `key`")
+        function = import_function(name, self.function)
+        calls = FunctionCalls(name, self.function, function, "record", self.on_error == "reject")
+        store = KeyedStore(_import_rocksdb(name) if self.store == "rocksdb" else Memory)
+        return _PerKeyStep(traits, calls, FieldChanges(name, records, self.adds), store, records)
 
 
-class _Following:
+class _PerKeyStep:
     outputs = (Output("rejects", rejects_schema()),)
 
     def __init__(
-        self, key: str, traits: Traits, calls: Calls, changes: Changes, store: KeyedStore, records: pa.Schema
+        self, traits: Traits, calls: FunctionCalls, changes: FieldChanges, store: KeyedStore, records: pa.Schema
     ) -> None:
         self.traits = traits
-        self._key = key
+        self._key = str(traits.key)
         self._calls = calls
         self._changes = changes
         self._store = store
-        self._no_records = changes.made(records.empty_table(), {})
+        self._no_records = changes.apply(records.empty_table(), {})
 
     def process(self, records: pa.Table) -> Result:
-        done = self._calls.each(records, self._call)
-        columns = self._changes.columns(done.records, done.values)
-        return Result(self._changes.made(done.records, columns), done.outputs)
+        result = self._calls.run_each(records, self._call)
+        columns = self._changes.columns(result.records, result.values)
+        return Result(self._changes.apply(result.records, columns), result.outputs)
 
     def ended(self, substream: Any) -> Result:
         return Result(self._no_records)
@@ -113,13 +114,13 @@ class _Following:
     def _call(self, record: Mapping[str, Any]) -> Mapping[str, str | None]:
         key = record[self._key]
         if key is None:
-            raise Rejected(f"no {self._key}")
+            raise RecordRejected(f"no {self._key}")
         before = self._store.get(key)
         returned = self._calls.function(dict(record), None if before is None else json.loads(before))
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise Misuse(f"it returned {shown(returned)}, not a pair: a dict of fields, and the new state")
-        change = self._changes.of_one(record, returned[0])
-        after = None if returned[1] is None else _written(returned[1])
+            raise Misuse(f"it returned {describe_value(returned)}, not a pair: a dict of fields, and the new state")
+        change = self._changes.read_one(record, returned[0])
+        after = None if returned[1] is None else _write_state(returned[1])
         if after != before:
             self._store.put(key, after)
         return change
@@ -128,22 +129,24 @@ class _Following:
 _WRITER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _written(state: Any) -> bytes:
-    """A state as JSON, always in the same way; it must come back as it was."""
+def _write_state(state: Any) -> bytes:
+    """Write a state as JSON: equal states as equal bytes. Raise `Misuse` if reading the JSON gives another value."""
     try:
         text = _WRITER.encode(state)
         written, back = text.encode(), json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
-        hint = "numbers, text, lists, dicts with text as keys, true, false and None are"
-        raise Misuse(f"it returned as state {shown(state)}, which is no JSON value ({error}); {hint}") from error
+        hint = "JSON values are numbers, text, lists, dicts with text as keys, true, false and None"
+        what = f"it returned as state {describe_value(state)}, which is not a JSON value ({error})"
+        raise Misuse(f"{what}; {hint}") from error
     if back != state:
-        hint = "return what it can go on from, such as lists for tuples and dicts with text as keys"
-        raise Misuse(f"it returned as state {shown(state)}, which as JSON would come back as {shown(back)}; {hint}")
+        hint = "return a state that JSON preserves, such as lists for tuples and dicts with text as keys"
+        what = f"it returned as state {describe_value(state)}, which JSON turns into {describe_value(back)}"
+        raise Misuse(f"{what}; {hint}")
     return written
 
 
-def _place(step: str) -> Callable[[], Values]:
-    """RocksDB, imported only where it is wanted."""
+def _import_rocksdb(step: str) -> Callable[[], Values]:
+    """Import RocksDB, only for a step that uses it."""
     try:
         from millstream.state.rocksdb_state import Rocks
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Popularity: which topics make up much of each window, and when that changes."""
+"""Popularity: the topics with a large share of each window, and the changes between windows."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.errors import ConfigError
-from millstream.records import OFFSET, RANK, TIME, is_text
+from millstream.records import OFFSET, RANK, TIME
+from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.substreams import Before
-from millstream.substreams.windows import Assigned, WindowConfig, Windows
-from millstream.suggestions import suggestion
+from millstream.substreams.windows import WindowAssignment, WindowConfig, Windows
 
 __all__ = ["Popularity"]
 
 
 class Popularity(BaseModel):
-    """Counts topics by window and says which are popular: those with at least `threshold` of the window's records.
+    """Counts topics by window; a topic with a share of at least `threshold` of a window's records is popular there.
 
-    A window's rows come when it closes, ordered by topic. In the output `topics`, with windows of an hour and a
+    A window's rows are made when it closes, ordered by topic. The output `topics`, with windows of an hour and a
     threshold of 0.10:
 
         _window               topic   count  share  popular  changed
         2026-03-01T08:00:00Z  sport      30   0.60  true     true       the first hour: sport becomes popular
         2026-03-01T08:00:00Z  travel     20   0.40  true     true
         2026-03-01T09:00:00Z  sport      95   0.95  true     false      still popular
-        2026-03-01T09:00:00Z  travel      5   0.05  false    true       not any more
-        2026-03-01T10:00:00Z  sport       0   0.00  false    true       nobody spoke of sport, which was popular
+        2026-03-01T09:00:00Z  travel      5   0.05  false    true       no longer popular
+        2026-03-01T10:00:00Z  sport       0   0.00  false    true       no record about sport, which was popular
 
-    - For alerts, keep the rows with `changed`: each is a topic that became popular, or ceased to be.
-    - For what is popular now, take the last `_window` and keep the rows with `popular`.
-    - `_window` is the window's start or, for windows that count records, its number from 0.
-    - `share` is the part of the window's records that have a topic; records without one count for no topic.
-    - A topic has a row in every window that it occurs in, and in the one after it was popular. Other windows and
-      topics make no rows; after the last record of all partitions, no window follows.
-    - `late` has the records whose window had closed, with the `_window` they missed; they count nowhere.
-    - `rejects` has the records without a time, for windows over time. All records go on to the next step.
+    - For alerts, keep the rows with `changed`: in these rows a topic became popular, or is no longer popular.
+    - For the topics that are popular now, take the last `_window` and keep the rows with `popular`.
+    - `_window` is the start of the window or, for windows that count records, the number of the window from 0.
+    - `share` is relative to the window's records that have a topic. Records without a topic are not counted.
+    - A topic has a row in every window in which it occurs, and in the window after one in which it was popular. Other
+      windows and topics have no rows. After the last record of all partitions, no window follows.
+    - `late` has the records whose window had already closed, with the `_window` that they missed. They are not counted.
+    - `rejects` has, for windows over time, the records without a time. All records are passed on to the next step.
 
     >>> records = pa.table({"_rank": [0] * 4, "_offset": [0, 1, 2, 3], "_time": [0, 1, 2, 3], "predicted": [*"aaba"]})
     >>> step = Popularity(window={"type": "count", "size": 3}, threshold=0.5).build(records.schema)
@@ -51,27 +50,22 @@ class Popularity(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["popularity"] = "popularity"
-    name: str | None = Field(default=None, description="What rows in `rejects` call this step; its type by default.")
-    of: str = Field(default="predicted", description="The field that holds the topic.")
+    name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
+    of: str = Field(default="predicted", description="The field with the topic.")
     window: WindowConfig
-    threshold: float = Field(default=0.1, gt=0, le=1, description="The least share of a popular topic.")
+    threshold: float = Field(default=0.1, gt=0, le=1, description="The smallest share of a popular topic.")
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        if self.of not in records.names:
-            meant = suggestion(self.of, records.names, f"there are {', '.join(records.names)}")
-            raise ConfigError(f"step {name!r}, `of`: the records have no field {self.of!r} here{meant}")
-        kind = records.field(self.of).type
-        if not is_text(kind):
-            raise ConfigError(f"step {name!r}, `of`: topics are text, but {self.of!r} is {kind}; name a text field")
-        return _Counting(name, self.of, self.window.open(), self.threshold, records)
+        check_text_column(f"step {name!r}, `of`", self.of, records, "topics")
+        return _PopularityStep(name, self.of, self.window.open(), self.threshold, records)
 
 
 _Row = tuple[int, str, int, float, bool, bool]
-"""A row of `topics`, its window as a number."""
+"""A row of `topics`, with the number of its window."""
 
 
-class _Counting:
+class _PopularityStep:
     def __init__(self, name: str, of: str, windows: Windows, threshold: float, records: pa.Schema) -> None:
         self._name = name
         self._of = of
@@ -113,7 +107,7 @@ class _Counting:
             topics = topics.dictionary_decode()
         topics = topics.cast(pa.string())
         self._count(assigned, topics.dictionary_encode())
-        outputs = {"topics": self._closed()}
+        outputs = {"topics": self._close_windows()}
         if assigned.late.any():
             outputs["late"] = self._late_rows(records, topics, assigned)
         if len(assigned.untimed):
@@ -123,7 +117,7 @@ class _Counting:
     def ended(self, substream: Any) -> Result:
         self._windows.ended(substream)
         no_more = isinstance(substream, Before) and substream.time is None and "time" in self._windows.ends
-        return Result(self._no_records, {"topics": self._closed(no_more)})
+        return Result(self._no_records, {"topics": self._close_windows(no_more)})
 
     def save(self) -> State:
         state = {
@@ -139,21 +133,21 @@ class _Counting:
         self._windows.restore(saved.get("windows", {}))
         self._open: dict[int, dict[str, int]] = {window: dict(counts) for window, counts in saved.get("open", [])}
         self._popular = frozenset[str](saved.get("popular", []))
-        self._following: int = saved.get("following", 0)  # the window after the one in which these are popular
+        self._following: int = saved.get("following", 0)  # the window after the one that `_popular` describes
 
-    def _count(self, assigned: Assigned, topics: pa.DictionaryArray) -> None:
+    def _count(self, assigned: WindowAssignment, topics: pa.DictionaryArray) -> None:
         names = topics.dictionary.to_pylist()
         codes = topics.indices.fill_null(-1).to_numpy()[assigned.rows].astype(np.int64)
         counted = ~assigned.late & (codes >= 0)
-        windows, places = np.unique(assigned.windows[counted], return_inverse=True)
-        pairs, counts = np.unique(places * len(names) + codes[counted], return_counts=True)
+        windows, indices = np.unique(assigned.windows[counted], return_inverse=True)
+        pairs, counts = np.unique(indices * len(names) + codes[counted], return_counts=True)
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            place, code = divmod(pair, len(names))
-            by_topic = self._open.setdefault(int(windows[place]), {})
+            index, code = divmod(pair, len(names))
+            by_topic = self._open.setdefault(int(windows[index]), {})
             by_topic[names[code]] = by_topic.get(names[code], 0) + count
 
-    def _closed(self, no_more: bool = False) -> pa.Table:
-        """The rows of the windows that have closed since; with `no_more`, no window follows them."""
+    def _close_windows(self, no_more: bool = False) -> pa.Table:
+        """Close the windows that have ended, and return their rows. `no_more`: no window follows these."""
         first_open = self._windows.first_open
         rows: list[_Row] = []
         for window in sorted(window for window in self._open if window < first_open):
@@ -181,7 +175,7 @@ class _Counting:
         self._popular, self._following = popular, window + 1
         return rows
 
-    def _late_rows(self, records: pa.Table, topics: pa.Array, assigned: Assigned) -> pa.Table:
+    def _late_rows(self, records: pa.Table, topics: pa.Array, assigned: WindowAssignment) -> pa.Table:
         rows = pa.array(assigned.rows[assigned.late])
         late = records.select([RANK, OFFSET, TIME]).append_column("topic", topics).take(rows)
         windows = self._windows.labels(assigned.windows[assigned.late])

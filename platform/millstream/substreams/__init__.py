@@ -1,4 +1,4 @@
-"""Substreams: sets of records given by a predicate, and what ends them."""
+"""Substreams: sets of records given by a predicate, whose end closes windows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["Before"]
 
 @dataclass(frozen=True)
 class Before:
-    """The records with a time less than `time` (microseconds); `time` is None once every partition has ended."""
+    """The end of all records with a time less than `time`, in microseconds; None if every partition has ended."""
 
     time: int | None

@@ -1,4 +1,4 @@
-"""Event time: how far every live partition has come, moving at epoch edges only."""
+"""Event time: the watermark over all live partitions, which moves only at epoch boundaries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["EventTime", "latest_times"]
 
 @dataclass
 class EventTime:
-    """The least, over live partitions, of the greatest time seen; says which substream of earlier records has ended.
+    """Computes the watermark: the minimum, over live partitions, of the greatest time seen in each partition.
 
     >>> clock = EventTime()
     >>> clock.join(0)
@@ -28,56 +28,56 @@ class EventTime:
     """
 
     greatest: dict[int, int | None] = field(default_factory=dict)
-    _told: Before | None = None
+    _last: Before | None = None
     _joined: bool = False
 
     def join(self, rank: int) -> None:
-        """A partition is live from now on; until it has shown a time, event time stands still."""
+        """Add a live partition. The watermark does not move until the partition has a record with a time."""
         self.greatest.setdefault(rank, None)
         self._joined = True
 
     def leave(self, ranks: Iterable[int]) -> None:
-        """Partitions are over."""
+        """Remove partitions that have ended."""
         for rank in ranks:
             self.greatest.pop(rank, None)
 
     def observe(self, latest: Mapping[int, int | None]) -> None:
-        """What an epoch brought: for each of its partitions the greatest time."""
+        """Take the greatest time of each partition of an epoch."""
         for rank, seen in latest.items():
             before = self.greatest.get(rank)
             if seen is not None and rank in self.greatest and (before is None or seen > before):
                 self.greatest[rank] = seen
 
     def edge(self, ended: Iterable[int]) -> Before | None:
-        """The edge of an epoch: these partitions are over; the substream that has ended, if it has grown."""
+        """End an epoch, with which these partitions have ended. Return the watermark if it has risen, else None."""
         self.leave(ended)
         if not self.greatest:
             now = Before(None) if self._joined else None
         else:
             times = [time for time in self.greatest.values() if time is not None]
             now = Before(min(times)) if len(times) == len(self.greatest) else None
-        if now is None or now == self._told:
+        if now is None or now == self._last:
             return None
-        if self._told is not None and now.time is not None and (self._told.time is None or now.time < self._told.time):
+        if self._last is not None and now.time is not None and (self._last.time is None or now.time < self._last.time):
             return None
-        self._told = now
+        self._last = now
         return now
 
     def save(self) -> bytes:
-        told = None if self._told is None else [self._told.time]
+        last = None if self._last is None else [self._last.time]
         return json.dumps(
-            {"greatest": {str(r): t for r, t in self.greatest.items()}, "told": told, "joined": self._joined}
+            {"greatest": {str(r): t for r, t in self.greatest.items()}, "told": last, "joined": self._joined}
         ).encode()
 
     @staticmethod
     def restore(saved: bytes) -> EventTime:
-        line = json.loads(saved)
-        told = None if line["told"] is None else Before(line["told"][0])
-        return EventTime({int(rank): time for rank, time in line["greatest"].items()}, told, line["joined"])
+        state = json.loads(saved)
+        last = None if state["told"] is None else Before(state["told"][0])
+        return EventTime({int(rank): time for rank, time in state["greatest"].items()}, last, state["joined"])
 
 
 def latest_times(records: pa.Table) -> dict[int, int | None]:
-    """For each partition of some records the greatest time; None where no record has one.
+    """Return the greatest time of each partition of these records; None if no record of the partition has a time.
 
     >>> latest_times(pa.table({"_rank": [0, 1, 0], "_time": [50, 20, None]}))
     {0: 50, 1: 20}

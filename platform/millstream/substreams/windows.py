@@ -1,4 +1,4 @@
-"""Windows: stretches of the stream, numbered in the order in which they close."""
+"""Windows: sections of the stream, numbered in the order in which they close."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from millstream.config.durations import Duration
 from millstream.records import TIME
 from millstream.substreams import Before
 
-__all__ = ["Assigned", "CountWindow", "TumblingWindow", "WindowConfig", "Windows"]
+__all__ = ["CountWindow", "TumblingWindow", "WindowAssignment", "WindowConfig", "Windows"]
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Assigned:
+class WindowAssignment:
     """The windows of a batch's records: the record in row `rows[i]` belongs to window `windows[i]`.
 
-    `late` marks, among these, the windows that had closed already. The rows in `untimed` belong to no window, because
-    they have no time.
+    `late[i]` is true if this window had already closed. The rows in `untimed` belong to no window, because they have
+    no time.
     """
 
     rows: Array
@@ -35,47 +35,47 @@ class Assigned:
 
 
 class Windows(Protocol):
-    """Tells records apart by windows, and knows which windows have closed. What fell into them is the step's to keep.
+    """Assigns records to windows, and knows which windows have closed. A step keeps the contents of the windows itself.
 
-    What they remember does not grow with the records.
+    The state has a fixed size, independent of the number of records.
     """
 
     @property
     def first_open(self) -> int:
-        """All windows with a lesser number have closed, the others have not; it never goes back."""
+        """The number of the first open window: all windows before it have closed. The number never falls."""
         ...
 
     @property
     def ends(self) -> frozenset[str]:
-        """The substreams whose end closes windows, as in a step's traits."""
+        """The kinds of substreams whose end closes windows, as in `Traits.ends`."""
         ...
 
     @property
     def label(self) -> pa.DataType:
-        """The type of `labels`."""
+        """The type of the values that `labels` returns."""
         ...
 
     def labels(self, windows: Array) -> pa.Array:
-        """What users see of these windows, as `_window`."""
+        """Return the values for these windows that outputs have as `_window`."""
         ...
 
-    def assign(self, records: pa.Table) -> Assigned:
-        """The windows of the next records."""
+    def assign(self, records: pa.Table) -> WindowAssignment:
+        """Assign the next records to windows."""
         ...
 
     def ended(self, substream: Any) -> None:
-        """A substream that is among `ends` has ended."""
+        """Close the windows that end with this substream, one of the kinds in `ends`."""
         ...
 
     def save(self) -> Mapping[str, int]: ...
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go on from what `save` gave; an empty state is that of new windows."""
+        """Set the state to one that `save` returned. An empty state makes the windows new."""
         ...
 
 
 class CountWindow(BaseModel):
-    """Windows of `size` records each, in the order in which the step gets them; a window closes when it is full.
+    """Windows of `size` records each, in the order in which the step gets the records; a window closes when it is full.
 
     >>> windows = CountWindow(size=2).open()
     >>> windows.assign(pa.table({"_time": [7, None, 9]})).windows.tolist()
@@ -87,16 +87,17 @@ class CountWindow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["count"] = "count"
-    size: int = Field(ge=1, le=_GREATEST, description="How many records a window holds.")
+    size: int = Field(ge=1, le=_GREATEST, description="The number of records in a window.")
 
     def open(self) -> Windows:
-        return _Counted(self.size)
+        return _CountWindows(self.size)
 
 
 class TumblingWindow(BaseModel):
-    """Windows of `size` by event time, one after the other; midnight of 1970-01-01 UTC starts one.
+    """Windows of length `size` in event time, one after the other; one of them starts at midnight of 1970-01-01 UTC.
 
-    A window closes once event time has passed its end by `lateness`: so long does it wait for records out of order.
+    A window closes when the watermark has passed the end of the window by `lateness`. Until then, the window accepts
+    records that are out of order.
 
     >>> windows = TumblingWindow(size="1s", lateness="500ms").open()
     >>> windows.ended(Before(1_500_000))
@@ -109,20 +110,20 @@ class TumblingWindow(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["tumbling"] = "tumbling"
-    size: Duration = Field(gt=0, le=_GREATEST, description="How much time a window spans, such as `1h`.")
+    size: Duration = Field(gt=0, le=_GREATEST, description="The length of a window, such as `1h`.")
     lateness: Duration = Field(
-        default=0, ge=0, le=_GREATEST, description="How long a window waits after its end for records that come late."
+        default=0, ge=0, le=_GREATEST, description="How long a window accepts late records after its end."
     )
 
     def open(self) -> Windows:
-        return _Tumbling(self.size, self.lateness)
+        return _TumblingWindows(self.size, self.lateness)
 
 
 WindowConfig = Annotated[CountWindow | TumblingWindow, Field(discriminator="type")]
-"""What a config may say of a window; `open` makes the windows themselves."""
+"""The options of windows in a config; their method `open` makes the `Windows`."""
 
 
-class _Counted:
+class _CountWindows:
     ends: frozenset[str] = frozenset()
     label = pa.int64()
 
@@ -137,11 +138,11 @@ class _Counted:
     def labels(self, windows: Array) -> pa.Array:
         return pa.array(windows, pa.int64())
 
-    def assign(self, records: pa.Table) -> Assigned:
+    def assign(self, records: pa.Table) -> WindowAssignment:
         rows = np.arange(records.num_rows, dtype=np.int64)
         windows = (rows + self._records) // self._size
         self._records += records.num_rows
-        return Assigned(rows, windows, np.zeros(len(rows), np.bool_), rows[:0])
+        return WindowAssignment(rows, windows, np.zeros(len(rows), np.bool_), rows[:0])
 
     def ended(self, substream: Any) -> None:
         pass
@@ -153,8 +154,8 @@ class _Counted:
         self._records = state.get("records", 0)
 
 
-class _Tumbling:
-    """Window n holds the times in [n * size, (n + 1) * size); times are int64, and so are window numbers then."""
+class _TumblingWindows:
+    """Window n holds the times in [n * size, (n + 1) * size). Times are int64, so window numbers fit into int64 too."""
 
     ends = frozenset({"time"})
     label = pa.timestamp("us", tz="UTC")
@@ -171,16 +172,16 @@ class _Tumbling:
         return self._first_open
 
     def labels(self, windows: Array) -> pa.Array:
-        # The window that holds the least int64 may start before it; that is shown as the least.
-        whole = windows >= -(-_LEAST // self._size)
-        return pa.array(np.where(whole, windows * self._size, _LEAST), pa.int64()).cast(self.label)
+        # The window that holds the least int64 may start before it; then its label is the least int64.
+        in_range = windows >= -(-_LEAST // self._size)
+        return pa.array(np.where(in_range, windows * self._size, _LEAST), pa.int64()).cast(self.label)
 
-    def assign(self, records: pa.Table) -> Assigned:
+    def assign(self, records: pa.Table) -> WindowAssignment:
         times = records[TIME].combine_chunks()
         timed = times.is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(timed)
         windows = times.drop_null().to_numpy() // self._size
-        return Assigned(rows, windows, windows < self._first_open, np.flatnonzero(~timed))
+        return WindowAssignment(rows, windows, windows < self._first_open, np.flatnonzero(~timed))
 
     def ended(self, substream: Any) -> None:
         if not isinstance(substream, Before):

@@ -17,7 +17,7 @@ from conformance.harness import InjectedCrash, crash
 from millstream.config.load import Loaded, read_config
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.log.epochs import EpochReader, Event
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import outputs_of

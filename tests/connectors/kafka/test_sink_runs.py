@@ -15,7 +15,7 @@ from kafka_broker import SharedBroker
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ForeignSink
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.runs.summary import Summary
 

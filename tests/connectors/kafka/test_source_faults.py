@@ -14,7 +14,7 @@ from connectors.kafka.running import Position, Run, documents, eventually
 from kafka_broker import OwnBroker, SharedBroker
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 from millstream.log.epochs import Added, PartitionName
 from millstream_connectors.kafka import log as kafka_log

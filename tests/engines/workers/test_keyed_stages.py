@@ -12,7 +12,7 @@ from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import StepFailed
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 from millstream.steps.keys import owner
 

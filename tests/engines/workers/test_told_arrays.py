@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from steps.counted_words import WORDS, CountedWords
+from support.steps_counted_words import WORDS, CountedWords
 
 from millstream.config.pipeline import NamedStep
 from millstream.engines.local.channel import packed, unpacked

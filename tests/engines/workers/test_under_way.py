@@ -9,7 +9,7 @@ from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.workers.coordinator import Workers
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import Epoch, planner
 

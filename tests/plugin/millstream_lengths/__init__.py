@@ -1,4 +1,4 @@
-"""A classifier in a few lines, as a plug-in: it predicts the label whose texts were about as long."""
+"""A small plug-in: a classifier that looks only at the length of a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Lengths"]
 
 
 class Lengths(BaseModel):
-    """Predicts the label whose texts were about as long, whatever they say.
+    """Predicts the label whose texts have the nearest mean length.
 
     >>> model = Lengths().build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a headline", "an article that goes on", "a headline too"]))
@@ -28,12 +28,12 @@ class Lengths(BaseModel):
     type: Literal["lengths"] = "lengths"
     block: int = 32
 
-    def build(self, records: pa.Schema) -> _Means:
-        return _Means()
+    def build(self, records: pa.Schema) -> _LengthModel:
+        return _LengthModel()
 
 
-class _Means:
-    """By class, the characters of its texts and how many texts they were."""
+class _LengthModel:
+    """The total length and the number of the texts of each class."""
 
     reads = Lengths.reads
 
@@ -46,8 +46,8 @@ class _Means:
         return pc.utf8_length(column).to_numpy(zero_copy_only=False)
 
     def predict(self, inputs: Any) -> tuple[Array, Array]:
-        apart = np.abs(inputs[:, None] - self._sums / self._counts)
-        return apart.argmin(axis=1), 1 / (1 + apart.min(axis=1))
+        distances = np.abs(inputs[:, None] - self._sums / self._counts)
+        return distances.argmin(axis=1), 1 / (1 + distances.min(axis=1))
 
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
         new = (0, classes - len(self._counts))

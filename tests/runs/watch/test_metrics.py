@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millstream.config.load import Loaded
-from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.crash_point import CrashPoint
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary

@@ -1,45 +1,42 @@
-"""Apache Kafka's jars: those that `jars.txt` pins, fetched once into the user's cache, checked at every start.
+"""Apache Kafka's jars: the list in `jars.txt`, downloaded once into the user's cache and verified at every start.
 
-Ivy fetches them, which is inside PySpark; a proxy is named in JAVA_TOOL_OPTIONS, as for any Java program.
+Each jar gets its name in the cache only after its checksum is right, so a download that was interrupted continues with
+the jars that are missing. A proxy is named by the environment, as for any program: `https_proxy`, `no_proxy`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import re
-import shutil
-import subprocess
+import ssl
+import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPException
 from importlib import resources
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.broker.places import alone, jar_folder
+from millstream_connectors.kafka.broker.repository import VARIABLE, Repository, find_repository
 
 __all__ = ["VERSION", "Jar", "ensure", "pinned"]
 
 VERSION = "4.1.1"
 
-# Without the descriptions of the packages, which say what they need: we know it, and they take three times as long.
-# Without the registry's own checksums: ours are better.
-_SETTINGS = """\
-<ivysettings>
-    <settings defaultResolver="registry"/>
-    <timeout-constraints>
-        <timeout-constraint name="patience" connectionTimeout="20000" readTimeout="60000"/>
-    </timeout-constraints>
-    <resolvers>
-        <ibiblio name="registry" m2compatible="true" usepoms="false" checksums="" timeoutConstraint="patience"/>
-    </resolvers>
-</ivysettings>
-"""
+_THREADS = 4
+_TIMEOUT_SECONDS = 60.0
+_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One of the jars, as pinned."""
+    """One jar, as pinned."""
 
     group: str
     name: str
@@ -53,7 +50,7 @@ class Jar:
 
 
 def pinned() -> tuple[Jar, ...]:
-    """All that a broker needs."""
+    """All jars that a broker needs."""
     lines = resources.files(__package__).joinpath("jars.txt").read_text(encoding="ascii").splitlines()
     return tuple(map(_pin, lines))
 
@@ -64,8 +61,8 @@ def _pin(line: str) -> Jar:
     return Jar(group, name, version, int(size), sha256)
 
 
-def ensure(java: Path, tell: Callable[[str], None]) -> Path:
-    """The folder with all the jars, whole; what is missing there or damaged is fetched."""
+def ensure(tell: Callable[[str], None]) -> Path:
+    """The folder with all jars; missing and damaged jars are downloaded first, and `tell` gets the progress."""
     folder = jar_folder(VERSION)
     with alone(folder):
         jars = pinned()
@@ -74,7 +71,7 @@ def ensure(java: Path, tell: Callable[[str], None]) -> Path:
         if damaged:
             tell(f"{_named(damaged)} damaged in {folder}")
         if missing or damaged:
-            _fetch(java, folder, missing + damaged, tell)
+            _download_all(find_repository(), missing + damaged, folder, tell)
     return folder
 
 
@@ -87,80 +84,121 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fetch(java: Path, folder: Path, jars: Sequence[Jar], tell: Callable[[str], None]) -> None:
-    work = folder / "fetching"
-    shutil.rmtree(work, ignore_errors=True)  # of one who was killed at it
-    work.mkdir()
-    try:
-        total, fetched, told = sum(jar.size for jar in jars), 0, 0
-        what = f"fetching Apache Kafka {VERSION} into {folder}, once"
-        tell(f"{what}: {_megabytes(total)} MB ...")
-        for jar in _arriving(java, work, jars):
-            fetched += jar.size
-            if fetched * 10 // total > told:
-                told = fetched * 10 // total
-                tell(f"{what}: {_megabytes(fetched)} of {_megabytes(total)} MB ...")
-        for jar in jars:
-            if (found := _sha256(work / jar.file)) != jar.sha256:
-                message = (
-                    f"{jar.file} as fetched is not the one that is pinned, and is not used: its sha256 is {found} "
-                    f"instead of {jar.sha256}; try again, or look what stands between here and the registry"
-                )
-                raise MillstreamError(message)
-        for jar in jars:
-            (work / jar.file).replace(folder / jar.file)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def _download_all(repository: Repository, jars: Sequence[Jar], folder: Path, tell: Callable[[str], None]) -> None:
+    total, downloaded, tenths = sum(jar.size for jar in jars), 0, 0
+    task = f"fetching Apache Kafka {VERSION} into {folder}, once"
+    tell(f"{task}: {_megabytes(total)} MB ...")
+    largest_first = sorted(jars, key=lambda jar: -jar.size)
+    into_cache = _Download(repository, folder)
+    with ThreadPoolExecutor(_THREADS, "millstream-jars") as pool:
+        try:
+            downloads = {pool.submit(into_cache, jar): jar for jar in largest_first}
+            for download in as_completed(downloads):
+                download.result()
+                downloaded += downloads[download].size
+                if downloaded * 10 // total > tenths:
+                    tenths = downloaded * 10 // total
+                    tell(f"{task}: {_megabytes(downloaded)} of {_megabytes(total)} MB ...")
+        finally:
+            into_cache.stop.set()  # after an error, or Ctrl-C, the other threads end at once
 
 
 def _megabytes(size: int) -> int:
     return -(-size // 1_000_000)
 
 
-def _arriving(java: Path, work: Path, jars: Sequence[Jar]) -> Iterator[Jar]:
-    """The jars, one by one, as Ivy has brought them; at the end they are in `work`."""
-    (work / "settings.xml").write_text(_SETTINGS)
-    (work / "ivy.xml").write_text(_wanted(jars))
-    command: list[str | Path] = [java, "-jar", _ivy(), "-settings", work / "settings.xml", "-ivy", work / "ivy.xml"]
-    command += ["-cache", work / "ivy", "-confs", "default", "-retrieve", f"{work}/[artifact]-[revision].[ext]"]
-    by_name = {f"{jar.group}#{jar.name};{jar.version}": jar for jar in jars}
-    lines = []
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as ivy:
-        assert ivy.stdout is not None  # noqa: S101 - for mypy
-        for line in ivy.stdout:
-            lines.append(line.strip())
-            if arrived := re.search(r"\[SUCCESSFUL \] (\S+)!", line):
-                yield by_name[arrived[1]]
-    absent = [jar.file for jar in jars if not (work / jar.file).is_file()]
-    if ivy.returncode or absent:
-        raise MillstreamError(f"Apache Kafka {VERSION} could not be fetched: {_reason(lines)}; try again when online")
+@dataclass(frozen=True)
+class _Download:
+    """Downloads jars into the folder, from several threads; once `stop` is set, downloads end and leave nothing."""
+
+    repository: Repository
+    folder: Path
+    opener: urllib.request.OpenerDirector = field(default_factory=urllib.request.build_opener)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, jar: Jar) -> None:
+        part = self.folder / f"{jar.file}.part"
+        try:
+            if not self.stop.is_set() and self._receive(jar, part):
+                part.replace(self.folder / jar.file)
+        except OSError as error:
+            raise _failed(f"{part} cannot be written: {error.strerror}; make room, or set XDG_CACHE_HOME") from error
+        finally:
+            with suppress(OSError):  # no such file, or the error above
+                part.unlink()
+
+    def _receive(self, jar: Jar, path: Path) -> bool:
+        """Write the pinned content to a file; False if `stop` was set, an error if the content is another."""
+        size, digest = 0, hashlib.sha256()
+        with path.open("wb") as file:
+            for chunk in self._chunks(jar):
+                if self.stop.is_set():
+                    return False
+                file.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+        if size < jar.size:
+            raise _failed(f"the connection ended after {size:,} of the {jar.size:,} bytes of {jar.file}; try again")
+        if (found := digest.hexdigest()) != jar.sha256:
+            message = (
+                f"{jar.file} from {self.repository} is not the pinned file, and is not used: its sha256 is {found} "
+                f"instead of {jar.sha256}; try again, or set {VARIABLE} to the address of another Maven repository"
+            )
+            raise _failed(message)
+        return True
+
+    def _chunks(self, jar: Jar) -> Iterator[bytes]:
+        address = self.repository.file(jar.group, jar.name, jar.version)
+        request = urllib.request.Request(address, headers={"User-Agent": "millstream"})  # noqa: S310 - checked before
+        try:
+            with self.opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+                while chunk := response.read(_CHUNK_BYTES):
+                    yield chunk
+        except HTTPError as error:
+            with error:
+                raise _failed(_refusal(self.repository, jar, error)) from error
+        except (OSError, HTTPException) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            raise _failed(_interruption(self.repository, jar, reason)) from error
 
 
-def _wanted(jars: Sequence[Jar]) -> str:
-    rows = "\n".join(
-        f'<dependency org="{jar.group}" name="{jar.name}" rev="{jar.version}" transitive="false" conf="default"/>'
-        for jar in jars
+def _failed(reason: str) -> MillstreamError:
+    return MillstreamError(f"Apache Kafka {VERSION} could not be fetched: {reason}")
+
+
+def _refusal(repository: Repository, jar: Jar, error: HTTPError) -> str:
+    if error.code == HTTPStatus.NOT_FOUND:
+        return _absence(repository, jar)
+    return (
+        f"{repository} answers {error.code} {error.reason} for {jar.file}; "
+        f"try again later, or set {VARIABLE} to the address of another Maven repository"
     )
-    about = '<info organisation="millstream" module="broker"/>'
-    return f'<ivy-module version="2.0">\n{about}\n<dependencies>\n{rows}\n</dependencies>\n</ivy-module>\n'
 
 
-def _ivy() -> Path:
-    package = importlib.util.find_spec("pyspark")
-    found = sorted(Path(package.origin).parent.glob("jars/ivy-*.jar")) if package and package.origin else []
-    if not found:
-        raise MillstreamError(
-            "Kafka is fetched with Ivy, which is inside pyspark, and is not there: install pyspark anew"
+def _absence(repository: Repository, jar: Jar) -> str:
+    return f"{jar.file} is not in {repository}; set {VARIABLE} to the address of a Maven repository that has it"
+
+
+def _interruption(repository: Repository, jar: Jar, reason: object) -> str:
+    if isinstance(reason, FileNotFoundError):
+        return _absence(repository, jar)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {repository} cannot be verified: {reason.verify_message}; set SSL_CERT_FILE to the "
+            "file with the certificates that your network uses"
         )
-    return found[-1]
+    proxy = _proxy(repository.address)
+    if proxy is not None:
+        fix = "check the proxy settings of the environment (https_proxy, no_proxy)"
+        return f"{repository} cannot be reached through the proxy {proxy}: {reason}; try again when online, or {fix}"
+    fix = f"name a proxy in https_proxy, or set {VARIABLE} to the address of a Maven repository that can be reached"
+    return f"{repository} cannot be reached: {reason}; try again when online, {fix}"
 
 
-def _reason(lines: Sequence[str]) -> str:
-    """What of all that Ivy says tells why it failed."""
-    for sign in (r"Server access error", r"java\.\S*(Exception|Error)", r"not found", r"\S"):
-        for line in lines:
-            if re.search(sign, line):
-                return line
-    return "Ivy says nothing"
+def _proxy(address: str) -> str | None:
+    """Host and port of the proxy for this address, without its password."""
+    parts = urlsplit(address)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if proxy is None or urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return proxy.rpartition("@")[2].rpartition("//")[2]

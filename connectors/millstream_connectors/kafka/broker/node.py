@@ -116,7 +116,7 @@ class Broker:
         if reason := refusal(self.port):
             raise MillstreamError(f"no broker can listen on port {self.port}: {reason}; choose another one with --port")
         java = java_home(who="Kafka") / "bin" / "java"
-        libraries = jars.ensure(java, tell)
+        libraries = jars.ensure(tell)
         if folder.known(self.data) is not None:
             tell(f"the broker of {self.data} had ended without being stopped; it goes on with its data")
         cluster = folder.claim(self.data)

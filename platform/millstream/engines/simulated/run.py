@@ -26,8 +26,8 @@ from millstream.guarantees.passage import Passage, Plan
 from millstream.log.contracts import Log
 from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader
 from millstream.state.checkpoints import Save, SaveStore
+from millstream.steps.output_rows import row_schema
 from millstream.steps.processing import Processing
-from millstream.steps.rows import row_schema
 
 __all__ = ["Ended", "Habits", "SimulatedRun"]
 

@@ -23,6 +23,7 @@ from millstream.errors import AlteredLog
 
 __all__ = [
     "COUNT_BYTES",
+    "HEADER_BYTES",
     "Frame",
     "cut_short",
     "frames",
@@ -35,7 +36,7 @@ __all__ = [
 _FIELDS = struct.Struct("<IqI")
 _CHECK = struct.Struct("<I")
 _HEADER = struct.Struct("<IqII")
-_HEADER_BYTES = _HEADER.size
+HEADER_BYTES = _HEADER.size
 _MORE = 1 << 31
 _NO_ENTRY = 1 << 30  # a note, which has no payload, or a block, which has one
 _LENGTH = _NO_ENTRY - 1
@@ -108,7 +109,7 @@ def in_blocks(at: int, lines: bytes, mark: int, seed: int) -> tuple[bytes, int]:
             head = _COUNT.pack(count)
             length = len(head) + stop - start
         parts += (_header(at, length, mark, crc32c(payload, crc32c(head)), flags, seed), head, payload)
-        at += _HEADER_BYTES + length
+        at += HEADER_BYTES + length
         start, entries = stop, entries + count
     return b"".join(parts), entries
 
@@ -127,7 +128,7 @@ def note(at: int, mark: int, seed: int) -> bytes:
 
 def _fields(header: bytes, at: int, seed: int) -> tuple[int, int, int] | None:
     """(length and flags, mark, crc) of a frame's header at byte `at`, if it is one."""
-    if len(header) < _HEADER_BYTES:
+    if len(header) < HEADER_BYTES:
         return None
     (check,) = _CHECK.unpack_from(header, _FIELDS.size)
     if crc32c(header[: _FIELDS.size], (seed ^ at) & 0xFFFFFFFF) != check:
@@ -141,21 +142,21 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
     data, base = b"", at
     while True:
         offset = at - base
-        first = offset + _HEADER_BYTES
+        first = offset + HEADER_BYTES
         if first > len(data):
-            data, base, offset, first = os.pread(file, _READ, at), at, 0, _HEADER_BYTES
-            if len(data) < _HEADER_BYTES:
+            data, base, offset, first = os.pread(file, _READ, at), at, 0, HEADER_BYTES
+            if len(data) < HEADER_BYTES:
                 return
         flagged, mark, crc, check = _HEADER.unpack_from(data, offset)
         if crc32c(data[offset : offset + _FIELDS.size], (seed ^ at) & 0xFFFFFFFF) != check:
             return
         length = flagged & _LENGTH
         if first + length > len(data):  # and the next header with it, so that a row of blocks is read a block at a time
-            data, base, first = os.pread(file, max(_READ, 2 * _HEADER_BYTES + length), at), at, _HEADER_BYTES
+            data, base, first = os.pread(file, max(_READ, 2 * HEADER_BYTES + length), at), at, HEADER_BYTES
         payload = data[first : first + length]
         if len(payload) < length or crc32c(payload) != crc:
             return
-        stop = at + _HEADER_BYTES + length
+        stop = at + HEADER_BYTES + length
         entries = 1
         if flagged & _NO_ENTRY:
             (entries,) = _COUNT.unpack_from(payload) if payload else (0,)
@@ -166,10 +167,10 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
 def cut_short(file: int, at: int, seed: int) -> bool:
     """Whether the file ends within the frame that begins at byte `at`, or before it."""
     there = os.fstat(file).st_size - at
-    if there < _HEADER_BYTES:
+    if there < HEADER_BYTES:
         return True
-    fields = _fields(os.pread(file, _HEADER_BYTES, at), at, seed)
-    return fields is not None and _HEADER_BYTES + (fields[0] & _LENGTH) > there
+    fields = _fields(os.pread(file, HEADER_BYTES, at), at, seed)
+    return fields is not None and HEADER_BYTES + (fields[0] & _LENGTH) > there
 
 
 def refuse_altered(path: Path, file: int, at: int, seed: int) -> None:
@@ -182,7 +183,7 @@ def refuse_altered(path: Path, file: int, at: int, seed: int) -> None:
         return
     rest = os.pread(file, os.fstat(file).st_size - at, at)
     for place in range(1, len(rest.rstrip(b"\0"))):
-        if _fields(rest[place : place + _HEADER_BYTES], at + place, seed) is None:
+        if _fields(rest[place : place + HEADER_BYTES], at + place, seed) is None:
             continue
         if next(frames(file, at + place, seed), None) is not None and next(frames(file, at, seed), None) is None:
             message = (

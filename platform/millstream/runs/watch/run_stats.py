@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millstream.runs.exposition import Histogram
+from millstream.runs.histogram import Histogram
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.watch.speed import Speed
 from millstream.state.checkpoints import Save, SaveReader

@@ -1,4 +1,4 @@
-"""The checks of a model, each a function that raises AssertionError and says what differed."""
+"""The checks of a model. Each check is a function that raises AssertionError with the difference that it found."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from millstream.state.digests import state_digest
 from millstream.state.dirty_rows import Touched
-from millstream.steps.checks.life import in_states
-from millstream.steps.checks.steps import STEP_CHECKS, check_step, chosen
+from millstream.steps.checks.step_run import find_state_difference
+from millstream.steps.checks.steps import STEP_CHECKS, check_step, select_checks
 from millstream.steps.classify import Classify
 from millstream.steps.contracts import Array, LearnsInTurn, Model, ModelConfig, State
 
@@ -21,10 +21,10 @@ __all__ = ["MODEL_CHECKS", "check_model"]
 
 
 def check_model(config: ModelConfig, records: pa.Table, label: str = "label", skip: Collection[str] = ()) -> None:
-    """Run the battery over a model, and that of steps over `classify` with it.
+    """Run all checks of models on a model, and all checks of steps on `classify` with this model.
 
-    `records` has `_rank, _offset, _time`, the column that the model reads and labels of at least two kinds; a few
-    times the model's `block` of rows are best.
+    `records` has `_rank, _offset, _time`, the column that the model reads, and at least two different labels. A few
+    times the model's `block` is a good number of rows.
 
     >>> from millstream_models.river_nb import RiverNB
     >>> records = pa.table({"_rank": [0] * 4, "_offset": range(4), "_time": range(4), "label": ["a", "b", "b", "a"]})
@@ -32,16 +32,16 @@ def check_model(config: ModelConfig, records: pa.Table, label: str = "label", sk
     >>> check_model(RiverNB(), records, skip=["another_process_changes_nothing"])
     """
     trial = Trial.of(config, records, label)
-    wanted = chosen([*MODEL_CHECKS, *STEP_CHECKS], skip)
+    selected = select_checks([*MODEL_CHECKS, *STEP_CHECKS], skip)
     for name, check in MODEL_CHECKS.items():
-        if name in wanted:
+        if name in selected:
             check(trial)
-    check_step(Classify(model=config, label=label), records, [name for name in STEP_CHECKS if name not in wanted])
+    check_step(Classify(model=config, label=label), records, [name for name in STEP_CHECKS if name not in selected])
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the checks try a model with: its column, and class numbers by first appearance."""
+    """The input of the checks of one model: its column, and the class numbers by first appearance."""
 
     config: ModelConfig
     schema: pa.Schema
@@ -50,29 +50,29 @@ class Trial:
 
     @classmethod
     def of(cls, config: ModelConfig, records: pa.Table, label: str) -> Trial:
-        """The labelled ones of these records."""
+        """Take the labelled records of these."""
         labelled = records.filter(records[label].is_valid()).combine_chunks()
         coded = labelled[label].cast(pa.string()).combine_chunks().dictionary_encode()
         if len(coded.dictionary) < 2:
-            message = f"a model is tried with at least two labels; {label!r} has {coded.dictionary.to_pylist()}"
+            message = f"the checks of a model need at least two labels; {label!r} has {coded.dictionary.to_pylist()}"
             raise ValueError(message)
         column = labelled[config.build(records.schema).reads].combine_chunks()
         return cls(config, records.schema, column, coded.indices.to_numpy().astype(np.int64))
 
-    def new(self) -> Model:
+    def build(self) -> Model:
         return self.config.build(self.schema)
 
-    def block(self, start: int, stop: int) -> tuple[pa.Array, Array, int]:
-        """Some rows, their classes, and how many classes there are by then."""
+    def rows(self, start: int, stop: int) -> tuple[pa.Array, Array, int]:
+        """Return these rows, their classes, and the number of classes up to the last of these rows."""
         return self.column[start:stop], self.labels[start:stop], int(self.labels[:stop].max()) + 1
 
     def teach(self, model: Model, start: int, stop: int) -> None:
-        column, labels, classes = self.block(start, stop)
+        column, labels, classes = self.rows(start, stop)
         model.learn(model.prepare(column), labels, classes)
 
-    def taught(self) -> Model:
-        """A model that has learned all rows, in blocks of one, two, four, ... so that its classes grow."""
-        model, start, size = self.new(), 0, 1
+    def build_taught(self) -> Model:
+        """Build a model and let it learn all rows, in mini-batches of 1, 2, 4, ... with a rising number of classes."""
+        model, start, size = self.build(), 0, 1
         while start < len(self.column):
             self.teach(model, start, min(start + size, len(self.column)))
             start, size = start + size, size * 2
@@ -80,128 +80,131 @@ class Trial:
 
 
 def predictions_are_classes(trial: Trial) -> None:
-    """Each row gets the number of a class that is known, and a probability."""
-    model = trial.new()
+    """Check that each row gets the number of a known class, and a probability."""
+    model = trial.build()
     middle = max(1, len(trial.column) // 2)
     for start, stop in ((0, 1), (1, middle), (middle, len(trial.column))):
         if start == stop:
             continue
         trial.teach(model, start, stop)
-        known = trial.block(start, stop)[2]
+        known = trial.rows(start, stop)[2]
         classes, probability = model.predict(model.prepare(trial.column))
         for what, values, kind in (("classes", classes, "int64"), ("probabilities", probability, "float64")):
             found = f"{values.dtype}{list(values.shape)}" if isinstance(values, np.ndarray) else type(values).__name__
             if found != f"{kind}[{len(trial.column)}]":
                 message = f"{trial.config!r} predicts {what} as {found}"
-                raise AssertionError(f"{message}; an array {kind}[{len(trial.column)}] has one for each row")
+                raise AssertionError(f"{message}; return an array {kind}[{len(trial.column)}], one value for each row")
         if classes.min() < 0 or classes.max() >= known:
-            message = f"{trial.config!r} predicts a class of {sorted(set(classes.tolist()))} when it knows {known}"
-            raise AssertionError(message)
+            message = f"{trial.config!r} predicts the classes {sorted(set(classes.tolist()))}"
+            raise AssertionError(f"{message}, but knows only 0 to {known - 1}")
         if not ((probability >= 0) & (probability <= 1 + 1e-12)).all():
             wrong = probability[~((probability >= 0) & (probability <= 1 + 1e-12))][0]
             raise AssertionError(f"{trial.config!r} predicts with the probability {wrong}")
 
 
 def predictions_are_pure(trial: Trial) -> None:
-    """Predicting changes nothing."""
-    model = trial.taught()
+    """Check that a prediction changes no state."""
+    model = trial.build_taught()
     before = model.save()
     rows = model.prepare(trial.column)
-    first, again = model.predict(rows), model.predict(rows)
-    found = in_states(before, model.save())
+    first, second = model.predict(rows), model.predict(rows)
+    found = find_state_difference(before, model.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} learns while it predicts; {found}")
-    _same(trial, first, again, "when asked again")
+        raise AssertionError(f"{trial.config!r} changes its state while it predicts; {found}")
+    _check_same(trial, first, second, "when it predicts again")
 
 
 def rows_can_be_cut(trial: Trial) -> None:
-    """Rows are predicted alike alone and among others, prepared together or apart."""
-    model = trial.taught()
+    """Check that the prediction for a row does not depend on the other rows, in `prepare` and in `predict`."""
+    model = trial.build_taught()
     rows = model.prepare(trial.column)
     expected = model.predict(rows)
     size = len(trial.column)
-    alone = [model.predict(rows[row : row + 1]) for row in range(size)]
-    _same(trial, expected, _joined(alone), "when rows are taken one by one as [start:stop]")
+    one_by_one = [model.predict(rows[row : row + 1]) for row in range(size)]
+    _check_same(trial, expected, _join(one_by_one), "when rows are taken one by one as [start:stop]")
     halves = [model.predict(rows[np.arange(size // 2)]), model.predict(rows[np.arange(size // 2, size)])]
-    _same(trial, expected, _joined(halves), "when rows are taken as [indices]")
-    apart = [model.predict(model.prepare(trial.column[row : row + 1])) for row in range(size)]
-    _same(trial, expected, _joined(apart), "when rows are prepared one by one")
+    _check_same(trial, expected, _join(halves), "when rows are taken as [indices]")
+    prepared_alone = [model.predict(model.prepare(trial.column[row : row + 1])) for row in range(size)]
+    _check_same(trial, expected, _join(prepared_alone), "when rows are prepared one by one")
 
 
 def prepared_rows_are_not_modified(trial: Trial) -> None:
-    """Rows can be learned from, and predicted, more than once."""
-    one, other = trial.new(), trial.new()
-    _, labels, classes = trial.block(0, len(trial.column))
+    """Check that a model does not change prepared rows: two models can learn and predict the same rows."""
+    one, other = trial.build(), trial.build()
+    _, labels, classes = trial.rows(0, len(trial.column))
     rows = one.prepare(trial.column)
     for model in (one, other):
         model.learn(rows, labels, classes)
         model.predict(rows)
-    found = in_states(one.save(), other.save())
+    found = find_state_difference(one.save(), other.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} changes the rows that it is given; {found}")
+        raise AssertionError(f"{trial.config!r} changes the rows that it gets; {found}")
 
 
 def state_is_plain(trial: Trial) -> None:
-    """A state is made of arrays of numbers and of bytes, and is no pickle."""
-    for name, value in trial.taught().save().items():
+    """Check that a state consists of arrays of numbers and of bytes, without pickle."""
+    for name, value in trial.build_taught().save().items():
         array = isinstance(value, np.ndarray | Touched) and not value.dtype.hasobject
         if not (isinstance(value, bytes) or array):
             found = "an array of Python objects" if isinstance(value, np.ndarray) else type(value).__name__
-            raise AssertionError(f"{trial.config!r} saves {name!r} as {found}; save arrays of numbers, and bytes")
+            raise AssertionError(
+                f"{trial.config!r} has {name!r} in its state as {found}; use arrays of numbers, or bytes"
+            )
         if isinstance(value, bytes) and value[:1] == b"\x80" and value[-1:] == b".":
-            raise AssertionError(f"{trial.config!r} saves {name!r} as a pickle; write arrays, or JSON")
+            raise AssertionError(f"{trial.config!r} has {name!r} in its state as a pickle; use arrays, or JSON")
 
 
 def a_restored_model_goes_on(trial: Trial) -> None:
-    """A model restored from a save learns and predicts as the one that was saved, to the bit."""
+    """Check that a restored model learns and predicts, bit for bit, like the model that was saved."""
     middle, size = len(trial.column) // 2, len(trial.column)
-    model, restored = trial.new(), trial.taught()
+    model, restored = trial.build(), trial.build_taught()
     if middle:
         trial.teach(model, 0, middle)
     state = model.save()
     digest = state_digest(state)
     restored.restore(state)
-    found = in_states(state, restored.save())
+    found = find_state_difference(state, restored.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} does not restore all that it saves; {found}")
+        raise AssertionError(f"{trial.config!r} does not restore its whole state; {found}")
     for each in (model, restored):
         trial.teach(each, middle, size)
-    found = in_states(model.save(), restored.save())
+    found = find_state_difference(model.save(), restored.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} learns differently once restored; {found}")
+        raise AssertionError(f"{trial.config!r} learns differently after its state was restored; {found}")
     answers = [each.predict(each.prepare(trial.column)) for each in (model, restored)]
-    _same(trial, answers[0], answers[1], "once restored")
+    _check_same(trial, answers[0], answers[1], "after its state was restored")
     if state_digest(state) != digest:
-        message = f"{trial.config!r} goes on writing to what it saved, or was restored from; save and restore copies"
+        message = f"{trial.config!r} changes a state after it was saved or restored; save and restore copies"
         raise AssertionError(message)
 
 
-def restoring_nothing_makes_a_new_model(trial: Trial) -> None:
-    """An empty state is that of a new model, also for one that has learned."""
+def an_empty_state_is_a_new_model(trial: Trial) -> None:
+    """Check that restoring an empty state makes a model new, also one that had learned."""
     empty: State = {}
-    model = trial.taught()
+    model = trial.build_taught()
     model.restore(empty)
-    found = in_states(trial.new().save(), model.save())
+    found = find_state_difference(trial.build().save(), model.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} remembers something when restored from an empty state; {found}")
+        raise AssertionError(f"{trial.config!r} is not like a new model after an empty state was restored; {found}")
 
 
-def learning_in_turn_is_row_by_row(trial: Trial) -> None:
-    """What `in_turn` gives, however rows are cut, is what `predict` and `learn` give one by one; for models with it."""
+def predict_then_learn_is_row_by_row(trial: Trial) -> None:
+    """Check that `in_turn` gives, for any cut, the results of `predict` and `learn` row by row."""
     dice = np.random.default_rng(0)
-    labels = _some_missing(trial.labels, dice)
+    labels = _remove_some(trial.labels, dice)
     size = len(labels)
     for cuts in (0, 3, 1 + size // 4):
-        model = trial.new()
+        model = trial.build()
         if not isinstance(model, LearnsInTurn):
             return
-        edges = sorted(dice.integers(0, size + 1, cuts).tolist())
-        answers = _in_turn(model, trial.column, labels, [0, *edges, size])
-        expected, state = _one_by_one(trial, labels)
-        _same(trial, expected, answers, f"with in_turn, cut at {edges}")
-        found = in_states(state, model.save())
+        cut_at = sorted(dice.integers(0, size + 1, cuts).tolist())
+        answers = _in_turn(model, trial.column, labels, [0, *cut_at, size])
+        expected, state = _run_row_by_row(trial, labels)
+        _check_same(trial, expected, answers, f"with `in_turn`, cut at {cut_at}")
+        found = find_state_difference(state, model.save())
         if found is not None:
-            raise AssertionError(f"{trial.config!r} learns something else with in_turn, cut at {edges}; {found}")
+            message = f"{trial.config!r} learns differently with `in_turn`, cut at {cut_at}"
+            raise AssertionError(f"{message}; {found}")
 
 
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
@@ -213,15 +216,15 @@ MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
         rows_can_be_cut,
         prepared_rows_are_not_modified,
         a_restored_model_goes_on,
-        restoring_nothing_makes_a_new_model,
-        learning_in_turn_is_row_by_row,
+        an_empty_state_is_a_new_model,
+        predict_then_learn_is_row_by_row,
     )
 }
-"""What models are checked for beside what steps are, by name."""
+"""The checks of models, by name; `check_model` also runs the checks of steps."""
 
 
-def _some_missing(labels: Array, dice: np.random.Generator) -> Array:
-    """These labels without the first one and some others, and numbered by first appearance again; -1 is missing."""
+def _remove_some(labels: Array, dice: np.random.Generator) -> Array:
+    """Remove the first and some other labels (-1), and number the rest by first appearance again."""
     kept = dice.random(len(labels)) < 0.8
     kept[0] = False
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels[kept].tolist()))}
@@ -230,9 +233,9 @@ def _some_missing(labels: Array, dice: np.random.Generator) -> Array:
     return missing
 
 
-def _one_by_one(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], State]:
-    """What a new model predicts for each row before it learns it, and its state after that."""
-    model, known = trial.new(), 0
+def _run_row_by_row(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], State]:
+    """Predict and then learn each row with a new model; return the predictions and the state after the last row."""
+    model, known = trial.build(), 0
     rows = model.prepare(trial.column)
     answers = []
     for row, label in enumerate(labels.tolist()):
@@ -241,25 +244,25 @@ def _one_by_one(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], State
         if label >= 0:
             known = max(known, label + 1)
             model.learn(one, labels[row : row + 1], known)
-    return _joined(answers), model.save()
+    return _join(answers), model.save()
 
 
-def _in_turn(model: LearnsInTurn, column: pa.Array, labels: Array, edges: Sequence[int]) -> tuple[Array, Array]:
-    """The same by `in_turn`, with the rows cut at these edges, saved and restored at each."""
+def _in_turn(model: LearnsInTurn, column: pa.Array, labels: Array, bounds: Sequence[int]) -> tuple[Array, Array]:
+    """Run `in_turn` on the rows between these bounds, and restore the saved state after each call."""
     answers = []
-    for start, stop in itertools.pairwise(edges):
+    for start, stop in itertools.pairwise(bounds):
         known = int(labels[:start].max(initial=-1)) + 1
         answers.append(model.in_turn(model.prepare(column[start:stop]), labels[start:stop], known))
         model.restore(model.save())
-    return _joined(answers)
+    return _join(answers)
 
 
-def _joined(answers: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+def _join(answers: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     classes, probability = zip(*answers, strict=True)
     return np.concatenate(classes), np.concatenate(probability)
 
 
-def _same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str) -> None:
+def _check_same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str) -> None:
     for what, left, right in zip(("class", "probability"), expected, found, strict=True):
         differs = np.flatnonzero(_bits(left) != _bits(right))
         if len(differs):

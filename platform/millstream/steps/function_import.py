@@ -1,4 +1,4 @@
-"""A function of the user's, found by its name."""
+"""Import of a user's function by its name, `package.module:name`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from millstream.errors import ConfigError
-from millstream.steps.calls import shown
+from millstream.steps.function_calls import describe_value
 from millstream.suggestions import suggestion
 
-__all__ = ["FunctionName", "imported"]
+__all__ = ["FunctionName", "import_function"]
 
 
 def _function_name(text: str) -> str:
@@ -24,11 +24,11 @@ def _function_name(text: str) -> str:
 
 
 FunctionName = Annotated[str, AfterValidator(_function_name)]
-"""How a config names a function: package.module:name."""
+"""The name of a function in a config: package.module:name."""
 
 
-def imported(step: str, function: str) -> Callable[..., Any]:
-    """The function of this name, or what keeps the step from having it."""
+def import_function(step: str, function: str) -> Callable[..., Any]:
+    """Import the function of this name, or raise `ConfigError` with the reason why the step cannot use it."""
     where = f"step {step!r}, `function`"
     module_name, _, name = function.partition(":")
     try:
@@ -38,19 +38,19 @@ def imported(step: str, function: str) -> Callable[..., Any]:
             hint = "install its package, or put its folder on PYTHONPATH"
             raise ConfigError(f"{where}: there is no module {error.name!r}; {hint}") from error
         raise ConfigError(f"{where}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    place = module_name
+    path = module_name
     for part in name.split("."):
         if not hasattr(found, part):
-            meant = suggestion(part, dir(found), "is it spelt as it is defined there?")
-            raise ConfigError(f"{where}: {place} has no {part!r}{meant}")
-        found, place = getattr(found, part), f"{place}.{part}"
+            meant = suggestion(part, dir(found), f"check the spelling in {module_name}")
+            raise ConfigError(f"{where}: {path} has no {part!r}{meant}")
+        found, path = getattr(found, part), f"{path}.{part}"
     if not callable(found):
-        raise ConfigError(f"{where}: {function} is no function but {shown(found)}")
-    return _staying(found)
+        raise ConfigError(f"{where}: {function} is not a function but {describe_value(found)}")
+    return _without_exit(found)
 
 
-def _staying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, but that an exit that it asks for is an error like any other: it is not its process to end."""
+def _without_exit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the function so that `sys.exit()` in it is an ordinary error: a function must not end the run's process."""
 
     def call(*arguments: Any) -> Any:
         try:

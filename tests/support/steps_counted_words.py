@@ -1,4 +1,4 @@
-"""A model whose state is an array of rows that know whether they were written to."""
+"""A model whose state is an array with flags for dirty rows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ WORDS = 512
 
 
 class CountedWords(BaseModel):
-    """Predicts the class that has had the most of a text's words. `flags`: whether it says which rows it writes to."""
+    """Predicts the class with the highest count of the text's words. With `flags`, the model flags its dirty rows."""
 
     type: Literal["counted_words"] = "counted_words"
     reads: ClassVar[str] = "text"
     block: int = 1
     flags: bool = True
 
-    def build(self, records: pa.Schema) -> CountingWords:
-        return CountingWords(flags=self.flags)
+    def build(self, records: pa.Schema) -> CountedWordsModel:
+        return CountedWordsModel(flags=self.flags)
 
 
-class CountingWords:
+class CountedWordsModel:
     reads = "text"
 
     def __init__(self, *, flags: bool) -> None:
@@ -38,8 +38,8 @@ class CountingWords:
 
     def prepare(self, column: pa.Array) -> Any:
         rows = np.empty(len(column), object)
-        for place, text in enumerate(column.to_pylist()):
-            rows[place] = np.unique([zlib.crc32(word.encode()) % WORDS for word in (text or "").split()]).astype(int)
+        for index, text in enumerate(column.to_pylist()):
+            rows[index] = np.unique([zlib.crc32(word.encode()) % WORDS for word in (text or "").split()]).astype(int)
         return rows
 
     def predict(self, inputs: Any) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The life of a step, epoch by epoch, as an engine would lead it, and what came of it."""
+"""A run of one step over epochs, as an engine would run it, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from millstream.state.digests import state_digest
 from millstream.steps.contracts import Result, State, Step, StepConfig
 from millstream.substreams.event_time import EventTime, latest_times
 
-__all__ = ["Life", "difference", "live", "whole"]
+__all__ = ["StepRun", "find_difference", "find_state_difference", "run_step"]
 
 
 @dataclass(frozen=True)
-class Life:
-    """All that a step made of its records, and what it remembers in the end."""
+class StepRun:
+    """The results of a step for its records, and its state at the end."""
 
     records: pa.Table
     outputs: Mapping[str, pa.Table]
@@ -31,29 +31,30 @@ class Life:
 
     @property
     def counts(self) -> str:
-        return f"{self.correct} correct of {self.labelled} labelled, {self.baselines} without reading them"
+        return f"{self.correct} correct of {self.labelled} labelled, {self.baselines}"
 
     def digest(self) -> str:
-        parts = [digest_of([self.records]), *(name + digest_of([self.outputs[name]]) for name in sorted(self.outputs))]
-        parts += [self.counts, state_digest(self.state)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+        lines = [digest_of([self.records]), *(name + digest_of([self.outputs[name]]) for name in sorted(self.outputs))]
+        lines += [self.counts, state_digest(self.state)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
-def whole(epoch: pa.Table) -> Iterable[pa.Table]:
-    """An epoch as one batch."""
+def _one_batch(epoch: pa.Table) -> Iterable[pa.Table]:
+    """Leave an epoch in one batch."""
     return [epoch]
 
 
-def live(
+def run_step(
     config: StepConfig,
     epochs: Sequence[pa.Table],
-    cut: Callable[[pa.Table], Iterable[pa.Table]] = whole,
-    edge: Callable[[Step], Step] = lambda step: step,
+    cut: Callable[[pa.Table], Iterable[pa.Table]] = _one_batch,
+    after_epoch: Callable[[Step], Step] = lambda step: step,
     order: Callable[[pa.Table], pa.Table] = in_step_order,
-) -> Life:
-    """Take a step of this config through epochs: `cut` into batches, with what `edge` makes of it at the end of each.
+) -> StepRun:
+    """Run a step of this config over the epochs, each put in `order` and `cut` into batches.
 
-    Event time moves at the edges of epochs, and after the last of them nothing more comes.
+    After each epoch, the run continues with the step that `after_epoch` returns. Event time moves at the epoch
+    boundaries, and ends with the last epoch.
     """
     step = config.build(epochs[0].schema)
     clock = EventTime()
@@ -67,7 +68,7 @@ def live(
         ended = clock.edge(list(clock.greatest) if number == len(epochs) else ())
         if ended is not None and "time" in step.traits.ends:
             results.append(step.ended(ended))
-        step = edge(step)
+        step = after_epoch(step)
     made = [result.records for result in results]
     outputs = {}
     for output in step.outputs:
@@ -77,33 +78,33 @@ def live(
         )
     correct, labelled = sum(result.correct for result in results), sum(result.labelled for result in results)
     baselines = sum((result.baselines for result in results), Baselines())
-    return Life(pa.concat_tables(made), outputs, correct, labelled, baselines, step.save())
+    return StepRun(pa.concat_tables(made), outputs, correct, labelled, baselines, step.save())
 
 
-def difference(one: Life, other: Life) -> str | None:
-    """The first thing in which two lives differ, or none."""
+def find_difference(one: StepRun, other: StepRun) -> str | None:
+    """Describe the first difference between two runs; None if they are equal."""
     tables = {"the records": (one.records, other.records)}
     tables |= {f"the output {name!r}": (one.outputs[name], other.outputs[name]) for name in one.outputs}
     for name, (left, right) in tables.items():
-        found = _in_tables(left, right)
+        found = _find_table_difference(left, right)
         if found is not None:
             return f"{name}: {found}"
     if one.counts != other.counts:
         return f"the counts: {one.counts}, then {other.counts}"
-    return in_states(one.state, other.state)
+    return find_state_difference(one.state, other.state)
 
 
-def in_states(one: State, other: State) -> str | None:
-    """The first name under which two states differ, or none."""
+def find_state_difference(one: State, other: State) -> str | None:
+    """Describe the first difference between two states; None if they are equal."""
     if sorted(one) != sorted(other):
         return f"the names in the state: {sorted(one)}, then {sorted(other)}"
     for name in sorted(one):
         if state_digest({name: one[name]}) != state_digest({name: other[name]}):
-            return f"{name!r} in the state: {_shown(one[name])}, then {_shown(other[name])}"
+            return f"{name!r} in the state: {_describe(one[name])}, then {_describe(other[name])}"
     return None
 
 
-def _in_tables(one: pa.Table, other: pa.Table) -> str | None:
+def _find_table_difference(one: pa.Table, other: pa.Table) -> str | None:
     if one.column_names != other.column_names:
         return f"columns {one.column_names}, then {other.column_names}"
     if one.num_rows != other.num_rows:
@@ -114,10 +115,11 @@ def _in_tables(one: pa.Table, other: pa.Table) -> str | None:
         for name in one.column_names:
             left, right = one.slice(row, 1).select([name]), other.slice(row, 1).select([name])
             if digest_of([left]) != digest_of([right]):
-                return f"row {row} of {name!r}: {_shown(left[name][0].as_py())}, then {_shown(right[name][0].as_py())}"
+                values = (_describe(each[name][0].as_py()) for each in (left, right))
+                return f"row {row} of {name!r}: {', then '.join(values)}"
     return f"types {one.schema.types}, then {other.schema.types}"
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."

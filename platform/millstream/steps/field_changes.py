@@ -1,4 +1,4 @@
-"""Text fields of records that a user's function replaces or adds."""
+"""Changes of records by a user's function: the text fields that the function replaces or adds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 from pydantic import AfterValidator
 
 from millstream.errors import ConfigError
-from millstream.steps.calls import Misuse, shown
+from millstream.steps.function_calls import Misuse, describe_value
 
-__all__ = ["Changes", "FieldNames"]
+__all__ = ["FieldChanges", "FieldNames"]
 
 
 def _field_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -20,22 +20,22 @@ def _field_names(names: tuple[str, ...]) -> tuple[str, ...]:
             message = f"{name!r} cannot be a field: it must not be empty or begin with an underscore"
             raise ValueError(message)
         if names.count(name) > 1:
-            message = f"{name!r} is there twice"
+            message = f"{name!r} is listed twice"
             raise ValueError(message)
     return names
 
 
 FieldNames = Annotated[tuple[str, ...], AfterValidator(_field_names)]
-"""How a config names the fields that a function adds."""
+"""The names, in a config, of the fields that a function adds."""
 
 
-class Changes:
-    """The fields of records with this schema that a function may replace, and those that it `adds`.
+class FieldChanges:
+    """Checks and applies the changes of a function to records of this schema, to which the function `adds` fields.
 
     >>> records = pa.table({"text": ["a word", "two"]})
-    >>> changes = Changes("first", records.schema, ["first"])
-    >>> change = changes.of_one({"text": "a word"}, {"first": "a"})
-    >>> changes.made(records, changes.columns(records, [change, {"text": "2"}])).to_pylist()
+    >>> changes = FieldChanges("first", records.schema, ["first"])
+    >>> change = changes.read_one({"text": "a word"}, {"first": "a"})
+    >>> changes.apply(records, changes.columns(records, [change, {"text": "2"}])).to_pylist()
     [{'text': 'a word', 'first': 'a'}, {'text': '2', 'first': None}]
     """
 
@@ -44,39 +44,39 @@ class Changes:
             if added in records.names:
                 message = (
                     f"step {step!r}, `adds`: the records have a field {added!r} already; "
-                    "leave it out to replace that one, or choose another name"
+                    "remove it from `adds` to replace that field, or choose another name"
                 )
                 raise ConfigError(message)
         self._adds = tuple(adds)
         self._given = {field.name: field.type for field in records}
 
-    def of_one(self, record: Mapping[str, Any], returned: Any) -> Mapping[str, str | None]:
-        """What a function returned for one record."""
+    def read_one(self, record: Mapping[str, Any], returned: Any) -> Mapping[str, str | None]:
+        """Check the value that the function returned for one record, and return the changed fields."""
         if not isinstance(returned, Mapping):
-            raise Misuse(f"it returned {shown(returned)}, not a dict of the fields to replace or add")
+            raise Misuse(f"it returned {describe_value(returned)}, not a dict of the fields to replace or add")
         change = {}
         for name, value in returned.items():
-            if self._is_text(name):
+            if self._is_text_field(name):
                 if value is not None and not isinstance(value, str):
                     raise Misuse(
-                        f"it returned {shown(value)} for {name!r}; fields are text, so return str(...) or None"
+                        f"it returned {describe_value(value)} for {name!r}; fields are text, so return str(...) or None"
                     )
-                (value or "").encode()  # text that is not UTF-8 is the record's error, found here
+                (value or "").encode()  # text that is not UTF-8 raises here, as an error of the record
                 change[name] = value
             elif value is not record[name] and value != record[name]:
                 raise Misuse(f"it changed {name!r}, which is {self._given[name]}; it may replace text fields only")
         return change
 
-    def of_batch(self, fields: pa.Table, returned: Any) -> dict[str, pa.ChunkedArray]:
-        """What a function returned for many."""
+    def read_batch(self, fields: pa.Table, returned: Any) -> dict[str, pa.ChunkedArray]:
+        """Check the table that the function returned for a batch, and return the changed columns."""
         if not isinstance(returned, pa.Table) or returned.num_rows != fields.num_rows:
-            what = f"{returned.num_rows} rows" if isinstance(returned, pa.Table) else shown(returned)
+            what = f"{returned.num_rows} rows" if isinstance(returned, pa.Table) else describe_value(returned)
             raise Misuse(f"it returned {what}, not a pyarrow.Table of {fields.num_rows} rows")
         columns = {}
         for name in returned.column_names:
             column = returned[name]
-            if self._is_text(name):
-                if not (_text(column.type) or pa.types.is_null(column.type)):
+            if self._is_text_field(name):
+                if not (_is_text(column.type) or pa.types.is_null(column.type)):
                     raise Misuse(f"it returned {column.type} for {name!r}; fields are text, so cast it to string")
                 columns[name] = column.cast(self._given.get(name, pa.string()))
             elif not column.equals(fields[name]):
@@ -84,7 +84,7 @@ class Changes:
         return columns
 
     def columns(self, records: pa.Table, changes: Sequence[Mapping[str, str | None]]) -> dict[str, pa.Array]:
-        """What the changes of single records come to, field by field."""
+        """Combine the changes of single records into one column for each changed field."""
         columns = {}
         for name in sorted({name for change in changes for name in change}):
             before = records[name].to_pylist() if name in self._given else [None] * len(changes)
@@ -92,8 +92,8 @@ class Changes:
             columns[name] = pa.array(after, self._given.get(name, pa.string()))
         return columns
 
-    def made(self, records: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
-        """The records with these columns in place of theirs, and all added ones at the end."""
+    def apply(self, records: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+        """Replace these columns of the records, and append all added fields."""
         for name, column in columns.items():
             if name in self._given:
                 records = records.set_column(records.column_names.index(name), records.field(name), column)
@@ -103,14 +103,14 @@ class Changes:
             records = records.append_column(pa.field(name, pa.string()), added)
         return records
 
-    def _is_text(self, name: Any) -> bool:
-        """Whether this field is one that may be returned; `Misuse` if it is none that was declared."""
+    def _is_text_field(self, name: Any) -> bool:
+        """Return whether the field is a text field. Raise `Misuse` if the function may not return the field at all."""
         if name in self._adds:
             return True
         if name not in self._given or str(name).startswith("_"):
             raise Misuse(f"it returned a field {name!r}, which the records do not have; declare it in `adds`")
-        return _text(self._given[name])
+        return _is_text(self._given[name])
 
 
-def _text(kind: pa.DataType) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

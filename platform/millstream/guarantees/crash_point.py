@@ -1,4 +1,4 @@
-"""Crashes as input: a run that is to die right after one point of one epoch."""
+"""Crashes as input: a run crashes right after a given point of a given epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Armed", "CrashPoint"]
 
 @dataclass(frozen=True)
 class CrashPoint:
-    """`POINT[.SINK]@EPOCH`, as `--crash` takes it.
+    """The point of a crash, written `POINT[.SINK]@EPOCH` for `--crash`.
 
     >>> CrashPoint.parse("deliver.predictions@3")
     CrashPoint(point=<Point.DELIVER: 'deliver'>, epoch=3, sink='predictions')
@@ -38,12 +38,12 @@ class CrashPoint:
             message = f"--crash {text}: '{point}' is not one of {', '.join(Point)}{suggestion(point, Point)}"
             raise ConfigError(message)
         if sink and point != Point.DELIVER:
-            message = f"--crash {text}: only deliver is passed sink by sink"
+            message = f"--crash {text}: only the point deliver has a sink, as in deliver.predictions@3"
             raise ConfigError(message)
         return CrashPoint(Point(point), int(epoch), sink or None)
 
     def check(self, sinks: Sequence[str]) -> None:
-        """Refuse a sink that the pipeline does not have."""
+        """Refuse (`ConfigError`) a sink that the pipeline does not have."""
         if self.sink is not None and self.sink not in sinks:
             message = f"--crash {self}: there is no sink '{self.sink}'; the sinks are {', '.join(sinks)}"
             raise ConfigError(message)
@@ -51,12 +51,12 @@ class CrashPoint:
 
 @dataclass(frozen=True)
 class Armed:
-    """A crash that waits for its place. `fire` does not return: it kills, or raises in a test."""
+    """A crash that happens at its point. `fire` does not return: it kills the process or, in tests, raises."""
 
     point: CrashPoint
     fire: Callable[[], None]
 
     def pass_by(self, point: Point, epoch: int, sink: str | None = None) -> None:
-        """The run has just passed this point (or this sink of it)."""
+        """Crash if this is the point. A run calls this right after each point and, within deliver, after each sink."""
         if self.point == CrashPoint(point, epoch, sink):
             self.fire()

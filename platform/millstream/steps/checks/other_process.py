@@ -1,4 +1,4 @@
-"""The same records in another process: what depends on this one's hash seed, clock or memory shows."""
+"""The same records in another process, to find results that depend on hash seed, clock or memory addresses."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millstream.steps.checks.life import live
+from millstream.steps.checks.step_run import run_step
 from millstream.steps.contracts import StepConfig
 
 __all__ = ["main", "same_in_another_process"]
 
-_PROGRAM = "from millstream.steps.checks.elsewhere import main; main()"
+_PROGRAM = "from millstream.steps.checks.other_process import main; main()"
 
 
 def same_in_another_process(*cases: tuple[StepConfig, Sequence[pa.Table]]) -> None:
-    """Another process makes the same of the same epochs. Many cases share one process, which saves its start."""
-    others = os.environ | {
+    """Check that another process makes the same results of the same epochs. All cases share one other process."""
+    environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], input=pickle.dumps(cases), env=others, capture_output=True, check=False
+        [sys.executable, "-c", _PROGRAM], input=pickle.dumps(cases), env=environment, capture_output=True, check=False
     )
     if done.returncode != 0:
         message = f"another process cannot run {[config for config, _ in cases]}:\n{done.stderr.decode()}"
         raise AssertionError(message)
-    for (config, epochs), there in zip(cases, done.stdout.decode().split(), strict=True):
-        here = live(config, epochs).digest()
-        if here != there:
-            message = f"{config!r} makes something else of the same records in another process"
+    for (config, epochs), other in zip(cases, done.stdout.decode().split(), strict=True):
+        if run_step(config, epochs).digest() != other:
+            message = f"{config!r} gives other results for the same records in another process"
             raise AssertionError(f"{message}; look for `hash()`, sets, clocks, unseeded randomness or addresses")
 
 
 def main() -> None:
-    """What the other process does: cases on the standard input, their digests on the standard output."""
+    """Run in the other process: read cases from the standard input, and write their digests to the standard output."""
     cases = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - its parent wrote them
-    digests = [live(config, epochs).digest() for config, epochs in cases]
+    digests = [run_step(config, epochs).digest() for config, epochs in cases]
     sys.stdout.write("\n".join(digests))

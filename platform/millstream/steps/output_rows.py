@@ -1,4 +1,4 @@
-"""Rows as sinks get them: identities that users can read, times as timestamps."""
+"""Rows of outputs in the form for sinks: partitions by source and number, times as timestamps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def row_schema(output: Output) -> pa.Schema:
-    """The columns that a sink of this output gets."""
+    """Return the columns that a sink of this output gets."""
     fields: list[pa.Field] = []
     for column in output.schema:
         if column.name == RANK:
@@ -30,21 +30,21 @@ def row_schema(output: Output) -> pa.Schema:
 
 
 def identity_columns(output: Output) -> list[str]:
-    """The columns that tell one row of this output from another."""
+    """Return the columns that identify a row of this output."""
     if output.of == "window":
         return ["_window", *output.key]
     return ["_source", "_partition", OFFSET]
 
 
 def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[PartitionName]) -> pa.Table:
-    """Rows of an output with ranks turned into `_source` and `_partition`, and `_time` into a timestamp.
+    """Convert rows of an output: ranks to `_source` and `_partition`, and `_time` to a timestamp.
 
     `schema` is the output's `row_schema`.
     """
     arrays: list[pa.ChunkedArray | pa.Array] = []
     for name, values in zip(rows.column_names, rows.columns, strict=True):
         if name == RANK:
-            arrays += _names(values.combine_chunks(), partitions)
+            arrays += _partition_columns(values.combine_chunks(), partitions)
         elif name == TIME:
             arrays.append(pa.chunked_array([chunk.view(_TIMESTAMP) for chunk in values.chunks], _TIMESTAMP))
         else:
@@ -52,10 +52,10 @@ def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[Parti
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _names(ranks: pa.Array, partitions: Sequence[PartitionName]) -> list[pa.Array]:
+def _partition_columns(ranks: pa.Array, partitions: Sequence[PartitionName]) -> list[pa.Array]:
     if len(ranks) <= FEW_ROWS:
-        named = [partitions[rank] for rank in ranks.to_pylist()]
-        return [pa.array([n.source for n in named], pa.string()), pa.array([n.number for n in named], pa.int32())]
+        found = [partitions[rank] for rank in ranks.to_pylist()]
+        return [pa.array([p.source for p in found], pa.string()), pa.array([p.number for p in found], pa.int32())]
     sources = pa.array([partition.source for partition in partitions], pa.string())
     numbers = pa.array([partition.number for partition in partitions], pa.int32())
     return [sources.take(ranks), numbers.take(ranks)]

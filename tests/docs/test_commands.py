@@ -1,0 +1,111 @@
+"""The commands of the documents are typed, and print what the text shows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from docs.documents import ROOT, TEXTS, blocks, section, table
+from docs.reader import Reader
+
+from millstream_connectors.kafka.broker import Broker, free_port
+
+CODE = ("python", "toml", "yaml", "text")
+PLAYED = {
+    ("README.md", "First run"),
+    ("docs/guarantees.md", "Try it"),
+    ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
+    ("docs/kafka.md", "Five commands"),
+    ("docs/local.md", "Try it"),
+    ("docs/local.md", "Your own text"),
+    ("docs/plugins.md", "A model"),
+    ("docs/plugins.md", "The battery"),
+    ("docs/watching.md", "Status"),
+}
+
+
+def test_every_command_is_run_by_a_test() -> None:
+    typed = {(b.document, b.heading) for name in TEXTS for b in blocks(name) if b.language not in CODE}
+    assert typed == PLAYED
+
+
+@pytest.mark.spark
+def test_a_first_run_on_spark_and_a_crash_on_the_local_engine_give_the_same_model(folder: Path) -> None:
+    printed = Reader(folder).plays("README.md", "First run")
+    digests = re.findall(r"^  (model|state) +([0-9a-f]{12})$", printed, re.MULTILINE)
+    assert len(digests) == 4 and len(set(digests)) == 2
+    assert "python scripts/demo.py" in (ROOT / "Makefile").read_text()
+
+
+def test_a_crash_at_least_once_leaves_what_the_guarantees_say(folder: Path) -> None:
+    Reader(folder).plays("docs/guarantees.md", "Try it")
+
+
+def test_the_status_of_a_run_has_the_lines_that_the_text_describes(folder: Path) -> None:
+    printed = Reader(folder).plays("docs/watching.md", "Status")
+    for line in ("last save", "behind"):
+        assert re.search(rf"^  {line} ", printed, re.MULTILINE)
+    described = [row[0].strip("`") for row in table(section("docs/watching.md", "## Status"), "line")]
+    assert described == ["speed", "latency", "in flight", "restarts", "last save", "behind"]
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_five_commands_lead_to_kafka(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    monkeypatch.setenv("BOOTSTRAP", f"127.0.0.1:{port}")
+    reader = Reader(folder, instead={"kafka up": f"kafka up --port {port}", "127.0.0.1:9092": f"127.0.0.1:{port}"})
+    try:
+        printed = reader.plays("docs/kafka.md", "Five commands")
+    finally:
+        Broker(folder / "data/millstream/kafka").kill()
+    assert sum(len(list(block.commands())) for block in blocks("docs/kafka.md", "sh", "Five commands")) == 5
+    assert len(re.findall(r'^{"_source".*"predicted": ', printed, re.M)) == 3
+
+
+def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:
+    Reader(folder).plays("docs/local.md", "Your own text")
+
+
+def test_the_local_engine_is_tried_in_a_command(folder: Path) -> None:
+    assert "demo on local, exactly_once" in Reader(folder).plays("docs/local.md", "Try it")
+
+
+def test_the_model_of_the_docs_runs_and_passes_the_battery(folder: Path) -> None:
+    reader = Reader(folder, written(folder, "docs/plugins.md", "my_models"))
+    reader.plays("docs/plugins.md", "A model")
+
+
+def test_the_parts_of_the_docs_run_and_a_crash_leaves_no_trace(folder: Path) -> None:
+    reader = Reader(folder, written(folder, "docs/plugins.md", "my_parts"))
+    rows = [f'"{word} {number}",{word}\n' for number in range(25) for word in ("tide", "train")]
+    (folder / "texts.csv").write_text("text,label\n" + "".join(rows) + ",sport\n")
+    printed = reader.plays("docs/plugins.md", "The battery")
+    assert "going on with runs/parts from epoch 3" in printed
+    assert "state is precise" in printed and printed.count("precise: every result once") == 2
+    assert "no text" in reader.types("millstream read runs/parts rejects")
+    assert len(reader.types("millstream read runs/parts predictions").splitlines()) == len(rows)
+    assert "starting over" in reader.types("millstream run configs/parts.yaml --fresh")
+
+
+def written(folder: Path, document: str, package: str) -> Path:
+    """Write the files that a document shows, and what an installation of this package would add; its folder."""
+    shown = [block.text for block in blocks(document) if block.text.startswith("# ")]
+    files = {text.partition("\n")[0].removeprefix("# "): text for text in shown}
+    for name, text in files.items():
+        if "/" in name and " " not in name:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+    project = tomllib.loads(files[f"{package}/pyproject.toml"])["project"]
+    info = folder / package / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: {project['version']}\n")
+    points = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(points))
+    return folder / package

@@ -1,0 +1,86 @@
+"""The page about the formats on disk says what the files of a run hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs.documents import TEXTS, blocks, section, table
+from docs.reader import Reader
+
+from millstream.log.epochs import Totals
+from millstream.log.journal import Journal, JournalReader
+from millstream.log.journal.frames import HEADER_BYTES
+from millstream.log.journal.segment import first_indexes, part_path
+from millstream.runs import directory
+from millstream.state.checkpoint_file import read_header
+
+PAGE = "docs/internals/formats.md"
+
+
+@pytest.fixture(scope="module")
+def run(shared_folder: Path) -> Path:
+    """The run directory that the commands of the page make."""
+    Reader(shared_folder).plays(PAGE, "A run directory")
+    return shared_folder / "runs/files"
+
+
+def documented(name: str) -> Callable[[bytes], Any]:
+    """A function that the page shows."""
+    names: dict[str, Any] = {}
+    for block in blocks(PAGE, "python"):
+        exec(block.text, names)  # noqa: S102
+    function: Callable[[bytes], Any] = names[name]
+    return function
+
+
+def keys(cell: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", cell))
+
+
+def test_the_files_of_a_run_directory_are_in_the_table(run: Path) -> None:
+    shown = {row[0].strip("`/") for row in table(TEXTS[PAGE], "file")}
+    assert shown == directory._OURS
+    assert set(os.listdir(run)) <= shown
+    assert json.loads((run / "run.json").read_text()).keys() == {"format", "base", "fixed"}
+
+
+def test_the_function_of_the_page_reads_a_segment(run: Path, tmp_path: Path) -> None:
+    entries = documented("entries")
+    journal = tmp_path / "journal"
+    with Journal(journal) as writer:
+        writer.append(b"alone", mark=3)
+        writer.append_many([b"one", b"two"], mark=4)
+        writer.append_many([], mark=5)
+    for folder in (run / "epochs", journal):
+        [first] = first_indexes(folder)
+        read = [(entry.mark, entry.payload) for entry in JournalReader(folder).read(first)]
+        assert list(entries(part_path(folder, first).read_bytes())) == read
+    assert f"a header of {HEADER_BYTES} bytes" in TEXTS[PAGE]
+
+
+def test_the_lines_of_the_epoch_log_have_the_keys_of_the_table(run: Path) -> None:
+    rows = {row[0]: keys(row[1]) for row in table(section(PAGE, "## The epoch log"), "entry")}
+    events = [keys(row[0]) for row in table(section(PAGE, "## The epoch log"), "event")]
+    [first] = first_indexes(run / "epochs")
+    lines = [json.loads(line) for _, line in documented("entries")(part_path(run / "epochs", first).read_bytes())]
+    assert {frozenset(line) for line in lines} == {frozenset(shown) for shown in rows.values()}
+    assert all(set(event) in events for line in lines for event in line.get("events", ()))
+    totals = section(PAGE, "## The epoch log").rpartition("reads the newest segment only:")[2]
+    assert keys(totals) == json.loads(Totals().header()).keys()
+
+
+def test_the_function_of_the_page_reads_the_manifest_of_a_checkpoint(run: Path) -> None:
+    shown = {row[0].strip("`") for row in table(TEXTS[PAGE], "key of the manifest")}
+    found = sorted((run / "saves").iterdir())
+    assert len(found) >= 3
+    for path in found:
+        assert re.fullmatch(r"\d{10}\.save", path.name)
+        manifest = documented("manifest")(path.read_bytes())
+        assert manifest == read_header(path)
+        assert manifest.keys() == shown

@@ -1,0 +1,56 @@
+"""Links lead to files and headings, the README is short, and the tree and the make targets are there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from docs.documents import ROOT, TEXTS, blocks
+
+MOST_WORDS = 1000
+NOT_YET = {"docs/benchmarks.md"}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_to_files_and_headings(name: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", TEXTS[name]):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (ROOT / name).parent.joinpath(file).resolve() if file else ROOT / name
+        path = target.relative_to(ROOT).as_posix()
+        assert target.exists() or path in NOT_YET, link
+        if anchor:
+            assert anchor in anchors(path), link
+
+
+def anchors(name: str) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them.
+
+    >>> "first-run" in anchors("README.md")
+    True
+    """
+    text = (ROOT / name).read_text()
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_read_in_five_minutes() -> None:
+    assert len(TEXTS["README.md"].split()) < MOST_WORDS
+
+
+def test_the_tree_and_the_make_targets_are_there() -> None:
+    tree = next(block.text for block in blocks("docs/architecture.md", "text") if block.heading == "The tree")
+    for line in tree.splitlines():
+        assert (ROOT / line.split()[0]).is_dir(), line
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    asked = set(re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", "\n".join(TEXTS.values()), re.M))
+    assert {one or other for one, other in asked} <= targets
+
+
+def test_the_glossary_has_each_word_once_and_in_order() -> None:
+    groups = re.findall(r"^\| word \|.*\n\|---.*\n((?:\|.*\n)+)", TEXTS["docs/glossary.md"], re.M)
+    words = [[row.split("|")[1].strip().lower() for row in group.splitlines()] for group in groups]
+    assert words and all(group == sorted(group) for group in words)
+    every = [word for group in words for cell in group for word in cell.split(", ")]
+    assert len(every) == len(set(every))

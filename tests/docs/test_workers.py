@@ -1,0 +1,17 @@
+"""The page about the workers' messages has all of them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from docs.documents import TEXTS, table
+
+from millstream.engines.workers.messages import Message
+
+RENAMED = {"Part": "EpochPart", "AskSave": "RequestState"}
+
+
+def test_every_message_is_in_the_table() -> None:
+    names = [kind.__name__ for kind in get_args(Message)]
+    shown = [row[0].strip("`") for row in table(TEXTS["docs/internals/workers.md"], "message")]
+    assert sorted(shown) == sorted(RENAMED.get(name, name) for name in names)
