@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 import millstream.log
 from millstream.errors import MillstreamError
 from millstream.log.contracts import Place
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream_connectors.generator import GeneratorSource
 from millstream_connectors.kafka.broker import Broker, free_port
 

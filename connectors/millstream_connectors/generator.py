@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +14,8 @@ import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from millstream.log.contracts import Partition, Place
-from millstream.log.durable import make_folder, write_whole
+from millstream.log.journal.durability import make_folder, write_whole
+from millstream.timestamps import in_utc, micros_of
 from millstream_connectors.generator_text import TOPICS, Documents
 
 __all__ = ["GeneratorLog", "GeneratorSource"]
@@ -23,14 +24,13 @@ _FORMAT = 1  # another number wherever the documents of a config become others
 _ENDLESS = 10**10
 """Records in a partition that never ends: three centuries of event time."""
 _PERIOD = 50_000
-_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _utc(start: datetime) -> datetime:
     if not 1000 <= start.year < 9000:
         message = f"{start.isoformat()} is not in the years 1000 to 8999"
         raise ValueError(message)
-    return start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
+    return in_utc(start)
 
 
 class GeneratorSource(BaseModel):
@@ -112,7 +112,7 @@ class GeneratorLog:
             partitions=config.partitions,
             unlabelled=config.unlabelled,
             drift=config.drift,
-            start=(config.start - _1970) // timedelta(microseconds=1),
+            start=micros_of(config.start),
             period=config.records or _PERIOD,
         )
 

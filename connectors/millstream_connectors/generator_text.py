@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.arrays import Array
 from millstream.records import log_schema
 
 __all__ = ["RISING", "TOPICS", "Documents"]
-
-_Array = np.ndarray[Any, Any]
 
 _TOPIC_NAMES = """
     space sport music travel food health money film weather school garden books science history fashion energy
@@ -102,23 +100,23 @@ class Documents:
         """[start, stop) in pieces that are made at once."""
         return [(first, min(first + _MOST, stop)) for first in range(start, stop, _MOST)]
 
-    def _bits(self, partition: int, start: int, stop: int) -> _Array:
+    def _bits(self, partition: int, start: int, stop: int) -> Array:
         """A row of random numbers of 32 bits for each offset."""
         stream = np.random.Philox(key=self.seed | partition << 64, counter=start * _COUNTERS)
         raw = stream.random_raw((stop - start) * _COUNTERS * 4)
         return raw.astype("<u8", copy=False).view("<u4").reshape(stop - start, -1).astype(np.int64)
 
-    def _topics(self, rises: _Array, other: _Array, offsets: _Array) -> _Array:
+    def _topics(self, rises: Array, other: Array, offsets: Array) -> Array:
         """The number of each document's topic."""
         if self.topics == 1:
             return np.zeros(len(offsets), np.int64)
         through = (offsets * self.partitions % self.period) / self.period
         near = np.maximum(0.0, 1.0 - np.abs(through - 0.5) / _FLANK)
         share = _LOW + (_HIGH - _LOW) * (near * near * (3.0 - 2.0 * near))
-        chosen: _Array = np.where(rises < share * 2.0**32, 0, 1 + _table(_weights(self.topics - 1))[other >> 16])
+        chosen: Array = np.where(rises < share * 2.0**32, 0, 1 + _table(_weights(self.topics - 1))[other >> 16])
         return chosen
 
-    def _texts(self, bits: _Array, topic: _Array, lengths: _Array, offsets: _Array) -> pa.Array:
+    def _texts(self, bits: Array, topic: Array, lengths: Array, offsets: Array) -> pa.Array:
         drawn = bits[np.arange(bits.shape[1]) < lengths[:, None]]
         kind, other, place = drawn & 0xFF, (drawn >> 8) & 0xFF, drawn >> 16
         of = np.where((kind >= _OWN) & (kind < _OWN + _OTHER), _below(other, 8, self.topics), np.repeat(topic, lengths))
@@ -135,9 +133,9 @@ class Documents:
         return pc.binary_join(pa.ListArray.from_arrays(pa.array(edges), _vocabulary(self.topics).take(words)), " ")
 
 
-def _below(numbers: _Array, bits: int, limit: int) -> _Array:
+def _below(numbers: Array, bits: int, limit: int) -> Array:
     """Numbers of so many bits, spread evenly over 0 to limit - 1."""
-    spread: _Array = (numbers * limit) >> bits
+    spread: Array = (numbers * limit) >> bits
     return spread
 
 
@@ -158,16 +156,16 @@ def _zipf(count: int) -> tuple[int, ...]:
 
 
 @functools.cache
-def _table(weights: tuple[int, ...]) -> _Array:
+def _table(weights: tuple[int, ...]) -> Array:
     """For each number of 16 bits one of these places, as often as its weight says."""
     edges = np.cumsum(np.array(weights, np.int64))
     return np.searchsorted(edges, np.arange(1 << 16) * int(edges[-1]) >> 16, side="right")
 
 
 @functools.cache
-def _phases(topics: int) -> _Array:
+def _phases(topics: int) -> Array:
     """When in its life each word of each topic is at the start of the log, in [0, 1)."""
-    phases: _Array = (np.arange(topics * _WORDS, dtype=np.int64) * 0x9E3779B1 % 2**32) / 2**32
+    phases: Array = (np.arange(topics * _WORDS, dtype=np.int64) * 0x9E3779B1 % 2**32) / 2**32
     return phases
 
 

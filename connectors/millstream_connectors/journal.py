@@ -11,17 +11,16 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
-from millstream.log.blocks import Block, are_lines, as_lines
 from millstream.log.contracts import Mark, Partition, Place
-from millstream.log.journal import JournalReader
-from millstream.log.lines import parse_block, parse_lines
-from millstream.log.lock import LOCK, FolderLock
-from millstream.log.part import first_indexes, part_path
-from millstream.log.rows import json_lines, table_of
+from millstream.log.formats.lines import parse_block, parse_lines
+from millstream.log.formats.rows import json_lines, table_of
+from millstream.log.journal import Block, JournalReader, are_lines, as_lines
+from millstream.log.journal.lock import LOCK, FolderLock
+from millstream.log.journal.segment import first_indexes, part_path
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.marked import MarkedJournal, mark_of
 
-__all__ = ["JournalLog", "JournalRows", "JournalSink", "JournalSource"]
+__all__ = ["JournalLog", "JournalSink", "JournalSource"]
 
 _AT_ONCE = 2 << 20
 _ONLY = "0"

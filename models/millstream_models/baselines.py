@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -55,22 +56,30 @@ class Majority(_BaselineConfig):
         return _Majority()
 
 
-class _NoChange:
-    """The last label, and how many were like the one before; the first label counts as one that was."""
+class _Baseline(ABC):
+    """A model of the labels alone: no columns are prepared, and a prediction is a record whose label is missing."""
 
-    reads = NoChange.reads
-
-    def __init__(self) -> None:
-        self._last: int
-        self._stayed: int
-        self._learned: int
-        self.restore({})
+    reads = _BaselineConfig.reads
 
     def prepare(self, column: pa.Array) -> Any:
         return np.empty((len(column), 0))
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         return self.in_turn(inputs, np.full(len(inputs), -1, np.int64), known=0)
+
+    @abstractmethod
+    def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
+        """For each row in turn its class and probability, then learn its label."""
+
+
+class _NoChange(_Baseline):
+    """The last label, and how many were like the one before; the first label counts as one that was."""
+
+    def __init__(self) -> None:
+        self._last: int
+        self._stayed: int
+        self._learned: int
+        self.restore({})
 
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
         self.in_turn(inputs, labels, classes)
@@ -90,20 +99,12 @@ class _NoChange:
         self._last, self._stayed, self._learned = np.asarray(state["labels"]).tolist() if state else (-1, 0, 0)
 
 
-class _Majority:
+class _Majority(_Baseline):
     """How often each class came."""
-
-    reads = Majority.reads
 
     def __init__(self) -> None:
         self._counts: Array
         self.restore({})
-
-    def prepare(self, column: pa.Array) -> Any:
-        return np.empty((len(column), 0))
-
-    def predict(self, inputs: Array) -> tuple[Array, Array]:
-        return self.in_turn(inputs, np.full(len(inputs), -1, np.int64), known=0)
 
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
         self._counts = add_labels(self._counts, labels)

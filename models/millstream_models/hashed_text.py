@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.errors import ConfigError
+from millstream.records import is_text
 from millstream.steps.contracts import Array, Result, Scope, Step, Traits
 from millstream.steps.stateless import StatelessStep
 from millstream_models.features import FEATURES, Counted, features_field, to_arrow
@@ -72,8 +73,7 @@ class HashedText(BaseModel):
             message = f"hashed_text reads the column 'text', but there are only {', '.join(records.names)}"
             raise ConfigError(f"{message}; name the field that holds text in the source's `fields: {{text: ...}}`")
         kind = records.field("text").type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not _is_text(kind):
+        if not (is_text(kind) or pa.types.is_string_view(kind)):
             raise ConfigError(
                 f"hashed_text reads text, but the column 'text' is {kind}; a `map` step can make text of it"
             )
@@ -121,7 +121,3 @@ class _HashingStep(StatelessStep):
             texts = texts.cast(pa.large_string())
         features = to_arrow(self._config.count(texts.combine_chunks()))
         return Result(records.append_column(self._field, features))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

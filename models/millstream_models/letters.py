@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import as_file, files
-from typing import Any
 
 import numpy as np
+
+from millstream.arrays import Array
 
 __all__ = ["CASED", "IGNORABLE", "LOWER", "PAGE", "WORD", "letters"]
 
@@ -20,11 +21,9 @@ WORD, CASED, IGNORABLE = 1 << 21, 1 << 22, 1 << 23
 """A letter, digit or underscore; a character that has a case; one that is looked past when cases are compared."""
 PAGE = 256
 
-_Array = np.ndarray[Any, Any]
-
 
 @cache
-def letters() -> tuple[_Array, _Array, _Array]:
+def letters() -> tuple[Array, Array, Array]:
     """ASCII in lower case, 0 for other bytes (uint8); the page of each 256 characters (uint16); all pages (uint32).
 
     >>> ascii_, pages, entries = letters()

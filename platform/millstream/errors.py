@@ -1,19 +1,33 @@
-"""Every exception that Millstream raises on purpose.
+"""Every exception that Millstream raises on purpose, and the exit code of the command that it ends.
 
-MillstreamError                 exit code 1
-├── ConfigError                 2: the config is wrong, as `validate` can tell without running
+MillstreamError                 1: anything else that a user can act on
+├── ConfigError                 2: the config is wrong, as `validate` finds without a run
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
-│   ├── ForeignSink             a sink holds rows of another epoch log
-│   ├── AlteredLog              a log or a run's file is not what it was
-│   └── Truncated               a wanted range has been removed from a log
-├── DifferentReplay             a replay came out differently from the first time
-├── StepFailed                  a step raised
-└── InUse                       another process holds the run directory, or appends to the journal
+│   ├── AlteredLog              3: a log or a file of the run directory was altered
+│   ├── ForeignSink             3: a sink holds rows of another epoch log
+│   ├── Truncated               3: a range that the run needs was removed from a log
+│   └── UnknownFormat           3: a run directory, a journal or a checkpoint has the format of another version
+├── DifferentReplay             1: a replayed epoch gave other results than the first time
+├── StepFailed                  1: a step raised an exception
+└── Unavailable                 4: a server is away, or a disk is full: the same command may succeed later
+    └── InUse                   4: another process holds the run directory, or appends to the journal
+
+Exit codes without an exception from here:
+
+0       the command is done, or SIGINT or SIGTERM stopped a run after its epoch
+1       any other exception: a defect, or an error of the operating system
+2       click refused the command line
+4       an OSError of `DISK_FULL`
+130     SIGINT ended the command at once: outside a run the first one, in a run the third
+137     SIGKILL ended the process: `--crash`, `kill -9`, or the kernel when memory ran out (as a shell reports it)
 """
 
 from __future__ import annotations
 
+import errno
+
 __all__ = [
+    "DISK_FULL",
     "AlteredLog",
     "ConfigError",
     "Contradiction",
@@ -23,7 +37,12 @@ __all__ = [
     "MillstreamError",
     "StepFailed",
     "Truncated",
+    "Unavailable",
+    "UnknownFormat",
 ]
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The numbers of the operating system's errors that end with the exit code of `Unavailable`."""
 
 
 class MillstreamError(Exception):
@@ -39,34 +58,44 @@ class ConfigError(MillstreamError):
 
 
 class Contradiction(MillstreamError):
-    """What is on disk (or in a log or sink) contradicts the config."""
+    """The run directory, a log or a sink contradicts the config."""
 
     exit_code = 3
+
+
+class AlteredLog(Contradiction):
+    """A log or a file of the run directory was altered."""
 
 
 class ForeignSink(Contradiction):
     """A sink holds rows of another epoch log."""
 
 
-class AlteredLog(Contradiction):
-    """A log, or a file of the run directory, is not what it was."""
-
-
 class Truncated(Contradiction):
-    """A range that is wanted has been removed from a log."""
+    """A range that the run needs was removed from a log."""
+
+
+class UnknownFormat(Contradiction):
+    """A run directory, a journal or a checkpoint has the format of another version of Millstream."""
 
 
 class DifferentReplay(MillstreamError):
-    """The same epoch came out differently on a replay."""
+    """A replayed epoch gave other results than the first time."""
 
 
 class StepFailed(MillstreamError):
-    """A step raised; `rank` and `offset` tell the record, where one is to blame."""
+    """A step raised an exception; `rank` and `offset` name the record, if one caused it."""
 
     def __init__(self, message: str, rank: int | None = None, offset: int | None = None) -> None:
         super().__init__(message)
         self.rank, self.offset = rank, offset
 
 
-class InUse(MillstreamError):
+class Unavailable(MillstreamError):
+    """A server or a resource is not available now: the same command may succeed later, with nothing changed."""
+
+    exit_code = 4
+
+
+class InUse(Unavailable):
     """Another process holds the run directory, or appends to the journal."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -17,14 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.arrays import Array
+
 __all__ = [
     "OFFSET",
     "RANK",
     "REJECT",
     "TIME",
     "digest_of",
-    "format_time",
     "in_step_order",
+    "is_text",
     "log_schema",
     "row_hashes",
 ]
@@ -35,7 +36,6 @@ TIME = "_time"
 REJECT = "_reject"
 
 _LEAST = np.iinfo(np.int64).min
-_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def log_schema(fields: Sequence[str]) -> pa.Schema:
@@ -55,14 +55,14 @@ def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
     return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
 
 
-def format_time(micros: int) -> str:
-    """A time as users read it.
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type is text, perhaps coded by a dictionary.
 
-    >>> format_time(1_644_336_511_000_000)
-    '2022-02-08T16:08:31Z'
+    >>> is_text(pa.dictionary(pa.int8(), pa.string())), is_text(pa.binary())
+    (True, False)
     """
-    text = (_EPOCH_START + timedelta(microseconds=micros)).isoformat()
-    return text.replace("+00:00", "Z")
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain))
 
 
 def in_step_order(records: pa.Table) -> pa.Table:
@@ -110,7 +110,7 @@ def _update(digest: Any, array: pa.Array) -> None:
         filled = pc.fill_null(array, b"" if pa.types.is_binary(kind) else "") if missing else array
         _, offsets, data = filled.buffers()
         width = np.int64 if pa.types.is_large_string(kind) else np.int32
-        edges: np.ndarray[Any, Any] = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + rows + 1]
+        edges: Array = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + rows + 1]
         digest.update(np.subtract(edges[1:], edges[:-1], dtype=np.int64).tobytes())
         if data is not None:
             digest.update(memoryview(data)[int(edges[0]) : int(edges[-1])])
@@ -151,15 +151,15 @@ def digest_of(tables: Iterable[pa.Table]) -> str:
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _mixed(values: Array) -> Array:
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed: np.ndarray[Any, Any] = values ^ (values >> np.uint64(31))
+        mixed: Array = values ^ (values >> np.uint64(31))
     return mixed
 
 
-def _hashed(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+def _hashed(column: pa.ChunkedArray) -> Array:
     array = _plain(column)
     if pa.types.is_floating(array.type):
         bits = (pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(np.uint64)
@@ -180,7 +180,7 @@ def _hashed(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     return hashes
 
 
-def row_hashes(rows: pa.Table, columns: Sequence[str] | None = None) -> np.ndarray[Any, Any]:
+def row_hashes(rows: pa.Table, columns: Sequence[str] | None = None) -> Array:
     """A 64-bit hash of each row over these columns (all of them by default), free of chunking and column order."""
     total = np.zeros(rows.num_rows, dtype=np.uint64)
     for name in sorted(columns if columns is not None else rows.column_names):

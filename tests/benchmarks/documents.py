@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from millstream.log.contracts import Place
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream_connectors.generator import GeneratorSource
 
 __all__ = ["Documents", "document_lines"]

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from benchmarks.figures import Figure, Measurement, Setting, spread
 
-from millstream.state.applied import Applied
-from millstream.state.keyed import Keyed, KeyedStore
-from millstream.state.saves import SaveReader, SaveStore
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import SaveReader, SaveStore
+from millstream.state.keyed_state import Keyed, KeyedStore
 from millstream.steps.contracts import Step
 from millstream.steps.per_key import PerKey
 
@@ -47,12 +47,12 @@ def _saves(setting: Setting) -> Iterator[Figure]:
     for number in range(keys):
         store.put(_key(number), _state(number))
     saves, taken, sizes = SaveStore(folder, {}), [], []
-    saves.write(0, Applied(), {"per_key": store.snapshot()})
+    saves.write(0, Applied([[0, 1]]), {"per_key": store.snapshot()})
     for epoch in range(1, epochs + 1):
         for _ in range(_TOUCHED):
             store.put(_key(dice.randrange(keys)), _state(epoch))
         began = time.perf_counter()
-        save = saves.write(epoch, Applied(), {"per_key": store.snapshot()})
+        save = saves.write(epoch, Applied([[0, epoch + 1]]), {"per_key": store.snapshot()})
         taken.append((time.perf_counter() - began) * 1e3)
         sizes.append(saves.size(save) or 0)
         saves.drop_before(epoch)

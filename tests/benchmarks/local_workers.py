@@ -18,7 +18,7 @@ from benchmarks.pipeline import CLASSIFY, run_pipeline
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError
 from millstream.log.journal import Journal, JournalReader
-from millstream.runs.killing import descendants
+from millstream.runs.termination import descendants
 
 __all__ = ["MEASUREMENTS"]
 

@@ -15,9 +15,9 @@ from benchmarks.steady import Mark, Rate, Steady, steady_rate
 
 from millstream.config.load import read_config
 from millstream.engines.job import Engine
-from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
+from millstream.runs.watch.metrics import Metrics
 
 __all__ = ["CLASSIFY", "PER_RECORD", "Run", "kept_spark", "run_pipeline"]
 

@@ -16,7 +16,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from millstream.log.contracts import Place
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream_connectors.generator import GeneratorSource
 
 __all__ = ["Corpus", "Texts"]

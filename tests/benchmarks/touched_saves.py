@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from benchmarks.figures import AtMost, Figure, Measurement, Setting, spread
 
-from millstream.state.applied import Applied
-from millstream.state.saves import SaveStore
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import SaveStore
 from millstream.steps.contracts import State
 from millstream_models.hashed_text import HashedText
 from millstream_models.online.learner import Learner
@@ -75,14 +75,14 @@ def _timed(
     """By epoch: milliseconds until the model may go on, and until its save is durable; the bytes of the save."""
     folder = setting.folder / "touched-saves"
     saves = SaveStore(folder, {})
-    saves.write(0, Applied(), {"classify": save()})
+    saves.write(0, Applied([[0, 1]]), {"classify": save()})
     waited, saved, sizes = list[float](), list[float](), list[int]()
     for epoch in range(1, epochs + 1):
         learn()
         began = time.perf_counter()
         state = save()
         went_on = time.perf_counter()
-        written = saves.write(epoch, Applied(), {"classify": state})
+        written = saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": state})
         durable = time.perf_counter()
         waited.append((went_on - began) * 1e3)
         saved.append((durable - began) * 1e3)

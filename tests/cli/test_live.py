@@ -18,7 +18,7 @@ from urllib.error import URLError
 
 import pytest
 
-from millstream.runs.killing import descendants
+from millstream.runs.termination import descendants
 
 Millstream = Callable[..., Any]
 Begun = Callable[..., "subprocess.Popen[str]"]
@@ -96,7 +96,7 @@ def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
     until(lambda: windows(demo / "runs/demo") >= 2, process)
 
     second = millstream("run", "demo.yaml", *FOLLOWING)
-    assert second.code == 1
+    assert second.code == 4
     assert f"runs/demo is in use by process {process.pid}; wait for it, stop it, or give another --run" in second.err
 
     status = json.loads(millstream("status", "runs/demo", "--json").out)

@@ -51,7 +51,7 @@ def test_read_prints_every_row_in_the_order_of_the_sink(run: Path, millstream: M
 
 
 @pytest.mark.parametrize(
-    ("output", "hint"), [("topic", "did you mean topics?"), ("x", "it has rejects, predictions, topics, late")]
+    ("output", "hint"), [("topic", "did you mean `topics`?"), ("x", "it has rejects, predictions, topics, late")]
 )
 def test_an_output_that_is_not_there_is_named(run: Path, millstream: Millstream, output: str, hint: str) -> None:
     ran = millstream("read", run, output)

@@ -10,17 +10,24 @@ import pytest
 
 from millstream import cli
 
+AGAIN = "and run the same command again"
+
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "code", "said"),
     [
-        (errno.ENOSPC, "No space left on device; make room, and run the same command again"),
-        (errno.EROFS, "Read-only file system; choose a place that can be written to, and run the same command again"),
-        (errno.EXDEV, "Invalid cross-device link; this is a defect, and --debug shows where"),
+        (errno.ENOSPC, 4, "No space left on device; make room, and run the same command again"),
+        (errno.EDQUOT, 4, "Disk quota exceeded; make room, and run the same command again"),
+        (
+            errno.EROFS,
+            1,
+            "Read-only file system; choose a place that can be written to, and run the same command again",
+        ),
+        (errno.EXDEV, 1, "Invalid cross-device link; this is a defect, and --debug shows where"),
     ],
 )
 def test_errors_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, told: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, code: int, said: str
 ) -> None:
     def refuse(**_: Any) -> NoReturn:
         raise OSError(number, os.strerror(number), "runs/demo/saves")
@@ -28,5 +35,5 @@ def test_errors_of_the_machine(
     monkeypatch.setattr(cli.millstream, "main", refuse)
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "demo.yaml"])
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == f"millstream: runs/demo/saves: {told}\n"
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"millstream: runs/demo/saves: {said}\n"

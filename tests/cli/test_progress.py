@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from millstream.cli.progress_figures import Figures, Tally
 from millstream.cli.screen import Screen, Show
-from millstream.cli.tally import Figures, Tally
 from millstream.config.load import load_config
+from millstream.log.epochs import EpochReader
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream.runs.watch.run_stats import Pulse
 from millstream.steps.processing import Processed
 
 FIGURES = Figures(
@@ -63,7 +65,7 @@ def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
 GIVING_UP = """
 import signal, sys, threading
 from millstream.cli.screen import Screen, Show
-from millstream.cli.stopping import Stopping
+from millstream.cli.stop_signals import Stopping
 
 lock, waiting = threading.Lock(), threading.Event()
 
@@ -90,7 +92,7 @@ def test_a_third_interrupt_gives_up_although_the_display_waits_for_what_was_inte
 def test_where_there_is_no_terminal_figures_come_as_plain_lines() -> None:
     text = shown(Show.LINES, lambda: FIGURES, "popular")
     line = (
-        "5,000 records, 2,500/s, epoch 9, 45,000 behind; accuracy 0.875, last 1,000: 0.900 "
+        "5,000 records, 2,500/s, epoch 9, 45,000 behind; accuracy 0.875, recently 0.900 "
         "(the label before 0.186, the most common 0.223); popular: space 25%, sport 20%\n"
     )
     assert text == f"going on\nwarning: no disk\n{line}"  # once, for nothing has changed since
@@ -127,9 +129,10 @@ def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]
     said: list[str] = []
 
     def observers(watched: Watched) -> Sequence[Observer]:
-        tally = Tally(watched, say=said.append, warn=pytest.fail, clock=Clock(0.5))
+        stats = Pulse(watched, clock=Clock(0.5))
+        tally = Tally(watched, stats, say=said.append, warn=pytest.fail, clock=Clock(0.5))
         looks.append(Look(tally))
-        return [tally, looks[0]]
+        return [stats, tally, looks[0]]
 
     summary = start(load_config("demo.yaml"), Options(Path("runs/demo"), records=records), observers=observers)
     return looks[0].figures, said, summary
@@ -144,6 +147,8 @@ def test_figures_are_those_of_the_run_so_far() -> None:
     assert [f.through for f in figures] == [1, 2, 3, 4, 5, 6]
     assert figures[-1].accuracy == summary.accuracy
     assert figures[-1].recent is not None and figures[-1].accuracy is not None
+    last = list(EpochReader(Path("runs/demo/epochs")).notes())[-2:]  # 1,000 records
+    assert figures[-1].recent == sum(note.correct for note in last) / sum(note.labelled for note in last)
     assert figures[-1].recent > figures[-1].accuracy  # it has learned
     assert figures[0].popular == () and 2 <= len(figures[-1].popular) <= 5  # the first window is still open
     assert all(share >= 0.1 for _, share in figures[-1].popular)

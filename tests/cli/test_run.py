@@ -12,8 +12,8 @@ import pytest
 
 from millstream.cli.run import changed_libraries
 from millstream.runs.start import versions
-from millstream.state.applied import Applied
-from millstream.state.saves import Save
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import Save
 
 Millstream = Callable[..., Any]
 
@@ -175,10 +175,10 @@ def test_a_replay_cuts_as_the_other_run_did(millstream: Millstream) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["dem.yaml"], 2, "dem.yaml: no such file; did you mean demo.yaml?"),
+        (["dem.yaml"], 2, "dem.yaml: no such file; did you mean `demo.yaml`?"),
         (["demo.yaml", "--set", "engine.type=flink"], 2, "one of spark, local"),
         (["demo.yaml", "--records", "0"], 2, "--records"),
-        (["demo.yaml", "--crash", "delver@3"], 2, "did you mean deliver?"),
+        (["demo.yaml", "--crash", "delver@3"], 2, "did you mean `deliver`?"),
         (["demo.yaml", "--crash", "deliver.topic@3"], 2, "there is no sink 'topic'"),
         (["demo.yaml", "--replay", "nowhere"], 1, "nowhere is not a run directory"),
         (["demo.yaml", "--run", "demo.yaml/x"], 1, "cannot write the run directory demo.yaml/x"),

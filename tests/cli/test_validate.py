@@ -330,7 +330,7 @@ def test_exactly_once_with_a_step_that_is_not_deterministic_is_impossible(
 
 def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream: Millstream, folder: Path) -> None:
     ran = millstream("validate", "new.yaml")
-    assert (ran.code, ran.err) == (2, "millstream: new.yaml: no such file; did you mean news.yaml?\n")
+    assert (ran.code, ran.err) == (2, "millstream: new.yaml: no such file; did you mean `news.yaml`?\n")
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_file_that_is_no_config_is_refused(
 def test_a_wrong_command_is_told_with_the_nearest(millstream: Millstream) -> None:
     ran = millstream("vaildate", "news.yaml")
     assert ran.code == 2
-    assert ran.err.startswith("millstream: there is no command 'vaildate'; did you mean 'validate'?\n")
+    assert ran.err.startswith("millstream: there is no command 'vaildate'; did you mean `validate`?\n")
 
 
 def test_a_wrong_option_exits_with_2(millstream: Millstream) -> None:

@@ -68,6 +68,11 @@ def test_the_environment_gives_values_or_defaults(config: Path) -> None:
     assert loaded.config.keep == parse_duration("1h")
 
 
+def test_a_misspelt_variable_of_the_environment_is_refused_with_the_nearest(config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name: the environment has no TOPC; .*; did you mean `TOPIC`\?"):
+        load_config(config, ["name=${TOPC}"], {"TOPIC": "news"})
+
+
 def test_false_may_come_from_the_environment(config: Path) -> None:
     assert load_config(config, ["mlflow=${MLFLOW:-false}"], {}).config.mlflow is False
 

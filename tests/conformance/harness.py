@@ -15,7 +15,7 @@ from millstream.guarantees.audit import Audit
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Crash, Delivery, Effects, effects
 from millstream.log.epochs import EpochReader
-from millstream.runs.auditing import audit_run
+from millstream.runs.run_audit import audit_run
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 

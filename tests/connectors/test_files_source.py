@@ -221,8 +221,8 @@ def test_a_pattern_names_files_below_its_first_wildcard(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("nws.jsonl", r"there is no .*/nws\.jsonl; did you mean .*/news\.jsonl\?"),
-        ("dat/news.jsonl", r"/dat is missing; did you mean .*/data\?"),
+        ("nws.jsonl", r"there is no .*/nws\.jsonl; did you mean `.*/news\.jsonl`\?"),
+        ("dat/news.jsonl", r"/dat is missing; did you mean `.*/data`\?"),
         ("data", r"data holds no file to read"),
         ("*.parquet", r"no file matches .*\*\.parquet"),
         ("dat*/*.jsonl", r"no file matches"),

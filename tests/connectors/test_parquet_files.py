@@ -95,7 +95,7 @@ def test_parquet_text_that_is_no_utf_8_is_a_reject_with_its_place(tmp_path: Path
 def test_a_parquet_file_without_a_wanted_column_says_which_it_has(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "labels": ["x"], "parts": [["y"]]}), tmp_path / "a.parquet")
     assert texts(opened(tmp_path, "a.parquet"), "a.parquet") == ["a"]
-    with pytest.raises(ConfigError, match=r"no column 'label' .* did you mean labels\?"):
+    with pytest.raises(ConfigError, match=r"no column 'label' .* did you mean `labels`\?"):
         opened(tmp_path, "a.parquet", fields={"text": "text", "label": "label"}).end("a.parquet")
     with pytest.raises(ConfigError, match=r"no column 'body' .* it has text, labels, parts"):
         opened(tmp_path, "a.parquet", fields={"text": "body"}).end("a.parquet")

@@ -20,8 +20,8 @@ import pytest
 
 from millstream.errors import ForeignSink
 from millstream.log.contracts import Mark, Place, Sink
+from millstream.log.formats.rows import json_lines
 from millstream.log.journal import Journal, JournalReader
-from millstream.log.rows import json_lines
 from millstream_connectors.files.sink import FilesSink, PartFiles
 from millstream_connectors.journal import JournalSink
 

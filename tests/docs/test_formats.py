@@ -14,11 +14,11 @@ from docs.documents import TEXTS, blocks, section, table
 from docs.reader import Reader
 
 from millstream.log.epochs import Totals
-from millstream.log.frames import HEADER_BYTES
 from millstream.log.journal import Journal, JournalReader
-from millstream.log.part import first_indexes, part_path
+from millstream.log.journal.frames import HEADER_BYTES
+from millstream.log.journal.segment import first_indexes, part_path
 from millstream.runs import directory
-from millstream.state.save_file import read_header
+from millstream.state.checkpoint_file import read_header
 
 PAGE = "docs/internals/formats.md"
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from faults.conftest import Commands, wait_until
 from faults.test_killed import is_alive
 
-from millstream.runs.killing import descendants
+from millstream.runs.termination import descendants
 
 
 def kill_parties(

@@ -44,7 +44,7 @@ def test_an_output_topic_that_was_deleted_is_not_taken_for_one_that_retention_ha
 def test_a_topic_that_was_mistyped_is_mended_in_the_same_run_directory(pipeline: Pipeline) -> None:
     right = pipeline.source
     pipeline.source = {**right, "topic": right["topic"] + "s"}
-    with pytest.raises(Contradiction, match=f"did you mean {right['topic']}"):
+    with pytest.raises(Contradiction, match=f"did you mean `{right['topic']}`"):
         pipeline.run("run")
     pipeline.source = right
     assert pipeline.run("run").epochs == EPOCHS

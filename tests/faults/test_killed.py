@@ -13,7 +13,7 @@ from faults.conftest import EPOCH, RECORDS, Commands, wait_until
 
 from millstream.guarantees.delivery import Point
 from millstream.log.epochs import EpochReader
-from millstream.runs.killing import descendants
+from millstream.runs.termination import descendants
 
 LOCAL = ("--set", "engine.type=local")
 

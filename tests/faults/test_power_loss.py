@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from millstream.log.contracts import Mark, Place
-from millstream.log.durable import write_whole
 from millstream.log.journal import Journal
+from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
-from millstream.state.saves import SaveStore
+from millstream.state.checkpoints import SaveStore
 from millstream_connectors.files.sink import FilesSink
 from millstream_connectors.files.source import FilesSource
 
@@ -82,7 +82,7 @@ def test_a_journals_part_that_was_made_without_a_sync_is_made_durable_before_mor
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: Done
 ) -> None:
     with monkeypatch.context() as patched:
-        dies(patched, "millstream.log.journal", "sync_folder")
+        dies(patched, "millstream.log.journal.journal", "sync_folder")
         with pytest.raises(Died):
             Journal(tmp_path)
     assert done[-1][0] == "rename"

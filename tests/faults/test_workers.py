@@ -26,8 +26,7 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError, MillstreamError, StepFailed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
-from millstream.log import planner
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import EpochReader, planner
 from millstream.runs.directory import RunDirectory
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.outputs import load_run, outputs_of

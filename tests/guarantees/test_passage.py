@@ -14,9 +14,9 @@ from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
-from millstream.state.applied import Applied
-from millstream.state.saver import Saver
-from millstream.state.saves import Save, SaveStore, States
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveStore, States
 from millstream.steps.processing import Processed
 
 

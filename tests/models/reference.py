@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from millstream.arrays import Array
 from millstream_models.features import Counted
 
 __all__ = ["FTRLReference", "NaiveBayesReference", "SoftmaxReference", "play"]
-
-Array = np.ndarray[Any, Any]
 
 
 def play(model: Any, rows: Counted, labels: Array) -> tuple[Array, Array]:

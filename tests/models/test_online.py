@@ -15,6 +15,7 @@ import pytest
 from models.reference import FTRLReference, NaiveBayesReference, SoftmaxReference, play
 from pydantic import ValidationError
 
+from millstream.arrays import Array
 from millstream.errors import ConfigError, StepFailed
 from millstream.state.digests import state_digest
 from millstream.steps.classify import Classify
@@ -26,8 +27,6 @@ from millstream_models.online.learner import Learner, OnlineModel
 from millstream_models.online.naive_bayes import NaiveBayes
 from millstream_models.online.softmax import Softmax
 from millstream_pipelines.text_topics import TextTopics
-
-Array = np.ndarray[Any, Any]
 
 WORDS = HashedText(dimensions=512)
 TEXT = pa.schema([("text", pa.string())])

@@ -18,9 +18,9 @@ from millstream.guarantees.crash_point import CrashPoint
 from millstream.log.reading import read_epoch, records_schema
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.prometheus import METRICS, RunCollector
-from millstream.runs.pulse import Pulse
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream.runs.watch.run_stats import Pulse
 
 Configured = Callable[..., Loaded]
 

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.steps.baselines import Guesses, leaders
 
 

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from millstream.errors import ConfigError
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.state.digests import state_digest
 from millstream.steps.classify import Classifier, Classify
 from millstream.steps.contracts import Array, State
@@ -352,7 +352,7 @@ def test_the_label_may_have_another_name() -> None:
 
 
 def test_records_without_the_label_are_refused_with_a_similar_name() -> None:
-    with pytest.raises(ConfigError, match="`label`: the records have no column 'labl' here; did you mean 'label'"):
+    with pytest.raises(ConfigError, match="`label`: the records have no column 'labl' here; did you mean `label`"):
         Classify(model=Diary(), label="labl").build(records("a").schema)
 
 

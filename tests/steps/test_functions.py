@@ -329,8 +329,8 @@ def test_a_map_function_that_returns_undeclared_fields_or_other_types_stops_the_
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("rules:chosn", "rules has no 'chosn'; did you mean 'chosen'?"),
-        ("rules:Box.opn", "rules.Box has no 'opn'; did you mean 'open'?"),
+        ("rules:chosn", "rules has no 'chosn'; did you mean `chosen`?"),
+        ("rules:Box.opn", "rules.Box has no 'opn'; did you mean `open`?"),
         ("rules:zzz", "rules has no 'zzz'; check the spelling in rules"),
         ("rules:number", "rules:number is not a function but 3 (int)"),
         (

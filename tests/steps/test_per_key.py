@@ -207,10 +207,10 @@ def test_a_function_that_returns_a_wrong_value_stops_the_run(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"key": "autor"}, "step 'per_key', `key`: the records have no column 'autor' here; did you mean 'author'?"),
+        ({"key": "autor"}, "step 'per_key', `key`: the records have no column 'autor' here; did you mean `author`?"),
         ({"key": "score"}, "step 'per_key', `key`: keys are text, but 'score' is double; name a text column"),
         ({"adds": ["text"]}, "step 'per_key', `adds`: the records have a field 'text' already"),
-        ({"function": "rules:chosn"}, "step 'per_key', `function`: rules has no 'chosn'; did you mean 'chosen'?"),
+        ({"function": "rules:chosn"}, "step 'per_key', `function`: rules has no 'chosn'; did you mean `chosen`?"),
     ],
 )  # fmt: skip
 def test_a_config_that_does_not_fit_the_records_is_refused(
@@ -228,7 +228,7 @@ def test_an_unknown_store_is_refused() -> None:
 
 def test_rocksdb_that_cannot_be_imported_is_refused(build_step: BuildStep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    monkeypatch.delitem(sys.modules, "millstream.state.rocks", raising=False)
+    monkeypatch.delitem(sys.modules, "millstream.state.rocksdb_state", raising=False)
     with pytest.raises(ConfigError, match=r"step 'per_key', `store`: rocksdb cannot be used \(.*rocksdict"):
         build_step(count, store="rocksdb")
     build_step(count, store="memory")

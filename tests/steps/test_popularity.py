@@ -324,7 +324,7 @@ def test_topics_may_be_any_text_column_named_in_the_config() -> None:
 
 
 def test_a_column_that_is_missing_or_not_text_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"no column 'predictd' here; did you mean 'predicted'\?"):
+    with pytest.raises(ConfigError, match=r"no column 'predictd' here; did you mean `predicted`\?"):
         build_step({"type": "count", "size": 2}, of="predictd")
     with pytest.raises(ConfigError, match="'_time' is int64; name a text column"):
         build_step({"type": "count", "size": 2}, of="_time")

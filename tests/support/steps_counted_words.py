@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel
 
-from millstream.state.touched import TouchedStore
+from millstream.state.dirty_rows import TouchedStore
 from millstream.steps.contracts import Array, State
 
 WORDS = 512

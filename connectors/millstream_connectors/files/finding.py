@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from millstream.errors import ConfigError
+from millstream.suggestions import suggestion
 
 __all__ = ["find"]
 
@@ -74,5 +74,5 @@ def _hint(missing: Path) -> str:
     while not wrong.parent.is_dir():
         wrong = wrong.parent
     where = "" if wrong == missing else f": {wrong} is missing"
-    close = difflib.get_close_matches(wrong.name, [entry.name for entry in wrong.parent.iterdir()], n=1, cutoff=0.5)
-    return f"{where}; did you mean {wrong.parent / close[0]}?" if close else where
+    beside = [entry.name for entry in wrong.parent.iterdir()]
+    return f"{where}{suggestion(wrong.name, beside, shown=wrong.with_name)}"

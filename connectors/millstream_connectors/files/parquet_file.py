@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,8 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.errors import AlteredLog, ConfigError
-from millstream.log.columns import records_of
-from millstream.log.rows import numbers_as_text
+from millstream.log.formats.columns import records_of
+from millstream.log.formats.rows import numbers_as_text
+from millstream.suggestions import suggestion
 
 __all__ = ["ParquetFile"]
 
@@ -37,9 +37,8 @@ class ParquetFile:
         schema = self._file.schema_arrow
         for ours, theirs in fields.items():
             if theirs not in schema.names and (strict or ours == "text"):
-                near = difflib.get_close_matches(theirs, schema.names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(schema.names)}"
-                message = f"{path} has no column {theirs!r} to take {ours!r} from; {hint}"
+                meant = suggestion(theirs, schema.names, f"it has {', '.join(schema.names)}")
+                message = f"{path} has no column {theirs!r} to take {ours!r} from{meant}"
                 raise ConfigError(message)
             if theirs in schema.names and pa.types.is_nested(schema.field(theirs).type):
                 message = f"{path}: the column {theirs!r} is {schema.field(theirs).type}, which cannot be {ours!r}"

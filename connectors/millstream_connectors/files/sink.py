@@ -30,11 +30,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.config.durations import Duration, Size
 from millstream.errors import ConfigError, ForeignSink, Truncated
 from millstream.log.contracts import Mark, Place
-from millstream.log.durable import sync_folder
+from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.journal import JournalReader
-from millstream.log.lock import FolderLock
-from millstream.log.part import first_indexes
-from millstream.log.rows import json_lines, table_of
+from millstream.log.journal.durability import sync_folder
+from millstream.log.journal.lock import FolderLock
+from millstream.log.journal.segment import first_indexes
 from millstream_connectors.marked import MarkedJournal, mark_of, state_of
 
 __all__ = ["FilesSink", "PartFiles"]

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import Partition, Place
-from millstream.log.durable import write_whole
-from millstream.log.lines import parse_block
+from millstream.log.formats.lines import parse_block
+from millstream.log.journal.durability import write_whole
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.files.finding import find
 from millstream_connectors.files.lines_file import LinesFile

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from millstream.log.rows import table_of
+from millstream.log.formats.rows import table_of
 from millstream_connectors.kafka.cluster import Cluster, Topic
 from millstream_connectors.kafka.coordinators import Coordinators
 from millstream_connectors.kafka.fetching import Fetcher

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
-__all__ = ["AtOffsets", "AtTime", "Begin"]
+from millstream.timestamps import in_utc, micros_of
 
-_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["AtOffsets", "AtTime", "Begin"]
 
 _Offset = Annotated[int, Field(ge=0)]
 
 
 def _utc(time: datetime) -> datetime:
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    if time < _1970:
+    time = in_utc(time)
+    if micros_of(time) < 0:
         message = "Kafka knows no time before 1970"
         raise ValueError(message)
     return time
@@ -36,7 +36,7 @@ class AtTime(BaseModel):
 
     @property
     def micros(self) -> int:
-        return (self.timestamp - _1970) // timedelta(microseconds=1)
+        return micros_of(self.timestamp)
 
 
 class AtOffsets(BaseModel):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from millstream.log.durable import write_whole
+from millstream.log.journal.durability import write_whole
 
 __all__ = ["TopicIds"]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millstream.config.plugins import nearest
 from millstream.errors import AlteredLog, Contradiction, Truncated
 from millstream.log.contracts import Partition, Place
+from millstream.suggestions import suggestion
 from millstream_connectors.kafka.begins import AtTime
 from millstream_connectors.kafka.cluster import Cluster, Pair, Topic, named
 from millstream_connectors.kafka.edges import Edges, Ends
@@ -191,10 +191,10 @@ class KafkaLog:
         return found
 
     def _refuse(self, name: str) -> None:
-        close = nearest(name, self._cluster.topics())
         message = (
-            f"there is no topic {name} at {self._config.bootstrap}{f'; did you mean {close}?' if close else ''}; "
-            f"`create: true` makes it, and so does `millstream log append kafka://{self._config.bootstrap}/{name}`"
+            f"there is no topic {name} at {self._config.bootstrap}; `create: true` makes it, and so does "
+            f"`millstream log append kafka://{self._config.bootstrap}/{name}`"
+            f"{suggestion(name, self._cluster.topics())}"
         )
         raise Contradiction(message)
 

@@ -12,7 +12,7 @@ from kafka.partitioner.default import murmur2
 
 from millstream.errors import ConfigError
 from millstream.log.contracts import Mark
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.encoding import Message, Messages
 from millstream_connectors.kafka.marks import Signature
 

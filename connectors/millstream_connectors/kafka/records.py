@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.lines import parse_block, parse_lines
-from millstream.log.rows import content_of
-from millstream.log.times import within_calendar
+from millstream.arrays import FEW_ROWS
+from millstream.log.formats.lines import parse_block, parse_lines
+from millstream.log.formats.rows import content_of
+from millstream.log.formats.times import within_calendar
 from millstream.records import log_schema
 from millstream_connectors.kafka.batches import Records
 
@@ -21,8 +22,6 @@ __all__ = ["Format", "Reading"]
 
 Format = Literal["json", "text", "raw"]
 
-_FEW = 16
-"""So few are parsed sooner one by one."""
 _TOMBSTONE = "tombstone: the message has no value"
 
 
@@ -83,7 +82,7 @@ class Reading:
 
 def _parsed(values: pa.Array, fields: Mapping[str, str]) -> pa.RecordBatch:
     """Values that are JSON objects: parsed together, unless there are few, or some go over several lines."""
-    if len(values) > _FEW:
+    if len(values) > FEW_ROWS:
         lines = bytes(content_of(pc.binary_join_element_wise(values, b"\n", b"")))
         if lines.count(b"\n") == len(values):
             return parse_block(lines, fields, 0)

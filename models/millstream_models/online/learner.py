@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError, StepFailed
-from millstream.state.touched import TouchedStore
+from millstream.state.dirty_rows import TouchedStore
 from millstream.steps.contracts import Array, State
 from millstream_models.features import FEATURES, Counted, dimensions_of
 from millstream_models.hashed_text import HashedText

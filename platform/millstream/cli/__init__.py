@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import os
@@ -13,8 +12,9 @@ from typing import NoReturn
 import click
 
 from millstream import __version__
-from millstream.cli import plugged
-from millstream.errors import MillstreamError
+from millstream.cli import plugin_commands
+from millstream.errors import DISK_FULL, MillstreamError, Unavailable
+from millstream.suggestions import suggestion
 
 __all__ = ["main", "millstream"]
 
@@ -36,16 +36,16 @@ class _Commands(click.Group):
     """Commands by name: those of the table above, whose module and command in it have that name, then plug-ins'."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_COMMANDS, *(name for name in plugged.names() if name not in _COMMANDS)]
+        return [*_COMMANDS, *(name for name in plugin_commands.names() if name not in _COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS:
             command: click.Command = getattr(importlib.import_module(f"millstream.cli.{cmd_name}"), cmd_name)
             return command
-        return plugged.command(cmd_name) if cmd_name in plugged.names() else None
+        return plugin_commands.command(cmd_name) if cmd_name in plugin_commands.names() else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        lines = {name: _COMMANDS.get(name) or plugged.one_line(name) for name in self.list_commands(ctx)}
+        lines = {name: _COMMANDS.get(name) or plugin_commands.one_line(name) for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl(list(lines.items()))
 
@@ -55,9 +55,8 @@ class _Commands(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             known = self.list_commands(ctx)
             if args[0] not in known:
-                close = difflib.get_close_matches(args[0], known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-                ctx.fail(f"there is no command {args[0]!r}; {hint}")
+                meant = suggestion(args[0], known, f"there are {', '.join(known)}")
+                ctx.fail(f"there is no command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)
 
 
@@ -74,8 +73,13 @@ _OUTSIDE: Mapping[int | None, str] = {
 """What the machine refuses, and what can be done about it."""
 
 
-def _without_number(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+def _refused(error: OSError) -> int:
+    """Report an error of the operating system; the exit code."""
+    message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    known = error.errno in _OUTSIDE
+    hint = f"{_OUTSIDE[error.errno]}, and run the same command again" if known else _DEFECT
+    click.echo(f"millstream: {message}; {hint}", err=True)
+    return Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -92,8 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     code = _run([argument for argument in given if argument != "--debug"], debug)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # the reader of the output has closed it, having read enough
+            code = code or _refused(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries to write it again
     sys.exit(code)
 
 
@@ -120,10 +126,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except OSError as error:
         if debug:
             raise
-        known = error.errno in _OUTSIDE
-        hint = f"{_OUTSIDE[error.errno]}, and run the same command again" if known else _DEFECT
-        click.echo(f"millstream: {_without_number(error)}; {hint}", err=True)
-        return 1
+        return _refused(error)
     except Exception as error:
         if debug:
             raise

@@ -9,8 +9,8 @@ __all__ = ["accuracy_lines"]
 _GUESSES = {"no_change": "the label before", "majority": "the most common one"}
 
 
-def accuracy_lines(accuracy: float, baselines: Mapping[str, float] | None, how: str = "") -> Iterator[str]:
-    """Lines for a report; `how` says how it was found. What an older version has processed has no baselines.
+def accuracy_lines(accuracy: float | None, baselines: Mapping[str, float] | None, how: str = "") -> Iterator[str]:
+    """Lines for a report, none if no record had a label; `how` says how the accuracy was measured.
 
     >>> print(*accuracy_lines(0.8912, {"no_change": 0.186, "majority": 0.223}, how=", so far"), sep="\\n")
       accuracy   0.8912, so far; the label before would give 0.1860, the most common one 0.2230
@@ -18,12 +18,11 @@ def accuracy_lines(accuracy: float, baselines: Mapping[str, float] | None, how: 
       accuracy   0.8912; the label before would give 0.9280, the most common one 0.2230
                  the label before does better than the model, without reading anything
     """
-    line = f"  accuracy   {accuracy:.4f}{how}"
-    if baselines is None:
-        yield line
+    if accuracy is None or baselines is None:
         return
     before, most_common = baselines["no_change"], baselines["majority"]
-    yield f"{line}; the label before would give {before:.4f}, the most common one {most_common:.4f}"
+    guesses = f"the label before would give {before:.4f}, the most common one {most_common:.4f}"
+    yield f"  accuracy   {accuracy:.4f}{how}; {guesses}"
     better = [guess for name, guess in _GUESSES.items() if baselines[name] > accuracy]
     if better:
         do = "does" if len(better) == 1 else "do"

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from millstream.guarantees.audit import Audit
-from millstream.runs.auditing import audit_run
+from millstream.runs.run_audit import audit_run
 
 __all__ = ["audit"]
 

@@ -35,7 +35,7 @@ def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told, indent=2, ensure_ascii=False))
         return
-    from millstream.cli.explained import show
+    from millstream.cli.explain_view import show
 
     show(told)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.errors import MillstreamError
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream.log.urls import open_url
 
 __all__ = ["log"]

@@ -17,7 +17,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.records import OFFSET, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
-from millstream.state.saves import Save, States, read_newest
+from millstream.state.checkpoints import Save, States, read_newest
 from millstream.steps.graph import Node
 
 __all__ = ["predict"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from millstream.config.plugins import nearest
 from millstream.errors import MillstreamError
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.suggestions import suggestion
 
 __all__ = ["read"]
 
@@ -38,7 +38,6 @@ def _output(directory: RunDirectory, name: str) -> RunOutput:
     outputs = outputs_of(directory, load_run(directory))
     if name in outputs:
         return outputs[name]
-    close = nearest(name, outputs)
-    hint = f"did you mean {close}?" if close else f"it has {', '.join(outputs)}"
-    message = f"{directory.path} has no output {name!r}; {hint}"
+    meant = suggestion(name, outputs, f"it has {', '.join(outputs)}")
+    message = f"{directory.path} has no output {name!r}{meant}"
     raise MillstreamError(message)

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream import __version__
-from millstream.cli.logged import shown
+from millstream.cli.log_bridge import shown
 from millstream.cli.options import config_file, sets
+from millstream.cli.progress_figures import Tally
 from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
-from millstream.cli.stopping import Stopping
-from millstream.cli.tally import Tally
+from millstream.cli.stop_signals import Stopping
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.runs.directory import RunDirectory
-from millstream.runs.killing import kill_family
-from millstream.runs.live import Live
-from millstream.runs.metrics import Metrics
 from millstream.runs.observer import Observer, Watched
-from millstream.runs.pulse import Pulse
 from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
-from millstream.state.saves import Save, SaveReader
+from millstream.runs.termination import kill_family
+from millstream.runs.watch.metrics import Metrics
+from millstream.runs.watch.progress_file import Live
+from millstream.runs.watch.run_stats import Pulse
+from millstream.state.checkpoints import Save, SaveReader
 
 if TYPE_CHECKING:
     from millstream.runs.metrics_port import MetricsPort
@@ -141,11 +141,11 @@ class _Watch:
         screen = self._screen
         if watched.archived is not None:
             screen.say(f"starting over; what was there is in {watched.archived}")
-        self._watched, self._tally = watched, Tally(watched, say=screen.say, warn=screen.warn)
+        pulse = Pulse(watched)
+        self._watched, self._tally = watched, Tally(watched, pulse, say=screen.say, warn=screen.warn)
         screen.watch(self._tally.figures)
         if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
-        pulse = Pulse(watched)
         if self._port is not None:
             from millstream.runs.prometheus import RunCollector
 
@@ -153,11 +153,11 @@ class _Watch:
         live = Live(watched.directory, pulse.vitals, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:
-            return [Metrics(watched, warn=screen.warn), self._tally, pulse, live]
-        from millstream.runs.mlflow import MlflowObserver  # takes seconds
+            return [Metrics(watched, warn=screen.warn), pulse, self._tally, live]
+        from millstream.runs.watch.mlflow import MlflowObserver  # takes seconds
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
-        return [Metrics(watched, warn=screen.warn, then=mirror.window), self._tally, pulse, live, mirror]
+        return [Metrics(watched, warn=screen.warn, then=mirror.window), pulse, self._tally, live, mirror]
 
     def waits_for(self) -> str:
         return self._tally.waits_for() if self._tally is not None else "for the sources to be opened"

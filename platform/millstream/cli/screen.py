@@ -11,7 +11,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from typing import TextIO
@@ -21,9 +21,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from millstream.cli.tally import Figures
+from millstream.cli.progress_figures import Figures
 
-__all__ = ["Screen", "Show", "figures_line", "standard_error"]
+__all__ = ["Screen", "Show", "standard_error"]
 
 _TICK_SECONDS = 0.25
 _LINE_SECONDS = 5.0
@@ -118,7 +118,7 @@ class Screen:
             self._live.update(_display(figures, f"{self._doing}: {self._clock() - self._began:.0f} s"), refresh=True)
         elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
             if figures != self._shown[1] and figures.through:
-                self._print(figures_line(figures))
+                self._print(_figures_line(figures))
             self._shown = (self._clock(), figures)
 
     def _drain(self) -> None:
@@ -129,11 +129,11 @@ class Screen:
         self._console.print(line, markup=False, soft_wrap=True)
 
 
-def figures_line(figures: Figures) -> str:
+def _figures_line(figures: Figures) -> str:
     """The figures in one line.
 
-    >>> figures_line(Figures(5000, 1, 1, 2500.0, 0.875, 0.9, None, (("storms", 0.41),), 45000))
-    '5,000 records, 2,500/s, epoch 0, 45,000 behind; accuracy 0.875, last 1,000: 0.900; popular: storms 41%'
+    >>> _figures_line(Figures(5000, 1, 1, 2500.0, None, None, None, (("storms", 0.41),), 45000))
+    '5,000 records, 2,500/s, epoch 0, 45,000 behind; popular: storms 41%'
     """
     return "; ".join(_parts(figures))
 
@@ -147,18 +147,13 @@ def _parts(figures: Figures) -> list[str]:
     if figures.behind is not None:
         far.append(f"{figures.behind:,} behind")
     parts = [", ".join(far)]
-    if figures.accuracy is not None:
-        recent = "" if figures.recent is None else f", last 1,000: {figures.recent:.3f}"
-        parts.append(f"accuracy {figures.accuracy:.3f}{recent}{_beside(figures.baselines)}")
+    if figures.accuracy is not None and (guesses := figures.baselines) is not None:
+        recent = "" if figures.recent is None else f", recently {figures.recent:.3f}"
+        beside = f" (the label before {guesses['no_change']:.3f}, the most common {guesses['majority']:.3f})"
+        parts.append(f"accuracy {figures.accuracy:.3f}{recent}{beside}")
     if figures.popular:
         parts.append("popular: " + ", ".join(f"{topic} {share:.0%}" for topic, share in figures.popular))
     return parts
-
-
-def _beside(baselines: Mapping[str, float] | None) -> str:
-    if baselines is None:
-        return ""
-    return f" (the label before {baselines['no_change']:.3f}, the most common {baselines['majority']:.3f})"
 
 
 def _display(figures: Figures | None, doing: str) -> RenderableType:

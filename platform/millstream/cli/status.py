@@ -11,8 +11,8 @@ import click
 
 from millstream.cli.accuracy import accuracy_lines
 from millstream.runs.directory import RunDirectory
-from millstream.runs.pulse import Vitals
-from millstream.runs.standing import Standing, standing
+from millstream.runs.watch.run_stats import Vitals
+from millstream.runs.watch.run_status import Standing, standing
 
 __all__ = ["status"]
 
@@ -48,8 +48,7 @@ def _lines(found: Standing) -> Iterator[str]:
     )
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
-    if found.accuracy is not None:
-        yield from accuracy_lines(found.accuracy, found.baselines)
+    yield from accuracy_lines(found.accuracy, found.baselines)
     if found.vitals is not None:
         yield from _doing(found.vitals)
     age = "" if found.save_age is None else f", {_lasting(found.save_age)} ago"

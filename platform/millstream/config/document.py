@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from millstream.config.plugins import nearest
+from millstream.suggestions import suggestion
 
 __all__ = ["Document", "KeyPath", "Problem", "apply_sets", "parse", "substitute"]
 
@@ -263,9 +263,8 @@ def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapp
         elif name is None:
             return "$"
         elif default is None and name not in environment:
-            close = nearest(name, [known for known in environment if known.isupper()])
-            meant = f" (did you mean {close}?)" if close else ""
-            message = f"the environment has no {name}{meant}; set it, or give a default: ${{{name}:-default}}"
+            meant = suggestion(name, [known for known in environment if known.isupper()])
+            message = f"the environment has no {name}; set it, or give a default: ${{{name}:-default}}{meant}"
             if looking:
                 document.references[path] = data
                 document.unset.append(Problem(path, message))

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from millstream.config.document import Document, KeyPath, Problem, apply_sets, parse, substitute
+from millstream.config.messages import problems_of
 from millstream.config.models import Config
-from millstream.config.plugins import nearest
-from millstream.config.wording import problems_of
 from millstream.errors import ConfigError, Contradiction
+from millstream.suggestions import suggestion
 
 __all__ = ["Loaded", "load_config", "read_back", "read_config"]
 
@@ -114,11 +114,8 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        close = (
-            nearest(file.name, [found.name for found in file.parent.glob("*.y*ml")]) if file.parent.is_dir() else None
-        )
-        meant = f"; did you mean {file.with_name(close)}?" if close else ""
-        message = f"{file}: no such file{meant}"
+        beside = [found.name for found in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
+        message = f"{file}: no such file{suggestion(file.name, beside, shown=file.with_name)}"
     except IsADirectoryError:
         message = f"{file}: a folder, not a config file"
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from millstream.config.durations import Duration, parse_duration
 from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
 from millstream.config.plugins import SINKS, SOURCES, plugin_field
 
-__all__ = ["Config", "Engine", "EpochSize", "Guarantee", "Mlflow", "Source"]
+__all__ = ["Config", "Engine", "EpochSize", "Guarantee", "Mlflow"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 

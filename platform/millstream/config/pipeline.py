@@ -29,7 +29,7 @@ from pydantic_core import (
 
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 
-__all__ = ["NAME", "RUN_NAME", "NamedStep", "StepList", "duplicates", "pipeline_field", "pipeline_steps"]
+__all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "pipeline_field", "pipeline_steps"]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """What steps, sources and sinks may be called: safe in file names, and in key paths."""

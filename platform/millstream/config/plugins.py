@@ -10,10 +10,9 @@ Nothing is imported before a config asks for it, so a plug-in that fails to impo
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 
 from millstream.errors import ConfigError
 
-__all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "load", "nearest", "plugin_field", "registered"]
+__all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "load", "plugin_field", "registered"]
 
 SOURCES = "millstream.sources"
 SINKS = "millstream.sinks"
@@ -31,17 +30,6 @@ MODELS = "millstream.models"
 PIPELINES = "millstream.pipelines"
 
 _KINDS = {SOURCES: "source", SINKS: "sink", STEPS: "step", MODELS: "model", PIPELINES: "pipeline"}
-
-
-def nearest(wrong: object, allowed: Iterable[str]) -> str | None:
-    """The allowed name that somebody who wrote `wrong` probably meant.
-
-    >>> nearest("complement-nb", ["complement_nb", "sgd"])
-    'complement_nb'
-    >>> nearest("kafka", ["complement_nb", "sgd"])
-    """
-    close = difflib.get_close_matches(str(wrong).lower(), list(allowed), n=1, cutoff=0.6)
-    return close[0] if close else None
 
 
 @functools.cache

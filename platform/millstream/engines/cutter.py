@@ -12,6 +12,7 @@ from typing import NoReturn, Protocol
 from millstream.errors import Contradiction, Truncated
 from millstream.log.contracts import Log
 from millstream.log.epochs import (
+    MOST_EPOCHS,
     Added,
     Ended,
     Epoch,
@@ -19,12 +20,13 @@ from millstream.log.epochs import (
     EpochReader,
     Event,
     PartitionName,
+    Planner,
     SinkAdded,
     SinkRemoved,
     Skipped,
     Totals,
+    room,
 )
-from millstream.log.planner import MOST_EPOCHS, Planner, room
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from millstream.state.applied import Applied
+from millstream.state.applied_epochs import Applied
 from millstream.steps.contracts import Array
 
 __all__ = ["Audit", "OutputAudit", "OutputClass", "audit", "audit_output"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from millstream.errors import ConfigError
 from millstream.guarantees.delivery import Point
+from millstream.suggestions import suggestion
 
 __all__ = ["Armed", "CrashPoint"]
 
@@ -35,9 +35,7 @@ class CrashPoint:
             message = f"--crash {text}: expected POINT[.SINK]@EPOCH, as in deliver@3 or deliver.predictions@3"
             raise ConfigError(message)
         if point not in list(Point):
-            near = get_close_matches(point, [str(p) for p in Point], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            message = f"--crash {text}: '{point}' is not one of {', '.join(Point)}{hint}"
+            message = f"--crash {text}: '{point}' is not one of {', '.join(Point)}{suggestion(point, Point)}"
             raise ConfigError(message)
         if sink and point != Point.DELIVER:
             message = f"--crash {text}: only the point deliver has a sink, as in deliver.predictions@3"

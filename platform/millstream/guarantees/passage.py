@@ -21,9 +21,9 @@ from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due
 from millstream.log.contracts import Mark, Sink
 from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
-from millstream.state.applied import Applied
-from millstream.state.saver import Saver
-from millstream.state.saves import Save, SaveStore, States
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveStore, States
 from millstream.steps.processing import Processed
 
 __all__ = ["Passage", "Plan", "Steps"]

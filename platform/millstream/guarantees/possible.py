@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from millstream.config.document import Problem
 from millstream.config.load import Loaded
 from millstream.config.models import Config
-from millstream.config.plugins import nearest
 from millstream.guarantees.delivery import Delivery
 from millstream.log.contracts import Place
 from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
+from millstream.suggestions import suggestion
 
 __all__ = ["checked_graph", "driver_only", "impossible"]
 
@@ -54,9 +54,7 @@ def _misplaced(config: Config, steps: Sequence[Node]) -> list[Problem]:
     names = [node.name for node in steps]
     for name, where in config.engine.run.items():
         if name not in names:
-            close = nearest(name, names)
-            meant = f"; did you mean `{close}`?" if close else ""
-            message = f"there is no such step; one of {', '.join(names)}{meant}"
+            message = f"there is no such step; one of {', '.join(names)}{suggestion(name, names)}"
             problems.append(Problem(("engine", "run", name), message))
             continue
         if where == "driver":

@@ -24,13 +24,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from millstream.errors import AlteredLog, Contradiction, InUse, MillstreamError
-from millstream.log.durable import make_folder, sync_folder, write_whole
-from millstream.log.lock import locked
+from millstream.errors import (
+    DISK_FULL,
+    AlteredLog,
+    Contradiction,
+    InUse,
+    MillstreamError,
+    Unavailable,
+    UnknownFormat,
+)
+from millstream.log.journal.durability import make_folder, sync_folder, write_whole
+from millstream.log.journal.lock import locked
 
 __all__ = ["RunDirectory"]
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 class RunDirectory:
@@ -57,13 +65,15 @@ class RunDirectory:
 
     @staticmethod
     def find(path: Path) -> RunDirectory:
-        """A run directory that is there; for commands that only look."""
+        """A run directory that exists and has this version's format; for commands that only look."""
         if not (path / "run.json").is_file():
             near = sorted(p.parent.name for p in path.parent.glob("*/run.json")) if path.parent.is_dir() else []
             hint = f"; there are {', '.join(str(path.parent / name) for name in near[:5])}" if near else ""
             message = f"{path} is not a run directory{hint}"
             raise MillstreamError(message)
-        return RunDirectory(path)
+        found = RunDirectory(path)
+        found._written()
+        return found
 
     def lock(self) -> None:
         """Take the directory for this process until it ends."""
@@ -72,7 +82,7 @@ class RunDirectory:
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another with --run"
-            raise MillstreamError(message) from error
+            raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
         if not locked(self._lock.fileno()):
             self._lock.close()
             who = self.holder or "?"
@@ -129,12 +139,15 @@ class RunDirectory:
         return Path(os.path.normpath(self.path.absolute() / self._written()["base"]))
 
     def _written(self) -> dict[str, Any]:
-        """What `make` wrote."""
+        """The content of run.json."""
         try:
             written: dict[str, Any] = json.loads((self.path / "run.json").read_text())
             if written["format"] != _FORMAT:
-                message = f"{self.path} was made by another version of Millstream (format {written['format']})"
-                raise Contradiction(message)
+                message = (
+                    f"{self.path} is a run directory of format {written['format']}, and this version of Millstream "
+                    f"reads format {_FORMAT}: use the version that made it, or start over with --fresh"
+                )
+                raise UnknownFormat(message)
         except (ValueError, KeyError, TypeError) as error:
             message = f"{self.path / 'run.json'} was altered: {error}; start over with --fresh"
             raise AlteredLog(message) from error

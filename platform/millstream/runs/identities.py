@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from millstream.errors import AlteredLog, Contradiction
 from millstream.log.contracts import Log
-from millstream.log.durable import write_whole
 from millstream.log.epochs import Totals
+from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 
 __all__ = ["check_sources", "refuse_altered", "remember_sources"]

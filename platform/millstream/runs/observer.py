@@ -11,7 +11,7 @@ from millstream.engines.cutter import Cutter, Throttle
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.summary import Summary
-from millstream.state.saves import Save
+from millstream.state.checkpoints import Save
 from millstream.steps.graph import Graph
 from millstream.steps.processing import Processed
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from millstream.log.epochs import Totals
 from millstream.runs.histogram import Histogram
 from millstream.runs.observer import Watched
-from millstream.runs.pulse import Pulse
+from millstream.runs.watch.run_stats import Pulse
 
 __all__ = ["METRICS", "Metric", "RunCollector"]
 

@@ -21,21 +21,21 @@ from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
 from millstream.engines.job import Engine, Job
-from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError
+from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.guarantees.possible import checked_graph
 from millstream.log.contracts import Log, Place, Sink
-from millstream.log.durable import write_whole
 from millstream.log.epochs import EpochLog, EpochReader
+from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
-from millstream.runs.killing import kill_family
 from millstream.runs.observer import Observers, Watched, Watching
 from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
-from millstream.state.saves import SaveStore
+from millstream.runs.termination import kill_family
+from millstream.state.checkpoints import SaveStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.steps.processing import Processing
@@ -205,6 +205,8 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     else:
         try:
             directory.check(fixed, loaded.base)
+        except UnknownFormat:
+            raise
         except Contradiction:
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise

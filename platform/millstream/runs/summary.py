@@ -13,9 +13,10 @@ from millstream.log.contracts import Sink
 from millstream.log.epochs import EpochLog
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
+from millstream.runs.watch.speed import per_second
 from millstream.steps.processing import Processing
 
-__all__ = ["Summary", "digest_rows", "summarise"]
+__all__ = ["Summary", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Summary:
         return json.dumps(asdict(self))
 
 
-def digest_rows(sink: Sink) -> tuple[int, str]:
+def _digest_rows(sink: Sink) -> tuple[int, str]:
     """How many rows a reader of the sink sees, and a digest over them that is free of their order."""
     count, total = 0, np.uint64(0)
     for rows in sink.read():
@@ -68,7 +69,7 @@ def summarise(
 ) -> Summary:
     """Put together what the epoch log's totals, the state and the sinks say."""
     totals = epoch_log.totals
-    read = {name: digest_rows(sink) for name, sink in sinks.items()}
+    read = {name: _digest_rows(sink) for name, sink in sinks.items()}
     config = loaded.config
     return Summary(
         run=str(directory.path),
@@ -88,5 +89,5 @@ def summarise(
         outputs={name: digest for name, (_, digest) in read.items()},
         versions=versions,
         seconds=round(seconds, 3),
-        records_per_second=round((totals.processed - processed_before) / seconds, 1) if seconds > 0 else 0.0,
+        records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from millstream.state.keyed import Keyed
-from millstream.state.touched import Value
+from millstream.state.dirty_rows import Value
+from millstream.state.keyed_state import Keyed
 
 __all__ = ["state_digest", "states_digest"]
 

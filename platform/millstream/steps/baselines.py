@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.steps.contracts import Array, State
 
 __all__ = ["Guesses", "add_labels", "labels_before", "leaders"]

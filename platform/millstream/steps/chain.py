@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import MillstreamError, StepFailed
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
 from millstream.steps.contracts import Result
 from millstream.steps.declared import check_result

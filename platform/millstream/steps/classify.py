@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, TIME
@@ -21,8 +22,6 @@ from millstream.steps.declared import plain_type
 
 __all__ = ["Classifier", "Classify"]
 
-_FEW = 16
-"""Up to this many labels, a loop over single labels is faster than operations on columns."""
 _MODEL, _BASELINES = "model/", "baselines/"
 _POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
@@ -166,7 +165,7 @@ class Classifier:
     def _codes(self, labels: pa.Array) -> Array:
         """Return the class of each label, -1 for a missing one. New labels get the next numbers."""
         found: Array
-        if len(labels) <= _FEW:
+        if len(labels) <= FEW_ROWS:
             found = self._numbers(labels.to_pylist())
         else:
             coded = labels.dictionary_encode()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
+from millstream.records import is_text
+from millstream.suggestions import suggestion
 
 __all__ = ["check_column", "check_text_column"]
 
@@ -18,13 +19,12 @@ def check_column(option: str, column: str, records: pa.Schema, advice: str = "")
     >>> check_column("classify, `label`", "labl", pa.schema([("text", pa.string()), ("label", pa.string())]))
     Traceback (most recent call last):
     ...
-    millstream.errors.ConfigError: classify, `label`: the records have no column 'labl' here; did you mean 'label'?
+    millstream.errors.ConfigError: classify, `label`: the records have no column 'labl' here; did you mean `label`?
     """
     if column in records.names:
         return
-    meant = nearest(column, records.names)
-    hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(records.names)}{advice}"
-    raise ConfigError(f"{option}: the records have no column {column!r} here; {hint}")
+    meant = suggestion(column, records.names, f"there are {', '.join(records.names)}{advice}")
+    raise ConfigError(f"{option}: the records have no column {column!r} here{meant}")
 
 
 def check_text_column(option: str, column: str, records: pa.Schema, content: str) -> None:
@@ -37,6 +37,5 @@ def check_text_column(option: str, column: str, records: pa.Schema, content: str
     """
     check_column(option, column, records)
     kind = records.field(column).type
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)):
+    if not is_text(kind):
         raise ConfigError(f"{option}: {content} are text, but {column!r} is {kind}; name a text column")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import pyarrow as pa
 
-from millstream.log.baselines import Baselines
+from millstream.arrays import Array
+from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME
-from millstream.state.touched import Value
+from millstream.state.dirty_rows import Value
 
 __all__ = [
     "Array",
@@ -29,12 +29,10 @@ __all__ = [
     "rejects_schema",
 ]
 
-Array = np.ndarray[Any, Any]
-
 State = Mapping[str, Value]
 """The state of a step or model: named arrays and byte strings. It is saved without pickle and digested name by name.
 
-A large array of which only a few rows change at a time can be a snapshot (`millstream.state.touched`). Saving a
+A large array of which only a few rows change at a time can be a snapshot (`millstream.state.dirty_rows`). Saving a
 snapshot costs only as much as the rows that changed.
 """
 

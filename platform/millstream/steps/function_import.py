@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
 from millstream.steps.function_calls import describe_value
+from millstream.suggestions import suggestion
 
 __all__ = ["FunctionName", "import_function"]
 
@@ -41,9 +41,8 @@ def import_function(step: str, function: str) -> Callable[..., Any]:
     path = module_name
     for part in name.split("."):
         if not hasattr(found, part):
-            meant = nearest(part, dir(found))
-            hint = f"did you mean {meant!r}?" if meant else f"check the spelling in {module_name}"
-            raise ConfigError(f"{where}: {path} has no {part!r}; {hint}")
+            meant = suggestion(part, dir(found), f"check the spelling in {module_name}")
+            raise ConfigError(f"{where}: {path} has no {part!r}{meant}")
         found, path = getattr(found, part), f"{path}.{part}"
     if not callable(found):
         raise ConfigError(f"{where}: {function} is not a function but {describe_value(found)}")

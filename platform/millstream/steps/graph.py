@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
-from millstream.config.plugins import nearest
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
 from millstream.steps.keys import check_key
+from millstream.suggestions import suggestion
 
 __all__ = ["Graph", "Node", "build_graph", "check_graph", "sink_problems"]
 
@@ -165,8 +165,7 @@ def sink_problems(graph: Graph, sinks: Iterable[str]) -> list[Problem]:
     problems = []
     for name in sinks:
         if name not in graph.outputs:
-            close = nearest(name, graph.outputs)
-            meant = f"; did you mean `{close}`?" if close else ""
+            meant = suggestion(name, graph.outputs)
             message = f"no step makes this output; one of {', '.join(graph.outputs)}{meant}"
             problems.append(Problem(("sinks", name), message))
     return problems

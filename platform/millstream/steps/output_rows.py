@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from millstream.arrays import FEW_ROWS
 from millstream.log.epochs import PartitionName
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.contracts import Output
@@ -13,8 +14,6 @@ from millstream.steps.contracts import Output
 __all__ = ["identity_columns", "row_schema", "rows_for_sinks"]
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_FEW = 16
-"""Up to this many rows, a loop over single rows is faster than operations on columns."""
 
 
 def row_schema(output: Output) -> pa.Schema:
@@ -54,7 +53,7 @@ def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[Parti
 
 
 def _partition_columns(ranks: pa.Array, partitions: Sequence[PartitionName]) -> list[pa.Array]:
-    if len(ranks) <= _FEW:
+    if len(ranks) <= FEW_ROWS:
         found = [partitions[rank] for rank in ranks.to_pylist()]
         return [pa.array([p.source for p in found], pa.string()), pa.array([p.number for p in found], pa.int32())]
     sources = pa.array([partition.source for partition in partitions], pa.string())

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError
-from millstream.state.keyed import Keyed, KeyedStore, Memory, Values
+from millstream.state.keyed_state import Keyed, KeyedStore, Memory, Values
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, RecordRejected, describe_value
@@ -148,7 +148,7 @@ def _write_state(state: Any) -> bytes:
 def _import_rocksdb(step: str) -> Callable[[], Values]:
     """Import RocksDB, only for a step that uses it."""
     try:
-        from millstream.state.rocks import Rocks
+        from millstream.state.rocksdb_state import Rocks
     except ImportError as error:
         hint = "install the package rocksdict, or say `store: memory`"
         raise ConfigError(f"step {step!r}, `store`: rocksdb cannot be used ({error}); {hint}") from error

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from millstream.log.epochs import Added, Ended, Epoch, Note, PartitionName
 from millstream.records import digest_of
+from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest
-from millstream.state.saves import States
-from millstream.state.touched import Value
+from millstream.state.dirty_rows import Value
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
 from millstream.steps.output_rows import row_schema, rows_for_sinks

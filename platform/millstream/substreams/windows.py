@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from millstream.arrays import Array
 from millstream.config.durations import Duration
 from millstream.records import TIME
 from millstream.substreams import Before
 
 __all__ = ["CountWindow", "TumblingWindow", "WindowAssignment", "WindowConfig", "Windows"]
-
-Array = np.ndarray[Any, Any]
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 

@@ -133,8 +133,8 @@ def test_a_topic_that_is_not_there_is_refused_with_what_to_do(
     with pytest.raises(Contradiction) as refused:
         opened(topic=wrong).partitions()
     assert str(refused.value) == (
-        f"there is no topic {wrong} at {broker.bootstrap}; did you mean {topic}?; "
-        f"`create: true` makes it, and so does `millstream log append kafka://{broker.bootstrap}/{wrong}`"
+        f"there is no topic {wrong} at {broker.bootstrap}; `create: true` makes it, and so does "
+        f"`millstream log append kafka://{broker.bootstrap}/{wrong}`; did you mean `{topic}`?"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from connectors.kafka.sinking import IDENTITY, SCHEMA, epoch, mark
 
 from millstream.errors import ConfigError
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.encoding import Messages
 from millstream_connectors.kafka.marks import Signature
 from millstream_connectors.kafka.messages import RowMessages

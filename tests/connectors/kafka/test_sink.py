@@ -16,7 +16,7 @@ from connectors.kafka.sinking import LOG, SCHEMA, Sinking, epoch, mark, offsets_
 from pydantic import ValidationError
 
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
-from millstream.log.rows import json_lines
+from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.cluster import Cluster
 from millstream_connectors.kafka.coordinators import Coordinators
 from millstream_connectors.kafka.network import Broker

@@ -14,7 +14,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import EpochReader
 from millstream.log.journal import Journal
 from millstream.runs.start import Options, start
-from millstream.state.saves import SaveReader
+from millstream.state.checkpoints import SaveReader
 
 
 def loaded(folder: Path, workers: int, delivery: Delivery, save_every: int) -> Loaded:

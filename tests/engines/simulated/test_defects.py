@@ -15,7 +15,7 @@ from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.messages import Allow
 from millstream.guarantees.passage import Passage
 from millstream.log.contracts import Sink
-from millstream.state.saves import States
+from millstream.state.checkpoints import States
 from millstream.steps.chain import InHand
 
 SEEDS = range(60)

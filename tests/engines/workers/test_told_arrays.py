@@ -18,9 +18,9 @@ from millstream.engines.workers.parties import COORDINATOR, heard, party_names, 
 from millstream.engines.workers.stages import stages_of
 from millstream.log.epochs import Added, Epoch, PartitionName
 from millstream.log.reading import records_schema
+from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest
-from millstream.state.saves import States
-from millstream.state.touched import Touched
+from millstream.state.dirty_rows import Touched
 from millstream.steps.classify import Classify
 from millstream.steps.graph import Graph, build_graph
 from millstream.steps.processing import Processing

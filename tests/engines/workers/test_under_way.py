@@ -11,8 +11,7 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.engines.workers.coordinator import Workers
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
-from millstream.log import planner
-from millstream.log.epochs import Epoch
+from millstream.log.epochs import Epoch, planner
 
 
 def test_epochs_that_are_repeated_are_sent_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ def clear(data: Path) -> None:
 
 
 def _write_whole(path: Path, value: Cluster | Running) -> None:
-    from millstream.log.durable import write_whole  # brings with it what `millstream --help` need not wait for
+    # brings with it what `millstream --help` need not wait for
+    from millstream.log.journal.durability import write_whole
 
     write_whole(path, json.dumps(asdict(value)))

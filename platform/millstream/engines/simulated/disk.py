@@ -11,9 +11,9 @@ from millstream.engines.simulated.fate import Died
 from millstream.engines.simulated.machine import Machine
 from millstream.engines.simulated.scheduler import Ready
 from millstream.log.epochs import EpochLog
-from millstream.state.applied import Applied
-from millstream.state.saver import Saver
-from millstream.state.saves import Save, SaveStore, States
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveStore, States
 
 __all__ = ["Disk", "SimulatedEpochLog", "SimulatedSaver"]
 

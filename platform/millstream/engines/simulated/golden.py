@@ -19,7 +19,7 @@ from millstream.engines.simulated.run import Habits, SimulatedRun
 from millstream.engines.simulated.scheduler import Scheduler
 from millstream.log.epochs import EpochReader, Totals
 from millstream.log.reading import read_epoch, records_schema
-from millstream.state.saves import States
+from millstream.state.checkpoints import States
 from millstream.steps.processing import Processing
 
 __all__ = ["Enactments", "Golden", "epochs_key", "golden_run"]

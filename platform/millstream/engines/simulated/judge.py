@@ -11,9 +11,9 @@ from millstream.engines.simulated.history import History
 from millstream.engines.simulated.run import Ended
 from millstream.engines.simulated.sinks import Kept
 from millstream.guarantees.delivery import Effects
-from millstream.state.applied import Applied
-from millstream.state.saves import States
-from millstream.state.touched import Value
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import States
+from millstream.state.dirty_rows import Value
 
 __all__ = ["differences_exactly_once", "differences_of_the_others", "differing_states"]
 

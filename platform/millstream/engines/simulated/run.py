@@ -24,9 +24,8 @@ from millstream.engines.workers.recovery import WorkerLost
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.log.contracts import Log
-from millstream.log.epochs import EpochLog, EpochReader
-from millstream.log.planner import MOST_RECORDS
-from millstream.state.saves import Save, SaveStore
+from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader
+from millstream.state.checkpoints import Save, SaveStore
 from millstream.steps.output_rows import row_schema
 from millstream.steps.processing import Processing
 

@@ -20,8 +20,8 @@ from millstream.engines.simulated.machine import Machine
 from millstream.engines.simulated.run import Ended, Habits, SimulatedRun
 from millstream.engines.simulated.scheduler import Scheduler
 from millstream.log.epochs import EpochReader
-from millstream.state.applied import Applied
-from millstream.state.saves import SaveStore
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import SaveStore
 
 __all__ = ["Outcome", "Simulation"]
 

@@ -27,11 +27,10 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.parties import KEEPER, Post
 from millstream.engines.workers.stages import Stages
-from millstream.log.epochs import Added, Epoch, PartitionName
-from millstream.log.planner import room
-from millstream.state.keyed import Keyed, KeyedStore
-from millstream.state.saves import States
-from millstream.state.touched import RowStore, Value
+from millstream.log.epochs import Added, Epoch, PartitionName, room
+from millstream.state.checkpoints import States
+from millstream.state.dirty_rows import RowStore, Value
+from millstream.state.keyed_state import Keyed, KeyedStore
 from millstream.steps.processing import Processed
 
 __all__ = ["StepsFailed", "Workers", "take_all"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millstream.arrays import Array
 from millstream.log.epochs import Epoch, PartitionName
-from millstream.state.saves import States
-from millstream.state.touched import Array
+from millstream.state.checkpoints import States
 from millstream.steps.chain import InHand
 from millstream.steps.processing import Processed
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.arrays import Array
 from millstream.engines.workers.exchange import ORDER, Exchange, dealt, gathered, in_place
 from millstream.engines.workers.messages import (
     Allow,
@@ -27,9 +28,9 @@ from millstream.engines.workers.messages import (
 from millstream.engines.workers.stages import Stages
 from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs import Epoch, PartitionName
-from millstream.state.keyed import Entries, Keyed
-from millstream.state.saves import States
-from millstream.state.touched import Array, Touched
+from millstream.state.checkpoints import States
+from millstream.state.dirty_rows import Touched
+from millstream.state.keyed_state import Entries, Keyed
 from millstream.steps.chain import Chain, InHand, begun
 from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.digests import state_digest
-from millstream.state.touched import Touched
+from millstream.state.dirty_rows import Touched
 from millstream.steps.checks.step_run import find_state_difference
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, select_checks
 from millstream.steps.classify import Classify

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.records import RANK, digest_of, in_step_order
 from millstream.state.digests import state_digest
 from millstream.steps.contracts import Result, State, Step, StepConfig

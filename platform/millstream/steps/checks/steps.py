@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import ConfigError
-from millstream.log.baselines import Baselines
+from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME, digest_of, in_step_order
 from millstream.state.digests import state_digest
 from millstream.steps.checks.other_process import same_in_another_process

@@ -1,0 +1,146 @@
+"""What `explain` found out, for people: tables that fit a narrow terminal, plain text when piped."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["show"]
+
+_PIPED_WIDTH = 120
+
+
+def show(told: Mapping[str, Any]) -> None:
+    """Print everything, from steps to crashes."""
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, markup=False)
+    with console.capture() as captured:
+        _draw(console, told)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _waiting(most: str) -> str:
+    return "waits for none" if most == "0s" else f"waits at most {most}"
+
+
+def _draw(console: Console, told: Mapping[str, Any]) -> None:
+    guarantee, epoch = told["guarantee"], told["epoch"]
+    sources = ", ".join(f"{source['name']} ({source['type']})" for source in told["sources"])
+    console.print(f"{told['name']}: from {sources}, on {told['engine']}")
+    console.print(
+        f"{guarantee['delivery']}, recovery {guarantee['recovery']}; saved {_every(guarantee['save_every'])}, "
+        f"committed {_every(guarantee['commit_every'])}; "
+        f"an epoch holds at most {epoch['max_records']:,} records and {_waiting(epoch['max_wait'])}"
+    )
+    _heading(console, "Steps")
+    console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, told["steps"])))
+    _heading(console, "Options")
+    for step in told["steps"]:
+        options = ", ".join(f"{name}={_plain(value)}" for name, value in step["options"].items())
+        _indented(console, 2, f"{step['name']}: {options or 'none'}")
+    _heading(console, "Outputs")
+    console.print(_table(["output", "made by", "a row for each", "sink", "where"], map(_output_row, told["outputs"])))
+    _heading(console, "Every epoch passes")
+    _indented(console, 2, " -> ".join(told["order"]))
+    _heading(console, "After a crash, at worst")
+    for head, effects in _crash_sentences(told):
+        _indented(console, 2, head)
+        for effect in effects:
+            _indented(console, 4, f"- {effect}")
+    console.print()
+    _indented(console, 2, f"The next start {told['restart']}.")
+
+
+def _crash_sentences(told: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Where a run may crash, and what that does: to the state, and to the rows of each output."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for crash in told["crashes"]:
+        if "." not in crash["after"]:
+            alike.setdefault(tuple(_effects(crash, told["outputs"])), []).append(f"`{crash['after']}`")
+    if not any(alike):
+        return [("a crash anywhere: nothing is lost, nothing is trained twice, no row is repeated or missing", [])]
+    sentences = []
+    for effects, points in alike.items():
+        after = " or ".join(filter(None, (", ".join(points[:-1]), points[-1])))
+        sentences.append((f"a crash right after {after} of epoch e:" + ("" if effects else " nothing"), list(effects)))
+    if len(told["outputs"]) > 1:
+        between = "a crash between two sinks of `deliver`: the first of them as after it, the second as before it"
+        sentences.append((between, []))
+    return sentences
+
+
+def _effects(crash: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = []
+    if crash["trained_twice"]["epochs"]:
+        found.append(f"state: {_amount(crash['trained_twice'])} trained twice")
+    if crash["lost"]["epochs"]:
+        found.append(f"state: {_amount(crash['lost'])} lost to the model and to windows")
+    for kind, word in (("rows_repeated", "repeated"), ("rows_missing", "missing")):
+        alike: dict[tuple[int, bool], list[str]] = {}
+        for output in outputs:
+            epochs = crash[kind][output["name"]]["epochs"]
+            if epochs:
+                alike.setdefault((epochs, output["row_of"] == "window"), []).append(output["name"])
+        for (_, windows), names in alike.items():
+            amount = _amount(crash[kind][names[0]])
+            if windows:
+                changed = ", perhaps with other content" if word == "repeated" else ""
+                found.append(f"{', '.join(names)}: rows of windows that closed in {amount} {word}{changed}")
+            else:
+                found.append(f"{', '.join(names)}: rows of {amount} {word}")
+    return found
+
+
+def _amount(count: Mapping[str, int]) -> str:
+    epochs = f"{count['epochs']:,} epoch" + ("s" if count["epochs"] > 1 else "")
+    records = f" ({count['records']:,} records)" if "records" in count else ""
+    return f"at most {epochs}{records}"
+
+
+def _every(number: int) -> str:
+    return "after every epoch" if number == 1 else f"after every {number} epochs"
+
+
+def _step_row(step: Mapping[str, Any]) -> list[str]:
+    traits = ["ordered" if step["ordered"] else "any order"]
+    traits += [] if step["deterministic"] else ["not deterministic"]
+    traits += [f"needs the end of {', '.join(step['ends'])}"] if step["ends"] else []
+    return [step["name"], step["type"], step["runs"], step["state"], ", ".join(traits)]
+
+
+def _output_row(output: Mapping[str, Any]) -> list[str]:
+    return [output["name"], output["step"] or "any", output["row_of"], output["sink"], output["location"]]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_plain(inner)}" for name, inner in value.items()) + "}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return str(value)
+
+
+def _indented(console: Console, columns: int, text: str) -> None:
+    console.print(Padding(Text(text), (0, 0, 0, columns)))
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(text, style="bold")
+
+
+def _table(columns: Sequence[str], rows: Any) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=True, header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

@@ -1,0 +1,92 @@
+"""The epoch log: the one durable order in which a run meets its records.
+
+The epoch log is a journal with three kinds of lines: an epoch (a cut and its events), a note (what processing an epoch
+gave), a commit. Each part of it begins with what is defined over the whole log (`Totals`), so a start reads one part
+and old parts can go.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from millstream.log.epochs.epoch import Added, Epoch, Skipped
+from millstream.log.epochs.reader import EpochReader, line_of
+from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.totals import Totals
+from millstream.log.journal import Journal, JournalReader
+
+__all__ = ["EpochLog"]
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+class EpochLog:
+    """The one writer of an epoch log. Lines are on their way when appended, durable after `sync`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.totals = Totals()
+        self._lock = threading.Lock()
+        self._journal = Journal(folder, header=lambda: self.totals.header())
+        self.totals = Totals.from_header(self._journal.header)
+        self._reader_folder = folder
+        newest, _ = JournalReader(folder).part_start(self._journal.next_index)
+        for entry in self._journal.entries(newest):
+            self.totals.take(line_of(entry))
+
+    @property
+    def id(self) -> str:
+        return self._journal.id
+
+    def reader(self) -> EpochReader:
+        return EpochReader(self._reader_folder)
+
+    def cut(self, epoch: Epoch) -> None:
+        """Append the next epoch: its number follows the last one, and its ranges begin where the last ones end."""
+        with self._lock:
+            self._check_next(epoch)
+            self._append(epoch.line())
+            self.totals.take_epoch(epoch)
+
+    def note(self, note: Note) -> None:
+        """Append the note of an epoch that was cut."""
+        with self._lock:
+            assert 0 <= note.epoch < self.totals.next_epoch, f"epoch {note.epoch} was processed and never cut"
+            self._append(note.line())
+            self.totals.take_note(note)
+
+    def commit(self, epoch: int) -> None:
+        """Append a commit; commits never go back, and never beyond the epochs that were cut."""
+        with self._lock:
+            committed, cut = self.totals.committed, self.totals.next_epoch - 1
+            assert committed <= epoch <= cut, f"a commit of epoch {epoch} after {committed}, with {cut} the last cut"
+            self._append({"commit": epoch})
+            self.totals.committed = epoch
+
+    def _check_next(self, epoch: Epoch) -> None:
+        totals = self.totals
+        assert epoch.number == totals.next_epoch, f"epoch {epoch.number} was cut after {totals.next_epoch - 1}"
+        moved: dict[int, int] = {}
+        partitions = len(totals.partitions)
+        for event in epoch.events:
+            if isinstance(event, Added):
+                moved[partitions] = event.at
+                partitions += 1
+            elif isinstance(event, Skipped):
+                assert event.to >= totals.positions[event.rank], f"{event} goes back in epoch {epoch.number}"
+                moved[event.rank] = event.to
+        for rank, (start, stop) in epoch.cut.items():
+            position = moved[rank] if rank in moved else totals.positions[rank]
+            assert start == position <= stop, f"epoch {epoch.number} reads [{start}, {stop}) at position {position}"
+
+    def sync(self) -> None:
+        """Everything appended so far is durable on return."""
+        self._journal.sync()
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self._journal.append(_ENCODER.encode(line).encode())

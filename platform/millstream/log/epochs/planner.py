@@ -1,0 +1,102 @@
+"""The planner: decides where epochs are cut. One for every engine; no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["MOST_EPOCHS", "MOST_RECORDS", "Planner", "room"]
+
+MOST_EPOCHS = 2
+MOST_RECORDS = 100_000
+
+
+def room(epochs: int, records: int, max_records: int) -> bool:
+    """Whether another epoch may be cut while these are not yet through: within two epochs, or within 100,000 records.
+
+    >>> room(1, 500_000, 500_000), room(2, 500_000, 500_000), room(9, 90_000, 10_000)
+    (True, False, True)
+    """
+    return epochs < MOST_EPOCHS or records + max_records <= MOST_RECORDS
+
+
+def _shares(available: Mapping[int, int], most: int) -> dict[int, int]:
+    """How many records each partition gives to an epoch of at most `most`: equal shares, what is left goes round.
+
+    >>> _shares({0: 100, 1: 3, 2: 100}, 11)
+    {0: 5, 1: 3, 2: 3}
+    """
+    given = dict.fromkeys(sorted(available), 0)
+    left = min(most, sum(available.values()))
+    while left:
+        open_ranks = [rank for rank in given if given[rank] < available[rank]]
+        share, extra = divmod(left, len(open_ranks))
+        for place, rank in enumerate(open_ranks):
+            more = min(share + (1 if place < extra else 0), available[rank] - given[rank])
+            given[rank] += more
+            left -= more
+    return {rank: count for rank, count in given.items() if count}
+
+
+@dataclass
+class Planner:
+    """Cuts the next epoch when `max_records` are there, or when the log has no more and a record waited `max_wait`.
+
+    With a `max_wait` of 0 it cuts as soon as a record is there, unless the engine is busy with the epochs before: so
+    epochs are small while it is quiet, and grow under load.
+
+    `budget` limits what it will cut in all (`--records`); None is no limit.
+
+    >>> planner = Planner(max_records=100, max_wait=0.1, positions={0: 0})
+    >>> planner.plan({0: 250}, now=0.0), planner.plan({0: 250}, now=0.0)
+    ({0: (0, 100)}, {0: (100, 200)})
+    >>> planner.plan({0: 250}, now=0.05), planner.plan({0: 250}, now=0.16)
+    (None, {0: (200, 250)})
+    >>> eager = Planner(max_records=100, max_wait=0, positions={0: 0})
+    >>> eager.plan({0: 1}, now=0.0), eager.plan({0: 9}, now=0.0, busy=True), eager.plan({0: 9}, now=0.5)
+    ({0: (0, 1)}, None, {0: (1, 9)})
+    """
+
+    max_records: int
+    max_wait: float
+    positions: dict[int, int]
+    budget: int | None = None
+    _waiting_since: float | None = field(default=None, init=False)
+
+    def add(self, rank: int, beginning: int) -> None:
+        """A partition has appeared, or is read from a later offset on."""
+        position = self.positions.get(rank, beginning)
+        assert beginning >= position, f"partition {rank} goes back from offset {position} to {beginning}"
+        self.positions[rank] = beginning
+
+    @property
+    def exhausted(self) -> bool:
+        return self.budget == 0
+
+    def behind(self, ends: Mapping[int, int]) -> int:
+        """How many offsets are there and not yet cut."""
+        return sum(max(0, end - self.positions[rank]) for rank, end in ends.items())
+
+    def plan(
+        self, ends: Mapping[int, int], now: float, *, no_more: bool = False, busy: bool = False
+    ) -> dict[int, tuple[int, int]] | None:
+        """The next cut, or None if it is not yet due. `no_more`: nothing will ever be beyond these ends."""
+        available = {rank: end - self.positions[rank] for rank, end in ends.items() if end > self.positions[rank]}
+        most = self.max_records if self.budget is None else min(self.max_records, self.budget)
+        if not available or most == 0:
+            self._waiting_since = None
+            return None
+        if sum(available.values()) < most and not no_more:
+            if self._waiting_since is None:
+                self._waiting_since = now
+            if now - self._waiting_since < self.max_wait or (busy and not self.max_wait):
+                return None
+        self._waiting_since = None
+        cut = {}
+        for rank, count in _shares(available, most).items():
+            start = self.positions[rank]
+            cut[rank] = (start, start + count)
+            self.positions[rank] = start + count
+        if self.budget is not None:
+            self.budget -= sum(stop - start for start, stop in cut.values())
+        return cut

@@ -1,0 +1,85 @@
+"""Reading an epoch log beside its writer, from another thread or process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from millstream.log.epochs.epoch import Epoch
+from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.totals import Totals
+from millstream.log.journal import Entry, JournalReader
+
+__all__ = ["EpochReader", "line_of"]
+
+
+class EpochReader:
+    """Reads an epoch log beside its writer, from another thread or process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._reader = JournalReader(folder)
+        self._next = self._reader.first_index
+
+    @property
+    def id(self) -> str:
+        return self._reader.id
+
+    def lines(self, epoch: int = 0) -> Iterator[dict[str, Any]]:
+        """All lines from the one that cuts `epoch` on, as far as they go now."""
+        found = False
+        for entry in self._reader.read(self._part_of(epoch)):
+            line = line_of(entry)
+            found = found or line.get("epoch") == epoch
+            if found:
+                yield line
+
+    def epochs(self, first: int = 0) -> Iterator[Epoch]:
+        """The epochs from `first` on."""
+        return (Epoch.from_line(line) for line in self.lines(first) if "epoch" in line)
+
+    def notes(self, first: int = 0) -> Iterator[Note]:
+        """The notes written after epoch `first` was cut; a replayed epoch has several."""
+        return (Note.from_line(line) for line in self.lines(first) if "note" in line)
+
+    def totals(self) -> Totals:
+        """What is defined over the whole log as it is now."""
+        end = self._reader.end()
+        start, header = self._reader.part_start(end)
+        totals = Totals.from_header(header)
+        for entry in self._reader.read(start, end):
+            totals.take(line_of(entry))
+        return totals
+
+    def follow(self, first: int) -> Iterator[Epoch]:
+        """Epochs from `first` on that were cut since the last call."""
+        if self._next <= self._reader.first_index:
+            self._next = self._part_of(first)
+        for entry in self._reader.read(self._next):
+            self._next = entry.index + 1
+            if entry.payload.startswith(b'{"epoch"'):
+                epoch = Epoch.from_line(line_of(entry))
+                if epoch.number >= first:
+                    yield epoch
+
+    def _part_of(self, epoch: int) -> int:
+        """Where the last part begins that was begun before this epoch was cut."""
+        low, high = self._reader.first_index, self._reader.end()
+        if low == high:
+            return low
+        first = low
+        while low < high:
+            start, header = self._reader.part_start((low + high) // 2)
+            if Totals.from_header(header).next_epoch <= epoch:
+                first = start
+                low = (low + high) // 2 + 1
+            else:
+                high = start
+        return first
+
+
+def line_of(entry: Entry) -> dict[str, Any]:
+    """The line of an epoch log that a journal's entry holds."""
+    line: dict[str, Any] = json.loads(entry.payload)
+    return line

@@ -1,0 +1,51 @@
+"""Notes: what processing an epoch gave, by which a replay is compared with the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.log.epochs.baselines import Baselines
+from millstream.log.epochs.scores import Scores
+
+__all__ = ["Note"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What processing an epoch gave, durable before the first sink gets it.
+
+    `inputs` has for each rank the record count and digest; `outputs` and `steps` digests in the order they were made.
+    """
+
+    epoch: int
+    attempt: int
+    records: int
+    rejects: int
+    correct: int
+    labelled: int
+    inputs: Mapping[int, tuple[int, str]]
+    steps: Mapping[str, str]
+    outputs: Mapping[str, tuple[int, str]]
+    baselines: Baselines = field(default_factory=Baselines)
+
+    @property
+    def scores(self) -> Scores:
+        return Scores(self.records, self.correct, self.labelled, self.baselines)
+
+    def line(self) -> dict[str, Any]:
+        fields = {name: value for name, value in vars(self).items() if name != "epoch"}
+        inputs = {str(rank): v for rank, v in self.inputs.items()}
+        return {"note": self.epoch, **fields, "inputs": inputs, "baselines": self.baselines.counts()}
+
+    @staticmethod
+    def from_line(line: Mapping[str, Any]) -> Note:
+        fields = dict(line)
+        return Note(
+            epoch=fields.pop("note"),
+            inputs={int(rank): (v[0], v[1]) for rank, v in fields.pop("inputs").items()},
+            outputs={name: (v[0], v[1]) for name, v in fields.pop("outputs").items()},
+            baselines=Baselines(**fields.pop("baselines")),
+            **fields,
+        )

@@ -1,0 +1,50 @@
+"""Scores: how many records were predicted right, by the model and by the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millstream.log.epochs.baselines import Baselines
+
+__all__ = ["Scores"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of some records; an accuracy is None without labels.
+
+    >>> (Scores(10, 6, 8, Baselines(2, 4)) - Scores(2, 2, 2, Baselines(1, 1))).accuracy
+    0.6666666666666666
+    """
+
+    records: int = 0
+    correct: int = 0
+    labelled: int = 0
+    baselines: Baselines = field(default_factory=Baselines)
+
+    def __add__(self, other: Scores) -> Scores:
+        return Scores(
+            self.records + other.records,
+            self.correct + other.correct,
+            self.labelled + other.labelled,
+            self.baselines + other.baselines,
+        )
+
+    def __sub__(self, other: Scores) -> Scores:
+        return Scores(
+            self.records - other.records,
+            self.correct - other.correct,
+            self.labelled - other.labelled,
+            self.baselines - other.baselines,
+        )
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of labelled records that were predicted right."""
+        return self.correct / self.labelled if self.labelled else None
+
+    @property
+    def baseline_accuracies(self) -> Mapping[str, float] | None:
+        """By name, the accuracy of each baseline."""
+        return self.baselines.shares(self.labelled)

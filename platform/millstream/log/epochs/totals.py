@@ -1,0 +1,113 @@
+"""Totals: what is defined over the whole epoch log, as a fold over its lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from millstream.errors import AlteredLog
+from millstream.log.epochs.baselines import Baselines
+from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
+from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.scores import Scores
+
+__all__ = ["Totals"]
+
+
+@dataclass
+class Totals:
+    """What is defined over the whole epoch log, kept up line by line."""
+
+    next_epoch: int = 0
+    partitions: list[PartitionName] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)
+    ended: set[int] = field(default_factory=set)
+    sinks: dict[str, int] = field(default_factory=dict)
+    """Those that are delivered to, and the epochs that they begin with."""
+    removed: set[str] = field(default_factory=set)
+    returned: dict[str, int] = field(default_factory=dict)
+    """Those that were removed and are back, and the epochs that they begin with again."""
+    committed: int = -1
+    epochs: int = 0
+    records: int = 0
+    processed: int = 0
+    rejects: int = 0
+    correct: int = 0
+    labelled: int = 0
+    baselines: Baselines = field(default_factory=Baselines)
+    rows: dict[str, int] = field(default_factory=dict)
+    """How many rows were made for each output."""
+
+    @property
+    def scores(self) -> Scores:
+        return Scores(self.records, self.correct, self.labelled, self.baselines)
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.scores.accuracy
+
+    @property
+    def baseline_accuracies(self) -> Mapping[str, float] | None:
+        return self.scores.baseline_accuracies
+
+    def take_epoch(self, epoch: Epoch) -> None:
+        if epoch.number != self.next_epoch:
+            message = f"the epoch log goes from epoch {self.next_epoch - 1} to {epoch.number}; its files were altered"
+            raise AlteredLog(message)
+        self.next_epoch += 1
+        for event in epoch.events:
+            if isinstance(event, Added):
+                self.positions[len(self.partitions)] = event.at
+                self.partitions.append(event.partition)
+            elif isinstance(event, Ended):
+                self.ended.add(event.rank)
+            elif isinstance(event, Skipped):
+                self.positions[event.rank] = event.to
+            elif isinstance(event, SinkRemoved):
+                self.sinks.pop(event.sink, None)
+                self.returned.pop(event.sink, None)
+                self.removed.add(event.sink)
+            else:
+                if event.sink in self.removed:
+                    self.removed.discard(event.sink)
+                    self.returned[event.sink] = epoch.number
+                self.sinks[event.sink] = epoch.number
+        for rank, (_, stop) in epoch.cut.items():
+            self.positions[rank] = stop
+
+    def take_note(self, note: Note) -> None:
+        self.processed += note.records
+        if note.attempt == 1:
+            self.epochs += 1
+            self.records += note.records
+            self.rejects += note.rejects
+            self.correct += note.correct
+            self.labelled += note.labelled
+            self.baselines += note.baselines
+            for output, (count, _) in note.outputs.items():
+                self.rows[output] = self.rows.get(output, 0) + count
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        if "epoch" in line:
+            self.take_epoch(Epoch.from_line(line))
+        elif "note" in line:
+            self.take_note(Note.from_line(line))
+        else:
+            self.committed = line["commit"]
+
+    def header(self) -> bytes:
+        return json.dumps({**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed)}).encode()
+
+    @staticmethod
+    def from_header(header: bytes) -> Totals:
+        if not header:
+            return Totals()
+        fields = json.loads(header)
+        fields["partitions"] = [PartitionName(**partition) for partition in fields["partitions"]]
+        fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
+        fields["ended"] = set(fields["ended"])
+        fields["removed"] = set(fields["removed"])
+        fields["baselines"] = Baselines(**fields["baselines"])
+        return Totals(**fields)

@@ -1,0 +1,1 @@
+"""Formats of records and rows: JSON lines, columns and times."""

@@ -1,0 +1,167 @@
+"""Times as logs carry them (ISO 8601 text, or seconds since 1970) into microseconds UTC, a column at a time.
+
+Every value is judged by itself, so that a result never depends on the rows around it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.arrays import FEW_ROWS, Array
+
+__all__ = ["from_seconds", "from_text", "within_calendar"]
+
+_MICROS = 1_000_000
+_FIRST = -62_135_596_800 * _MICROS  # 0001-01-01
+_LAST = 253_402_300_800 * _MICROS - 1  # the end of 9999-12-31
+_DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.int64)
+_LONGEST = 35  # 2022-02-08T16:08:31.123456789+00:00
+
+_USUAL = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?[Zz]?")
+_EPOCH_DAY = datetime(1970, 1, 1).toordinal()
+
+_ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(sign) for sign in "0-+:.")
+_ZONES = (6, 5, 3)  # +01:00, +0100, +01
+
+
+def within_calendar(micros: Array) -> Array:
+    """Whether microseconds since 1970 are in the years 1 to 9999."""
+    good: Array = (micros >= _FIRST) & (micros <= _LAST)
+    return good
+
+
+def from_seconds(seconds: Array) -> tuple[Array, Array]:
+    """(microseconds, whether it is a time) of seconds since 1970; not one beyond the years 1 to 9999, NaN neither."""
+    with np.errstate(invalid="ignore"):
+        micros = np.rint(seconds * _MICROS)
+        good = (micros >= _FIRST) & (micros < float(_LAST + 1))  # _LAST is no float
+    return np.where(good, micros, 0).astype(np.int64), good
+
+
+def from_text(texts: pa.Array) -> tuple[Array, Array]:
+    """(microseconds, whether it is a time) of ISO 8601 text; without a zone it is UTC, beyond microseconds it is cut.
+
+    >>> micros, good = from_text(pa.array(["1970-01-01T00:00:01Z", "1970-01-01 01:00:01.5+01:00", "soon", None]))
+    >>> micros.tolist(), good.tolist()
+    ([1000000, 1500000, 0, 0], [True, True, False, False])
+    """
+    micros = np.zeros(len(texts), dtype=np.int64)
+    good = np.zeros(len(texts), dtype=bool)
+    if len(texts) == texts.null_count:
+        return micros, good
+    if len(texts) <= FEW_ROWS and (few := _few(texts.to_pylist())) is not None:
+        return few
+    lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
+    starts = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts)]
+    data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
+    for length in np.unique(lengths[(lengths >= 10) & (lengths <= _LONGEST)]):
+        rows = np.flatnonzero(lengths == length)
+        places = starts[rows].astype(np.int64)[:, None] + np.arange(length)
+        _of_one_length(data[places], rows, micros, good)
+    return micros, good
+
+
+def _few(texts: list[str | None]) -> tuple[Array, Array] | None:
+    """The same for texts that all are missing or in the usual form, in UTC; None if there is another one."""
+    read = [0 if text is None else _usual(text) for text in texts]
+    if None in read:
+        return None
+    return np.array(read, np.int64), np.array([text is not None for text in texts])
+
+
+def _usual(text: str) -> int | None:
+    found = _USUAL.fullmatch(text)
+    if found is None:
+        return None
+    *whole, fraction = found.groups()
+    year, month, day, hour, minute, second = map(int, whole)
+    try:
+        time = datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        return None
+    seconds = (time.toordinal() - _EPOCH_DAY) * 86_400 + time.hour * 3600 + time.minute * 60 + time.second
+    return seconds * _MICROS + int((fraction or "")[:6].ljust(6, "0"))
+
+
+def _of_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> None:
+    """Read times that are equally long, grouped by how they write their zone."""
+    length = signs.shape[1]
+    last = signs[:, -1]
+    if length == 10:
+        _read(signs, 0, rows, micros, good)
+        return
+    zulu = (last == ord("Z")) | (last == ord("z"))
+    if length > 16:
+        _read(signs[zulu, :-1], 0, rows[zulu], micros, good)
+    left = ~zulu
+    for size in _ZONES:
+        if length - size >= 16:
+            signed = left & np.isin(signs[:, -size], (_PLUS, _MINUS))
+            if size == 6:
+                signed &= signs[:, -3] == _COLON
+            _read(signs[signed], size, rows[signed], micros, good)
+            left &= ~signed
+    _read(signs[left], 0, rows[left], micros, good)
+
+
+def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
+    """The number that these columns write; where one is no digit, `ok` becomes false."""
+    value = np.zeros(len(signs), dtype=np.int64)
+    for place in range(start, stop):
+        digit = signs[:, place].astype(np.int64) - _ZERO
+        ok &= (digit >= 0) & (digit <= 9)
+        value = value * 10 + digit
+    return value
+
+
+def _read(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
+    """Read times whose last `zone` columns are an offset from UTC."""
+    if not len(rows):
+        return
+    length = signs.shape[1] - zone
+    if length not in (10, 16, 19) and not 21 <= length <= 29:
+        return
+    ok = (signs[:, 4] == _MINUS) & (signs[:, 7] == _MINUS)
+    year, month, day = (_number(signs, *span, ok) for span in ((0, 4), (5, 7), (8, 10)))
+    seconds = _days(year, month, day, ok) * 86_400
+    fraction: Array | int = 0
+    if length > 10:
+        ok &= np.isin(signs[:, 10], (ord("T"), ord("t"), ord(" "))) & (signs[:, 13] == _COLON)
+        hour, minute = _number(signs, 11, 13, ok), _number(signs, 14, 16, ok)
+        ok &= (hour < 24) & (minute < 60)
+        seconds += hour * 3600 + minute * 60
+    if length > 16:
+        second = _number(signs, 17, 19, ok)
+        ok &= (signs[:, 16] == _COLON) & (second < 60)
+        seconds += second
+    if length > 19:
+        ok &= signs[:, 19] == _DOT
+        fraction = _number(signs, 20, min(length, 26), ok) * 10 ** max(0, 26 - length)
+        _number(signs, 26, length, ok)
+    if zone:
+        hours = _number(signs, length + 1, length + 3, ok)
+        minutes = _number(signs, signs.shape[1] - 2, signs.shape[1], ok) if zone > 3 else np.int64(0)
+        ok &= (hours < 24) & (minutes < 60)
+        seconds -= np.where(signs[:, length] == _MINUS, -1, 1) * (hours * 3600 + minutes * 60)
+    total = seconds * _MICROS + fraction
+    ok &= within_calendar(total)
+    micros[rows[ok]] = total[ok]
+    good[rows[ok]] = True
+
+
+def _days(year: Array, month: Array, day: Array, ok: Array) -> Array:
+    """Days since 1970-01-01 in the Gregorian calendar; where there is no such day, `ok` becomes false."""
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    ok &= (year >= 1) & (month >= 1) & (month <= 12)
+    longest = _DAYS[np.clip(month, 0, 12)] + (leap & (month == 2))
+    ok &= (day >= 1) & (day <= longest)
+    from_march = np.where(month > 2, month - 3, month + 9)
+    of_year = np.where(month > 2, year, year - 1)
+    in_year = (153 * from_march + 2) // 5 + day - 1
+    days: Array = 365 * of_year + of_year // 4 - of_year // 100 + of_year // 400 + in_year - 719_468
+    return days

@@ -1,0 +1,133 @@
+"""An audit of a run directory: a golden run of its epoch log, and the comparison row by row."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from millstream.config.load import Loaded, read_config
+from millstream.errors import Contradiction, MillstreamError
+from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
+from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
+from millstream.records import row_hashes
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.sinks import sink_key
+from millstream.runs.start import Options, start
+from millstream.runs.watch.run_status import ended_cleanly
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import Save, States, read_newest
+from millstream.state.digests import states_digest
+from millstream.steps.contracts import Array
+
+__all__ = ["audit_run"]
+
+
+def audit_run(run: Path, against: Path | None = None, making: Callable[[], None] = lambda: None) -> Audit:
+    """Compare a run with `against`, or with a golden run that is made for it (it tells `making`) and thrown away."""
+    directory = RunDirectory.find(run)
+    loaded = load_run(directory)
+    last = _last_through(directory)
+    if against is not None:
+        return _compared(directory, loaded, RunDirectory.find(against), last)
+    with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
+        golden = Path(folder) / "golden"
+        plain = _golden_config(loaded)
+        making()
+        start(plain, Options(golden, replay=run, replay_last=last))
+        return _compared(directory, loaded, RunDirectory(golden), last)
+
+
+def _golden_config(loaded: Loaded) -> Loaded:
+    """The same pipeline on this machine, its outputs in the golden run's directory."""
+    plain = loaded.resolved()
+    plain["sinks"] = {}
+    plain["guarantee"] = {"delivery": loaded.config.guarantee.delivery}  # without crashes they are all the same
+    plain["engine"] = {**plain["engine"], "type": "local", "run": {}}
+    plain["mlflow"] = False
+    return read_config(plain, loaded.base, loaded.file)
+
+
+def _last_through(directory: RunDirectory) -> int:
+    """The last epoch of a run that ended cleanly; refuses one that did not."""
+    if directory.in_use:
+        message = f"{directory.path} is running; an audit needs it to have ended"
+        raise MillstreamError(message)
+    totals = EpochReader(directory.epochs).totals()
+    if totals.committed < 0 and totals.processed:
+        message = (
+            f"{directory.path} was interrupted before its first commit; run it again first, so that it recovers, "
+            "then audit it"
+        )
+        raise MillstreamError(message)
+    if totals.committed < 0:
+        message = f"{directory.path} has not committed an epoch yet; there is nothing to audit"
+        raise MillstreamError(message)
+    if not ended_cleanly(directory, totals):
+        message = (
+            f"{directory.path} was interrupted after epoch {totals.committed}; "
+            "run it again first, so that it recovers, then audit it"
+        )
+        raise MillstreamError(message)
+    return totals.committed
+
+
+def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
+    counts = _counts_of_same_cuts(directory, golden, last)
+    newest, goldens = read_newest(directory.saves, _seen), read_newest(golden.saves, _seen)
+    applied = newest[0] if newest is not None else Applied()
+    sinks = EpochReader(directory.epochs).totals().sinks
+    outputs: dict[str, OutputAudit] = {}
+    later: dict[str, int] = {}
+    theirs = outputs_of(golden, load_run(golden))
+    for name, output in outputs_of(directory, loaded).items():
+        if began := sinks.get(sink_key(output.sink, name), 0):
+            later[name] = began
+            continue
+        if name not in theirs:
+            message = f"{golden.path} has no output {name}; it is a run of another pipeline"
+            raise Contradiction(message)
+        outputs[name] = audit_output(*_hashes(output), *_hashes(theirs[name]))
+    same = newest is not None and goldens is not None and newest[1] == goldens[1]
+    return audit(counts, applied, same, outputs, later)
+
+
+def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
+    """The records of every epoch, from the golden run's notes; its cuts must be the run's."""
+    reader = EpochReader(golden.epochs)
+    for mine, other in zip(EpochReader(directory.epochs).epochs(), reader.epochs(), strict=False):
+        if mine.number > last:
+            break
+        if mine.cut != other.cut or _of_the_log(mine) != _of_the_log(other):
+            message = (
+                f"{golden.path} has other cuts, from epoch {mine.number} on; "
+                f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
+            )
+            raise Contradiction(message)
+    counts = {note.epoch: note.records for note in reader.notes()}
+    if len(counts) != last + 1:
+        message = f"{golden.path} has processed {len(counts)} epochs, {directory.path} {last + 1}: not the same cuts"
+        raise Contradiction(message)
+    return counts
+
+
+def _of_the_log(epoch: Epoch) -> list[Event]:
+    """The events that tell of the log, and not of a run's sinks."""
+    return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
+
+
+def _seen(save: Save, states: States) -> tuple[Applied, str]:
+    return save.applied, states_digest(states)
+
+
+def _hashes(output: RunOutput) -> tuple[Array, Array]:
+    """For every row that a reader of the sink sees, the hash of its identity and of its content."""
+    empty = np.zeros(0, np.uint64)
+    identities, contents = [empty], [empty]
+    for rows in output.read():
+        identities.append(row_hashes(rows, output.identity))
+        contents.append(row_hashes(rows))
+    return np.concatenate(identities), np.concatenate(contents)

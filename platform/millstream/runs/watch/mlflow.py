@@ -1,0 +1,222 @@
+"""A run in MLflow: its config, its accuracy and speed window by window, its summary. Imported only where it is wanted.
+
+MLflow mirrors what the run directory has, from a thread of its own: it never delays an epoch, and when it fails the run
+goes on without it, with one warning. A run directory has one MLflow run; later starts go on with it.
+
+Without a `tracking_uri` and without MLFLOW_TRACKING_URI, runs are kept in `mlflow.db` in the current folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from millstream.config.models import Mlflow as MlflowConfig
+from millstream.errors import MillstreamError
+from millstream.log.journal.durability import write_whole
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.summary import Summary
+from millstream.runs.watch.metrics import Window, read_windows
+
+__all__ = ["MlflowObserver", "tracking_uri"]
+
+_GATHER_SECONDS = 1.0
+_PATIENCE_SECONDS = 30.0
+_LONGEST_VALUE = 6000
+_LONGEST_WARNING = 200
+_MOST_PARAMS, _MOST_METRICS = 100, 1000
+_METRICS = ("accuracy", "window_accuracy", "baselines", "window_baselines", "records_per_second", "epoch")
+_SUMMARISED = ("records", "processed", "epochs", "accuracy", "baselines", "seconds", "delivered")
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+
+def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
+    """Where runs are recorded.
+
+    >>> tracking_uri(MlflowConfig(experiment="news"), {"MLFLOW_TRACKING_URI": "http://localhost:5000"})
+    'http://localhost:5000'
+    """
+    here = f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    return config.tracking_uri or environment.get("MLFLOW_TRACKING_URI") or here
+
+
+class MlflowObserver(Observer):
+    """Mirrors a run in MLflow. `window` takes every window of its metrics; `warn` is told if MLflow fails."""
+
+    def __init__(self, watched: Watched, config: MlflowConfig, *, warn: Callable[[str], None]) -> None:
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        self._watched, self._config, self._warn = watched, config, warn
+        self._uri = tracking_uri(config, os.environ)
+        self._queue: queue.SimpleQueue[Window | Summary | None] = queue.SimpleQueue()
+        self._ending = threading.Event()
+        for window in read_windows(watched.directory.metrics):
+            self._queue.put(window)
+        self._thread = threading.Thread(target=self._work, name="millstream-mlflow", daemon=True)
+        self._thread.start()
+
+    def window(self, window: Window) -> None:
+        """A window of the metrics, in order; those that MLflow has already are left out."""
+        self._queue.put(window)
+
+    def finished(self, summary: Summary) -> None:
+        self._queue.put(summary)
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._ending.set()
+        self._thread.join(_PATIENCE_SECONDS)
+        if self._thread.is_alive():
+            self._warn(
+                f"MLflow has not taken everything in {_PATIENCE_SECONDS:.0f} s; "
+                f"what it lacks is in {self._watched.directory.metrics}"
+            )
+
+    def _work(self) -> None:
+        try:
+            mirror = _Mirror(self._watched, self._config, self._uri, self._warn)
+            while mirror.take(self._gathered()):
+                pass
+        except Exception as error:  # of whatever store MLflow has; the run must not notice
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            message = f"MLflow: {self._watched.loaded.redact(reason)}"
+            self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run goes on without it")
+
+    def _gathered(self) -> list[Window | Summary | None]:
+        """What has come, waiting a little so that it comes in few calls."""
+        items = [self._queue.get()]
+        self._ending.wait(_GATHER_SECONDS)
+        while not self._queue.empty():
+            items.append(self._queue.get())
+        return items
+
+
+class _Mirror:
+    """The MLflow run of a run directory."""
+
+    def __init__(self, watched: Watched, config: MlflowConfig, uri: str, warn: Callable[[str], None]) -> None:
+        from mlflow import MlflowClient
+
+        for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations have much to tell
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self._client = MlflowClient(tracking_uri=uri)
+        self._directory, self._loaded, self._warn = watched.directory, watched.loaded, warn
+        self._run = self._opened(self._experiment(config.experiment))
+        self._ended = "FAILED"
+        self._last = max(
+            (metric.step for metric in self._client.get_metric_history(self._run, "epoch")), default=-1
+        )  # every window has an epoch
+
+    def take(self, items: Sequence[Window | Summary | None]) -> bool:
+        """Record what has come; whether there may be more."""
+        self._log_windows([item for item in items if isinstance(item, Window) and item.records > self._last])
+        for item in items:
+            if isinstance(item, Summary):
+                self._log_summary(item)
+        if None not in items:
+            return True
+        self._client.set_terminated(self._run, self._ended)
+        return False
+
+    def _experiment(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            return str(self._client.create_experiment(name))
+        if found.lifecycle_stage != "active":
+            message = f"the experiment {name!r} has been deleted there; restore it, or name another"
+            raise MillstreamError(message)
+        return str(found.experiment_id)
+
+    def _opened(self, experiment: str) -> str:
+        """The run of this directory, going on; a new one if there is none."""
+        run = self._known(experiment)
+        if run is None:
+            made = self._client.create_run(experiment, run_name=self._directory.path.absolute().name)
+            run, known = made.info.run_id, {}
+            write_whole(self._directory.mlflow, json.dumps({"run": run}))
+        else:
+            known = self._client.get_run(run).data.params
+            self._client.update_run(run, status="RUNNING")
+        self._log_params(run, known)
+        return run
+
+    def _known(self, experiment: str) -> str | None:
+        from mlflow.exceptions import MlflowException
+
+        if not self._directory.mlflow.exists():
+            return None
+        run = str(json.loads(self._directory.mlflow.read_text())["run"])
+        try:
+            info = self._client.get_run(run).info
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            why = "is not there"
+        else:
+            if info.lifecycle_stage == "active" and info.experiment_id == experiment:
+                return run
+            why = "has been deleted" if info.lifecycle_stage != "active" else "is in another experiment"
+        self._warn(f"MLflow: the run {run} of {self._directory.path} {why}; it goes on in a new one")
+        return None
+
+    def _log_params(self, run: str, known: Mapping[str, str]) -> None:
+        """The config; what has changed since the first start is in the artefact only, as a parameter is for good."""
+        from mlflow.entities import Param
+
+        config = {key: value for key, value in self._loaded.resolved().items() if key != "mlflow"}
+        params = [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in _flat(config) if key not in known]
+        for start in range(0, len(params), _MOST_PARAMS):
+            self._client.log_batch(run, params=params[start : start + _MOST_PARAMS])
+        self._client.log_artifact(run, str(self._directory.config))
+
+    def _log_windows(self, windows: Sequence[Window]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        metrics = [
+            Metric(name, float(value), now, window.records)
+            for window in windows
+            for name, value in _flat({name: getattr(window, name) for name in _METRICS})
+            if value is not None
+        ]
+        for start in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(self._run, metrics=metrics[start : start + _MOST_METRICS])
+
+    def _log_summary(self, summary: Summary) -> None:
+        from mlflow.entities import Metric
+
+        values = {name: getattr(summary, name) for name in _SUMMARISED}
+        now = int(time.time() * 1000)
+        metrics = [
+            Metric(name, float(value), now, summary.records) for name, value in _flat(values) if value is not None
+        ]
+        self._client.log_batch(self._run, metrics=metrics)
+        self._client.log_artifact(self._run, str(self._directory.summary))
+        self._client.log_text(self._run, json.dumps(dict(summary.versions), indent=1), "versions.json")
+        self._ended = "FINISHED" if summary.ended == "idle" else "KILLED"
+
+
+def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every single value with its key path.
+
+    >>> list(_flat({"model": {"type": "sgd", "classes": ["a", "b"]}}))
+    [('model.type', 'sgd'), ('model.classes.0', 'a'), ('model.classes.1', 'b')]
+    """
+    if isinstance(data, Mapping | list):
+        items = data.items() if isinstance(data, Mapping) else enumerate(data)
+        for key, value in items:
+            yield from _flat(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, data

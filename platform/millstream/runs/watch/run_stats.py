@@ -1,0 +1,106 @@
+"""How a run is doing while it goes: its speed, the latency of its epochs, its saves and restarts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millstream.runs.histogram import Histogram
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.watch.speed import Speed
+from millstream.state.checkpoints import Save, SaveReader
+from millstream.steps.processing import Processed
+
+__all__ = ["Pulse", "Vitals"]
+
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_RECENT_EPOCHS = 1000
+
+
+@dataclass(frozen=True)
+class LastSave:
+    """The save that was written last: when, in seconds since 1970, and how large."""
+
+    at: float
+    size: int
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """How a run is doing at one moment; seconds of the epochs that were through last. None: not known yet."""
+
+    records_per_second: float | None
+    latency_median: float | None
+    latency_99: float | None
+    epochs_in_flight: int
+    restarts: int
+    last_restart: str | None
+
+
+class Pulse(Observer):
+    """Takes the measure of one start of a run; may be asked from any thread."""
+
+    def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._throttle, self._clock = watched.throttle, clock
+        self._next = watched.epoch_log.totals.next_epoch
+        """Epochs before it were cut by another start, or have been through in this one."""
+        self._lock = threading.RLock()  # a signal handler asks too, whatever it has interrupted
+        self._speed = Speed()
+        self._records = 0
+        self._recent: deque[float] = deque(maxlen=_RECENT_EPOCHS)
+        self._saves = SaveReader(watched.directory.saves)
+        self._save = self._saves.newest()
+        self.latency, self.saving = Histogram(_BOUNDS), Histogram(_BOUNDS)
+        self.restarts = 0
+        self.last_restart: str | None = None
+
+    def began(self, first: int) -> None:
+        with self._lock:
+            self._speed.mark(self._clock(), self._records)
+
+    def through(self, processed: Processed) -> None:
+        number = processed.epoch.number
+        latency = self._throttle.age(number) if number >= self._next else None
+        self._next = max(self._next, number + 1)
+        with self._lock:
+            self._records += processed.note.records
+            self._speed.mark(self._clock(), self._records)
+            if latency is not None:
+                self._recent.append(latency)
+        if latency is not None:
+            self.latency.observe(latency)
+
+    def saved(self, save: Save, seconds: float) -> None:
+        self.saving.observe(seconds)
+        self._save = save
+
+    def restarted(self, reason: str) -> None:
+        self.restarts, self.last_restart = self.restarts + 1, reason
+
+    @property
+    def last_save(self) -> LastSave | None:
+        if (save := self._save) is None:
+            return None
+        at, size = self._saves.written_at(save), self._saves.size(save)
+        return LastSave(at / 1e6, size) if at is not None and size is not None else None
+
+    @property
+    def records_per_second(self) -> float | None:
+        """The speed of late; None before the first epoch."""
+        with self._lock:
+            return self._speed.at(self._clock())
+
+    def vitals(self) -> Vitals:
+        with self._lock:
+            recent = sorted(self._recent)
+        return Vitals(
+            records_per_second=self.records_per_second,
+            latency_median=recent[len(recent) // 2] if recent else None,
+            latency_99=recent[len(recent) * 99 // 100] if recent else None,
+            epochs_in_flight=self._throttle.in_flight,
+            restarts=self.restarts,
+            last_restart=self.last_restart,
+        )

@@ -1,0 +1,208 @@
+"""How far a run is, told from its directory alone: of one that runs, and of one that has crashed. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.config.load import Loaded
+from millstream.errors import MillstreamError
+from millstream.log.contracts import Place
+from millstream.log.epochs import EpochReader, Totals
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.watch.progress_file import read_vitals
+from millstream.runs.watch.run_stats import Vitals
+from millstream.state.checkpoints import SaveReader
+from millstream.timestamps import format_time
+
+__all__ = ["Standing", "ended_cleanly", "standing"]
+
+_OUTPUTS = "outputs"
+_SMALL = 4 << 20
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """How many epochs have come how far."""
+
+    cut: int
+    processed: int
+    saved: int
+    committed: int
+
+
+@dataclass(frozen=True)
+class PartitionStanding:
+    """Up to which offset a partition is cut, and up to where it goes; None if that cannot be told."""
+
+    source: str
+    partition: str
+    position: int
+    end: int | None
+
+    @property
+    def behind(self) -> int | None:
+        return None if self.end is None else max(0, self.end - self.position)
+
+
+@dataclass(frozen=True)
+class OutputStanding:
+    """What a reader of an output sees now; None if an environment variable that its place is named by is not set."""
+
+    rows: int | None
+    location: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run at one moment. `state` is running, ended (cleanly), interrupted (the next start recovers) or failed."""
+
+    run: str
+    pipeline: str
+    engine: str
+    delivery: str
+    state: str
+    process: int | None
+    epochs: Epochs
+    records: int
+    processed: int
+    accuracy: float | None
+    baselines: Mapping[str, float] | None
+    """By name, what the accuracy would be without reading the records."""
+    partitions: tuple[PartitionStanding, ...]
+    unknown: Mapping[str, str]
+    """Why the end of a source cannot be told."""
+    saved_at: str | None
+    save_age: float | None
+    """For how many seconds the last save has been the last."""
+    outputs: Mapping[str, OutputStanding]
+    error: str | None
+    vitals: Vitals | None
+    """How it is doing, as a run that goes on tells it."""
+
+    @property
+    def behind(self) -> int | None:
+        """The offsets that are there and not cut, of all partitions."""
+        known = [partition.behind for partition in self.partitions if partition.behind is not None]
+        return sum(known) if len(known) == len(self.partitions) and self.unknown.keys() <= {_OUTPUTS} else None
+
+
+def standing(directory: RunDirectory) -> Standing:
+    """Look at a run."""
+    loaded = load_run(directory)
+    outputs = outputs_of(directory, loaded)  # takes seconds where a step imports much, and the run goes on meanwhile
+    running = directory.in_use
+    totals, processed = _epoch_log(directory)
+    saves = SaveReader(directory.saves)
+    save = saves.newest()
+    saved_at = saves.written_at(save) if save is not None else None
+    now, vitals = time.time(), read_vitals(directory) if running else None
+    partitions, unknown = _partitions(directory, loaded, totals)
+    config = loaded.config
+    error = directory.error.read_text() if directory.error.exists() else None
+    return Standing(
+        run=str(directory.path),
+        pipeline=config.name,
+        engine=config.engine.type,
+        delivery=str(config.guarantee.delivery),
+        state="running" if running else _state_of(directory, totals, error),
+        process=directory.holder if running else None,
+        epochs=Epochs(totals.next_epoch, processed + 1, save.epoch + 1 if save else 0, totals.committed + 1),
+        records=totals.records,
+        processed=totals.processed,
+        accuracy=totals.accuracy,
+        baselines=totals.baseline_accuracies,
+        partitions=partitions,
+        unknown=unknown,
+        save_age=max(0.0, round(now - saved_at / 1e6, 3)) if saved_at is not None else None,
+        saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
+        outputs={name: OutputStanding(_rows(output, unknown), output.location) for name, output in outputs.items()},
+        error=None if error is None else loaded.redact(error),
+        vitals=vitals,
+    )
+
+
+def _rows(output: RunOutput, unknown: dict[str, str]) -> int | None:
+    """How many rows there are; None if that cannot be told, and why then is among the unknown."""
+    if not output.found or _OUTPUTS in unknown:  # one that is away is away for all
+        return None
+    try:
+        return sum(int(rows.num_rows) for rows in output.read())
+    except MillstreamError as error:
+        unknown[_OUTPUTS] = output.loaded.redact(f"{error}")
+        return None
+
+
+def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:
+    """Whether nothing has been processed since the summary of the last clean end."""
+    if not directory.summary.exists():
+        return False
+    processed: int = json.loads(directory.summary.read_text())["processed"]
+    return processed == totals.processed
+
+
+def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str:
+    if error is not None:
+        return "failed"
+    return "ended" if ended_cleanly(directory, totals) else "interrupted"
+
+
+def _epoch_log(directory: RunDirectory) -> tuple[Totals, int]:
+    """The totals of the epoch log, and the last epoch with a note; as nothing, if it has not been begun."""
+    if not any(directory.epochs.glob("*")):
+        return Totals(), -1
+    reader = EpochReader(directory.epochs)
+    totals = reader.totals()
+    return totals, max((note.epoch for note in reader.notes(max(0, totals.committed))), default=totals.committed)
+
+
+def _partitions(
+    directory: RunDirectory, loaded: Loaded, totals: Totals
+) -> tuple[tuple[PartitionStanding, ...], dict[str, str]]:
+    ends: dict[tuple[str, str], int] = {}
+    unknown: dict[str, str] = {}
+    for source in loaded.config.logs:
+        try:
+            loaded.need(*source.path)
+            with _copied(directory.path / "cache" / source.name) as cache:
+                log = source.config.open(Place(loaded.base, cache, loaded.config.name, hurry=True))
+                try:
+                    for partition in log.partitions():
+                        ends[source.name, partition.name] = log.end(partition.name)
+                finally:
+                    log.close()
+        except Exception as error:  # of whatever a source is made of: it is told, and the rest is shown
+            unknown[source.name] = loaded.redact(f"{error}" or type(error).__name__)
+    positions = {
+        (partition.source, partition.name): totals.positions.get(rank, 0)
+        for rank, partition in enumerate(totals.partitions)
+    }
+    names = [*positions, *(name for name in ends if name not in positions)]
+    return tuple(PartitionStanding(*name, positions.get(name, 0), ends.get(name)) for name in names), unknown
+
+
+@contextmanager
+def _copied(cache: Path) -> Iterator[Path]:
+    """What a source keeps, in a folder of ours: large files as links, the others as copies that may be changed."""
+
+    def copied(source: str, target: str) -> None:
+        if Path(source).stat().st_size > _SMALL:
+            Path(target).symlink_to(Path(source).absolute())
+        else:
+            shutil.copyfile(source, target)
+
+    with tempfile.TemporaryDirectory(prefix="millstream-status-") as folder:
+        target = Path(folder) / "cache"
+        target.mkdir()
+        if cache.is_dir():
+            shutil.copytree(
+                cache, target, copy_function=copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp")
+            )
+        yield target

@@ -1,0 +1,67 @@
+"""Which epochs a state has seen, and how often: what `audit` reads out of a save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Applied"]
+
+
+@dataclass
+class Applied:
+    """A multiset of epochs, kept as ranges [from, to) plus repeats.
+
+    >>> applied = Applied()
+    >>> for epoch in (0, 1, 2, 1, 5):
+    ...     applied.add(epoch)
+    >>> applied.ranges, applied.repeats
+    ([[0, 3], [5, 6]], {1: 1})
+    """
+
+    ranges: list[list[int]] = field(default_factory=list)
+    repeats: dict[int, int] = field(default_factory=dict)
+
+    def add(self, epoch: int) -> None:
+        if self.ranges and self.ranges[-1][1] == epoch:
+            self.ranges[-1][1] += 1
+        elif not self.ranges or epoch > self.ranges[-1][1]:
+            self.ranges.append([epoch, epoch + 1])
+        elif any(start <= epoch < stop for start, stop in self.ranges):
+            self.repeats[epoch] = self.repeats.get(epoch, 0) + 1
+        else:
+            self._insert(epoch)
+
+    def _insert(self, epoch: int) -> None:
+        spans = sorted([*self.ranges, [epoch, epoch + 1]])
+        merged = [spans[0]]
+        for start, stop in spans[1:]:
+            if start == merged[-1][1]:
+                merged[-1][1] = stop
+            else:
+                merged.append([start, stop])
+        self.ranges = merged
+
+    def copy(self) -> Applied:
+        return Applied([list(span) for span in self.ranges], dict(self.repeats))
+
+    @property
+    def last(self) -> int:
+        """The highest epoch seen; -1 before the first."""
+        return self.ranges[-1][1] - 1 if self.ranges else -1
+
+    def twice(self) -> frozenset[int]:
+        """The epochs seen more than once."""
+        return frozenset(self.repeats)
+
+    def lost(self, epochs: Iterable[int]) -> frozenset[int]:
+        """Those of `epochs` never seen."""
+        return frozenset(e for e in epochs if not any(start <= e < stop for start, stop in self.ranges))
+
+    def line(self) -> dict[str, Any]:
+        return {"ranges": self.ranges, "repeats": {str(epoch): times for epoch, times in self.repeats.items()}}
+
+    @staticmethod
+    def from_line(line: Mapping[str, Any]) -> Applied:
+        return Applied([list(span) for span in line["ranges"]], {int(e): t for e, t in line["repeats"].items()})

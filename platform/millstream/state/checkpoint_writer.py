@@ -1,0 +1,46 @@
+"""Saves beside the work: a thread writes them, one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import Save, SaveStore, States
+
+__all__ = ["Saver"]
+
+
+class Saver:
+    """Writes saves beside the work, one at a time; what goes wrong there comes out at the next call."""
+
+    def __init__(self, store: SaveStore, done: Callable[[Save], None]) -> None:
+        self._store = store
+        self._done = done
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, epoch: int, applied: Applied, states: States) -> None:
+        """Begin a save; waits for the one before."""
+        self.wait()
+        self._thread = threading.Thread(target=self._write, args=(epoch, applied, states), name="millstream-save")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until no save is being written."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _write(self, epoch: int, applied: Applied, states: States) -> None:
+        try:
+            self._done(self._store.write(epoch, applied, states))
+        except BaseException as error:  # carried to the caller of `wait`
+            self._error = error

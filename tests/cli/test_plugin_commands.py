@@ -1,0 +1,96 @@
+"""Commands that other packages add to `millstream`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Install = Callable[..., None]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+GREET = """\
+import click
+
+@click.command()
+def greet():
+    "Say hello. And no more than that."
+    click.echo("hello")
+    return 5
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Install:
+    """Puts a package with commands where `run` finds it: its name, its module's source, its commands by name."""
+
+    def installed(package: str, source: str, **commands: str) -> None:
+        metadata = tmp_path / f"{package}-1.0.dist-info"
+        metadata.mkdir()
+        (tmp_path / f"{package}.py").write_text(source)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {package}\nVersion: 1.0\n")
+        lines = "".join(f"{name} = {value}\n" for name, value in commands.items())
+        (metadata / "entry_points.txt").write_text(f"[millstream.commands]\n{lines}")
+
+    return installed
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs a command line in a process of its own, which sees what is installed."""
+
+    def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "millstream", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+
+    return ran
+
+
+def test_a_packages_command_is_listed_after_ours_and_runs_like_them(install: Install, run: Run) -> None:
+    install("greeting", GREET, greet="greeting:greet")
+    listed = run("--help").stdout
+    assert "  greet     Say hello.\n" in listed
+    assert listed.index("  log  ") < listed.index("  greet  ")
+    ran = run("greet")
+    assert (ran.returncode, ran.stdout) == (5, "hello\n")
+    assert "did you mean `greet`?" in run("gret").stderr
+
+
+def test_one_of_the_same_name_as_ours_is_left_out(install: Install, run: Run) -> None:
+    install("greeting", GREET, status="greeting:greet")
+    assert run("--help").stdout.count("  status  ") == 1
+    assert "Show how far RUN is" in run("status", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import no_such_library", "cannot be imported: ModuleNotFoundError: No module named 'no_such_library'"),
+        ("greet = 3", "is not a click command; its author has to register one"),
+    ],
+)
+def test_one_that_does_not_work_is_told_and_harms_no_other(
+    install: Install, run: Run, source: str, reason: str
+) -> None:
+    install("wreck", source, greet="wreck:greet")
+    listed = run("--help")
+    assert listed.returncode == 0
+    assert "Not usable" in listed.stdout
+    assert run("schema").returncode == 0
+    ran = run("greet")
+    assert (ran.returncode, ran.stderr) == (2, f"millstream: the command 'greet' (wreck:greet of wreck) {reason}\n")
+
+
+def test_two_packages_that_claim_one_name_are_both_named(install: Install, run: Run) -> None:
+    install("left", GREET, greet="left:greet")
+    install("right", GREET, greet="right:greet")
+    ran = run("greet")
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("both register the command 'greet'; uninstall one of them\n")
+    assert "left:greet of left" in ran.stderr
+    assert "right:greet of right" in ran.stderr

@@ -1,0 +1,65 @@
+"""Exit code 4: nothing is wrong with the command, and it may succeed later."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli.conftest import Millstream
+
+from millstream.log.journal import Journal
+from millstream.runs.directory import RunDirectory
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_run_directory_in_use(millstream: Millstream) -> None:
+    held = RunDirectory(Path("runs/demo"))
+    held.lock()
+    try:
+        ran = millstream("run", "demo.yaml")
+        assert (ran.code, ran.out) == (4, "")
+        assert f"runs/demo is in use by process {os.getpid()}; wait for it, stop it, or give another" in ran.err
+    finally:
+        held.release()
+    assert millstream("run", "demo.yaml", "--records", 500, "--json").code == 0
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_journal_that_another_process_appends_to() -> None:
+    command = [sys.executable, "-m", "millstream", "log", "append", "journal://news"]
+    with Journal(Path("news")):
+        refused = subprocess.run(command, input="{}\n", capture_output=True, text=True, check=False, timeout=60)
+    assert refused.returncode == 4
+    assert "another process is appending to news" in refused.stderr
+    assert subprocess.run(command, input="{}\n", text=True, check=False, timeout=60).returncode == 0
+
+
+def test_a_full_disk_below_a_run(demo: Path, millstream: Millstream) -> None:
+    assert millstream("run", "demo.yaml", "--records", 500, "--json").code == 0
+    partial = demo / f"runs/demo/config.yaml.{os.getpid()}.tmp"
+    partial.symlink_to("/dev/full")
+    ran = millstream("run", "demo.yaml")
+    assert (ran.code, ran.out) == (4, "")
+    assert "No space left on device; make room, and run the same command again" in ran.err
+    assert not partial.is_symlink()
+    assert millstream("run", "demo.yaml", "--json").code == 0
+
+
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize("rows", [1, 5000])
+def test_a_full_disk_below_the_output(millstream: Millstream, rows: int) -> None:
+    assert millstream("run", "demo.yaml", "--records", rows, "--json").code == 0
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "millstream", "read", "runs/demo", "predictions"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert ran.returncode == 4
+    assert ran.stderr == "millstream: No space left on device; make room, and run the same command again\n"

@@ -1,0 +1,257 @@
+"""Entries that were appended together: read as blocks of lines, and as safe as entries that came one by one."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.errors import AlteredLog, UnknownFormat
+from millstream.log.journal import Block, Journal, JournalReader, are_lines, as_lines
+from millstream.log.journal.segment import part_head, part_path
+
+Appended = list[tuple[int, list[bytes]]]
+"""For each append its mark and its entries."""
+
+
+def some_entries(rng: random.Random) -> list[bytes]:
+    kinds: Sequence[tuple[int, bytes]] = rng.choice(
+        [((12, b"abc"), (0, b"")), ((12, b"abc"),), ((12, b"a\n\r\0"), (3, b"\n")), ((40, bytes(range(256))),)]
+    )
+    entries = []
+    for _ in range(rng.choice((1, 1, 2, 3, 9))):
+        longest, signs = rng.choice(kinds)
+        entries.append(bytes(rng.choices(signs, k=rng.randint(0, longest))) if longest else b"")
+    return entries
+
+
+def fill(folder: Path, rng: random.Random, appends: int, *, part_bytes: int = 8 << 20) -> Appended:
+    """A journal of random appends in every form, with new parts and marks on their own among them."""
+    done: Appended = []
+    with Journal(folder, part_bytes=part_bytes) as journal:
+        for number in range(appends):
+            entries, mark = some_entries(rng), rng.choice((-1, number))
+            form = rng.choice(("many", "many", "lines", "one", "mark"))
+            if form == "mark":
+                entries = []
+                journal.append_many(entries, mark)
+            elif form == "one":
+                entries = entries[:1]
+                journal.append(entries[0], mark)
+            elif form == "lines":
+                entries = [entry.replace(b"\n", b" ") for entry in entries]
+                journal.append_lines(b"".join(entry + b"\n" for entry in entries), mark)
+            else:
+                journal.append_many(entries, mark)
+            done.append((mark, entries))
+    return done
+
+
+def entries_of(done: Appended) -> list[tuple[int, bytes]]:
+    return [(mark, entry) for mark, entries in done for entry in entries]
+
+
+def read(folder: Path, start: int = 0, stop: int | None = None) -> list[tuple[int, bytes]]:
+    with JournalReader(folder) as reader:
+        return [(entry.mark, entry.payload) for entry in reader.read(start, stop)]
+
+
+def only_part(folder: Path) -> Path:
+    (part,) = folder.glob("*.journal")
+    return part
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_blocks_give_what_reading_entry_by_entry_gives_from_anywhere_to_anywhere(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    written = entries_of(fill(tmp_path, rng, 300, part_bytes=rng.choice((300, 5000, 1 << 20))))
+    with JournalReader(tmp_path) as reader:
+        for _ in range(300):
+            start = rng.randint(0, len(written))
+            stop = rng.choice((None, rng.randint(start, len(written) + 5), start + rng.randint(0, 3)))
+            blocks = list(reader.blocks(start, stop))
+            wanted = written[start:stop]
+            assert [(block.mark, entry) for block in blocks for entry in block.payloads()] == wanted
+            assert [place for block in blocks for place in range(block.first, block.stop)] == [
+                *range(start, start + len(wanted))
+            ]
+            assert [(entry.mark, entry.payload) for entry in reader.read(start, stop)] == wanted
+            assert as_lines(blocks) == b"".join(entry + b"\n" for _, entry in wanted)
+            assert are_lines(blocks) == (not any(b"\n" in entry for _, entry in wanted))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_journal_that_is_cut_anywhere_has_the_appends_before_as_a_whole(tmp_path: Path, seed: int) -> None:
+    done = fill(tmp_path, random.Random(seed), 25)
+    data = only_part(tmp_path).read_bytes()
+    whole = [entries_of(done[:count]) for count in range(len(done) + 1)]
+    found = set()
+    for size in range(len(data), data.index(b"\n") + 50, -1):
+        only_part(tmp_path).write_bytes(data[:size])
+        there = read(tmp_path)
+        assert there in whole
+        found.add(len(there))
+        with JournalReader(tmp_path) as reader:
+            assert reader.end() == len(there)
+    assert found == {len(entries) for entries in whole}
+
+
+def test_a_journal_that_was_cut_is_gone_on_with_from_the_last_whole_append(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append_many([b"one", b"two"], mark=1)
+        whole = only_part(tmp_path).stat().st_size
+        journal.append_lines(b"three\nfour\nfive\n", mark=2)
+    data = only_part(tmp_path).read_bytes()
+    for size in range(whole, len(data)):
+        only_part(tmp_path).write_bytes(data[:size])
+        with Journal(tmp_path) as journal:
+            assert (journal.next_index, journal.last_mark) == (2, 1)
+            journal.append_lines(b"3\n4\n", mark=3)
+        assert read(tmp_path) == [(1, b"one"), (1, b"two"), (3, b"3"), (3, b"4")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_alteration_is_told_unless_it_is_in_the_last_append_which_then_never_counts(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    done = fill(tmp_path, rng, 25)
+    before = only_part(tmp_path).stat().st_size
+    with Journal(tmp_path) as journal:
+        journal.append_many([b"the", b"last", b"append"], mark=99)
+    data = only_part(tmp_path).read_bytes()
+    for byte in [*rng.sample(range(before), 80), *range(before, len(data))]:
+        changed = bytearray(data)
+        changed[byte] ^= 1 << rng.randrange(8)
+        only_part(tmp_path).write_bytes(changed)
+        if byte >= before:
+            assert read(tmp_path) == entries_of(done)
+        else:
+            with pytest.raises(AlteredLog, match=r"journal "):
+                read(tmp_path)
+            with pytest.raises(AlteredLog, match=r"journal "):
+                Journal(tmp_path)
+
+
+def test_a_block_in_an_older_part_that_was_altered_or_goes_too_far_is_refused(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append_many([b"one", b"two", b"three"])
+        journal.roll()
+        journal.append_many([b"four", b"five"])
+    older, newer = sorted(tmp_path.glob("*.journal"))
+    data = older.read_bytes()
+    older.write_bytes(data.replace(b"two", b"TWO"))
+    with pytest.raises(AlteredLog, match=r"00\.journal was cut or damaged at byte .* entry 0 is not there"):
+        read(tmp_path)
+    older.write_bytes(data)
+    newer.unlink()
+    part_path(tmp_path, 2).write_bytes(part_head(journal.id, 2, -1, b""))
+    with pytest.raises(AlteredLog, match=r"00\.journal holds more, .* than the next part allows, .* with entry 2"):
+        read(tmp_path, 0, 2)
+
+
+def test_many_entries_lie_in_the_file_as_the_lines_that_they_are(tmp_path: Path) -> None:
+    entries = [b'{"text": "t%d"}' % number for number in range(1000)]
+    with Journal(tmp_path) as journal:
+        journal.append_many(entries, mark=4)
+        journal.append_lines(b"\n".join([*entries, b""]), mark=5)
+    lines = b"\n".join([*entries, b""])
+    assert only_part(tmp_path).read_bytes().count(lines) == 2
+    with JournalReader(tmp_path) as reader:
+        assert list(reader.blocks(0)) == [
+            Block(0, 1000, 4, memoryview(lines), b""),
+            Block(1000, 2000, 5, memoryview(lines), b""),
+        ]
+
+
+def test_one_entry_lies_alone_however_it_was_appended(tmp_path: Path) -> None:
+    sizes = []
+    for form in ("append", "append_many", "append_lines"):
+        with Journal(tmp_path / form) as journal:
+            journal.append(b"before")
+            path = only_part(tmp_path / form)
+            before = path.stat().st_size
+            if form == "append":
+                journal.append(b"one", 7)
+            elif form == "append_many":
+                journal.append_many([b"one"], 7)
+            else:
+                journal.append_lines(b"one\n", 7)
+            sizes.append(path.stat().st_size - before)
+        with JournalReader(tmp_path / form) as reader:
+            assert list(reader.blocks(1)) == [Block(1, 2, 7, None, b"one")]
+    assert len(set(sizes)) == 1
+
+
+def test_an_entry_in_the_midst_of_a_large_append_is_found_without_reading_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [b"%07d" % number * 20 for number in range(100_000)] + [b"x" * 600_000, b"the last"]
+    with Journal(tmp_path, part_bytes=1 << 30) as journal:
+        journal.append_many(entries)
+    read = 0
+    real = os.pread
+
+    def counted(file: int, size: int, at: int) -> bytes:
+        nonlocal read
+        data = real(file, size, at)
+        read += len(data)
+        return data
+
+    with JournalReader(tmp_path) as reader:
+        assert reader.end() == len(entries)
+        monkeypatch.setattr(os, "pread", counted)
+        for place in (99_999, 50_000, 12_345, 0):
+            read = 0
+            assert [entry.payload for entry in reader.read(place, place + 1)] == [entries[place]]
+            assert read < 700_000
+        monkeypatch.undo()
+        assert b"".join(entry.payload for entry in reader.read(0)) == b"".join(entries)
+
+
+def test_of_an_append_that_takes_several_blocks_there_is_all_or_nothing(tmp_path: Path) -> None:
+    entries = [b"%07d" % number * 20 for number in range(4000)] + [b"x" * 300_000, b"the last"]
+    with Journal(tmp_path) as journal:
+        journal.append(b"before", mark=1)
+        journal.append_many(entries, mark=2)
+    data = only_part(tmp_path).read_bytes()
+    with JournalReader(tmp_path) as reader:
+        assert len(list(reader.blocks(1))) > 3
+    for size in (*range(100, len(data), 50_000), len(data) - 8, len(data) - 1):
+        only_part(tmp_path).write_bytes(data[:size])
+        with JournalReader(tmp_path) as reader:
+            assert (reader.end(), reader.last_mark) == (1, 1)
+    only_part(tmp_path).write_bytes(data)
+    assert read(tmp_path) == [(1, b"before"), *((2, entry) for entry in entries)]
+
+
+def test_lines_without_an_end_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append_lines(b"")
+        for lines in (b"one", b"one\ntwo"):
+            with pytest.raises(ValueError, match="does not end in a newline"):
+                journal.append_lines(lines)
+        assert journal.next_index == 0
+        journal.append_lines(b"", mark=3)
+        assert journal.last_mark == 3
+    assert read(tmp_path) == []
+
+
+# Formats
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("opening", [Journal, JournalReader])
+def test_a_journal_of_another_format_is_refused(tmp_path: Path, opening: Any, number: int) -> None:
+    with Journal(tmp_path) as journal:
+        journal.append(b"one")
+    path = only_part(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"MSJRNL2", b"MSJRNL%d" % number))
+    refusal = f"{path} is a journal of format {number}, and this version of Millstream reads format 2: use the version"
+    with pytest.raises(UnknownFormat, match=re.escape(refusal)):
+        opening(tmp_path)

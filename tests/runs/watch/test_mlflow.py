@@ -1,0 +1,190 @@
+"""A run in MLflow: mirrored as it is in the run directory, and never in its way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from millstream.config.load import Loaded
+from millstream.config.models import Mlflow
+from millstream.errors import MillstreamError
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.start import Options, start
+from millstream.runs.watch.metrics import Metrics, read_windows
+from millstream.runs.watch.mlflow import MlflowObserver, tracking_uri
+from millstream.steps.processing import Processed
+
+Configured = Callable[..., Loaded]
+
+
+class Stopper(Observer):
+    """Asks for an end after so many epochs, or fails."""
+
+    def __init__(self, epochs: int, act: Callable[[], None]) -> None:
+        self._left, self._act = epochs, act
+
+    def through(self, processed: Processed) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One store for all tests: making its tables takes seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+@pytest.fixture
+def client(store: str) -> MlflowClient:
+    return MlflowClient(tracking_uri=store)
+
+
+@pytest.fixture
+def recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Configured, store: str, request: pytest.FixtureRequest
+) -> Callable[..., list[str]]:
+    """Runs with MLflow, in an experiment of the test's own, and gives the warnings."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str = "run", uri: str = store, stopper: Stopper | None = None, **options: Any) -> list[str]:
+        warnings: list[str] = []
+        loaded = configured(mlflow={"experiment": request.node.name, "tracking_uri": uri})
+
+        def observers(watched: Watched) -> Sequence[Observer]:
+            assert watched.loaded.config.mlflow
+            mirror = MlflowObserver(watched, watched.loaded.config.mlflow, warn=warnings.append)
+            metrics = Metrics(watched, warn=warnings.append, then=mirror.window)
+            return [metrics, mirror, *([stopper] if stopper else [])]
+
+        stop = options.pop("stop", None)
+        start(loaded, Options(tmp_path / name, **options), observers=observers, stop=stop)
+        return warnings
+
+    return run
+
+
+def run_id(folder: Path, name: str = "run") -> str:
+    return str(json.loads((folder / name / "mlflow.json").read_text())["run"])
+
+
+def history(client: MlflowClient, run: str, key: str = "epoch") -> list[tuple[int, float]]:
+    return sorted((metric.step, metric.value) for metric in client.get_metric_history(run, key))
+
+
+def test_a_run_is_there_with_its_config_its_windows_and_its_summary(
+    tmp_path: Path, recorded: Callable[..., list[str]], client: MlflowClient
+) -> None:
+    assert recorded() == []
+    run = client.get_run(run_id(tmp_path))
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
+    assert run.data.params["pipeline.model.type"] == "complement_nb"
+    assert run.data.params["engine.epoch.max_records"] == "300"
+    assert history(client, run.info.run_id) == [(1200, 3.0), (2400, 7.0)]
+    windows = list(read_windows(tmp_path / "run/metrics.jsonl"))
+    shown = history(client, run.info.run_id, "window_accuracy")
+    assert shown == [(window.records, window.window_accuracy) for window in windows]
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert run.data.metrics["accuracy"] == summary["accuracy"]
+    for name, accuracy in summary["baselines"].items():
+        assert run.data.metrics[f"baselines.{name}"] == accuracy
+        shown = history(client, run.info.run_id, f"window_baselines.{name}")
+        assert shown == [(window.records, (window.window_baselines or {})[name]) for window in windows]
+    assert (run.data.metrics["records"], run.data.metrics["delivered.predictions"]) == (3000, 3000)
+    artefacts = [artefact.path for artefact in client.list_artifacts(run.info.run_id)]
+    assert sorted(artefacts) == ["config.yaml", "summary.json", "versions.json"]
+
+
+def test_a_restart_goes_on_with_the_same_run(
+    tmp_path: Path, recorded: Callable[..., list[str]], client: MlflowClient
+) -> None:
+    stop = threading.Event()
+    assert recorded(stop=stop, stopper=Stopper(5, stop.set)) == []
+    first = run_id(tmp_path)
+    assert client.get_run(first).info.status == "KILLED"
+    with pytest.raises(MillstreamError, match="the disk is on fire"):
+        recorded(stopper=Stopper(1, _fail))
+    assert client.get_run(first).info.status == "FAILED"
+    assert recorded() == []
+    assert run_id(tmp_path) == first
+    assert client.get_run(first).info.status == "FINISHED"
+    assert history(client, first) == [(1200, 3.0), (2400, 7.0)]
+
+
+def _fail() -> None:
+    raise MillstreamError("the disk is on fire")
+
+
+def test_a_run_that_was_deleted_is_made_anew_with_all_its_windows(
+    tmp_path: Path, recorded: Callable[..., list[str]], client: MlflowClient
+) -> None:
+    recorded(records=1500)
+    first = run_id(tmp_path)
+    client.delete_run(first)
+    assert recorded() == [f"MLflow: the run {first} of {tmp_path / 'run'} has been deleted; it goes on in a new one"]
+    assert run_id(tmp_path) != first
+    assert history(client, run_id(tmp_path)) == [(1200, 3.0), (2400, 7.0)]
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "nonsense://here"])
+def test_a_store_that_cannot_be_reached_is_one_warning_and_no_more(
+    tmp_path: Path, recorded: Callable[..., list[str]], uri: str
+) -> None:
+    [warning] = recorded(uri=uri)
+    assert warning.startswith("MLflow: ") and warning.endswith("; the run goes on without it")
+    assert recorded("other") == []
+    mine, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("run", "other"))
+    for key in ("records", "accuracy", "baselines", "model", "state", "outputs"):
+        assert mine[key] == other[key]
+
+
+def test_what_comes_from_the_environment_is_not_recorded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: Configured,
+    store: str,
+    client: MlflowClient,
+) -> None:
+    monkeypatch.setenv("PLACE", "very-secret-folder")
+    sinks = {"topics": {"type": "files", "path": "${PLACE}/topics"}}
+    loaded = configured(sinks=sinks, mlflow={"experiment": "secrets", "tracking_uri": store})
+
+    def observers(watched: Watched) -> Sequence[Observer]:
+        assert watched.loaded.config.mlflow
+        return [MlflowObserver(watched, watched.loaded.config.mlflow, warn=pytest.fail)]
+
+    start(loaded, Options(tmp_path / "run"), observers=observers)
+    run = client.get_run(run_id(tmp_path))
+    assert run.data.params["sinks.topics.path"] == "${PLACE}/topics"
+    kept = [Path(run.info.artifact_uri) / name for name in ("config.yaml", "summary.json")]
+    assert not any("very-secret-folder" in path.read_text() for path in kept)
+
+
+def test_the_store_is_the_configs_then_the_environments_then_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environment = {"MLFLOW_TRACKING_URI": "http://localhost:5000"}
+    assert tracking_uri(Mlflow(experiment="e", tracking_uri="sqlite:///a.db"), environment) == "sqlite:///a.db"
+    assert tracking_uri(Mlflow(experiment="e"), environment) == "http://localhost:5000"
+    assert tracking_uri(Mlflow(experiment="e"), {}) == f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+
+def test_mlflow_is_imported_only_where_it_is_wanted(tmp_path: Path, configured: Configured) -> None:
+    (tmp_path / "small.yaml").write_text(json.dumps(configured().resolved()))
+    program = (
+        "import sys\n"
+        "from millstream.cli import millstream\n"
+        "millstream.main(['run', 'small.yaml', '--records', '300', '--json'], standalone_mode=False)\n"
+        "print(any(name == 'mlflow' or name.startswith('mlflow.') for name in sys.modules))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False"

@@ -1,0 +1,283 @@
+"""Arrays of rows: a snapshot stays as it is, and knows which rows were touched since another one."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from support.reader_threads import checked_in_a_thread
+
+from millstream.arrays import Array
+from millstream.state.digests import state_digest
+from millstream.state.dirty_rows import RowStore, Touched, TouchedStore
+
+Rng = np.random.Generator
+
+
+def written(store: TouchedStore, rng: Rng) -> Array:
+    """Random values in random rows, as a kernel writes them; the rows."""
+    places = rng.integers(0, len(store.array), rng.integers(0, 12))
+    store.array[places] = rng.random((len(places), store.array.shape[1]))
+    store.touched[places] = 1
+    return places
+
+
+def put(store: RowStore, rng: Rng, rows: int, width: int) -> Array:
+    places = np.unique(rng.integers(0, rows, rng.integers(0, 12)))
+    store.put(places, rng.random((len(places), width)))
+    return places
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["touched", "put"])
+def test_snapshots_stay_as_they_are_and_know_what_lies_between_them(kind: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    array = rng.random((40, 3))
+    touched, rows = TouchedStore(array.copy()), RowStore(array.copy())
+    taken: list[tuple[Touched, Array, set[int]]] = []
+    """Snapshots that are kept, the array at that moment, and the rows written to since the one before."""
+    since: set[int] = set()
+    for _ in range(30):
+        if kind == "touched":
+            since |= set(written(touched, rng).tolist())
+            taken.append((touched.snapshot(), touched.array.copy(), since))
+        else:
+            places = put(rows, rng, 40, 3)
+            since |= set(places.tolist())
+            taken.append((rows.snapshot(), np.asarray(rows.snapshot()), since))
+        since = set()
+        if rng.random() < 0.4 and len(taken) > 1:  # dropped: what it has counts for the one after it
+            place = int(rng.integers(len(taken) - 1))
+            _, _, gone = taken.pop(place)
+            taken[place] = (*taken[place][:2], taken[place][2] | gone)
+    for snapshot, expected, _ in taken:
+        assert np.array_equal(np.asarray(snapshot), expected)
+        some = rng.permutation(40)[:7]
+        assert np.array_equal(snapshot.rows(some), expected[some])
+    for place, (earlier, before, _) in enumerate(taken):
+        between: set[int] = set()
+        for later, after, more in taken[place + 1 :]:
+            between |= more
+            changed = later.since(earlier)
+            assert changed is not None and changed.tolist() == sorted(between)
+            before = before.copy()
+            before[changed] = later.rows(changed)
+            assert np.array_equal(before, after)
+            if later is not earlier:
+                assert earlier.since(later) is None
+
+
+def test_what_was_not_touched_is_not_looked_at() -> None:
+    store = TouchedStore(np.zeros((9, 2)))
+    first = store.snapshot()
+    store.array[:] = 1
+    store.touched[4] = 1
+    second = store.snapshot()
+    assert np.asarray(second)[:, 0].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0]
+    assert not store.touched.any() and second.since(first) is not None
+
+
+def test_nothing_is_known_of_another_store_s_snapshot_or_of_anything_else() -> None:
+    first, other = TouchedStore(np.zeros((3, 1))).snapshot(), TouchedStore(np.zeros((3, 1))).snapshot()
+    others: list[object] = [other, None, b"", np.zeros((3, 1)), {}]
+    assert all(first.since(each) is None for each in others)
+    since = first.since(first)
+    assert since is not None and since.size == 0
+
+
+def test_where_nothing_was_touched_the_snapshot_is_the_same() -> None:
+    store = TouchedStore(np.zeros((3, 1)))
+    first = store.snapshot()
+    assert store.snapshot() is first
+
+
+def test_snapshots_that_nobody_keeps_cost_nothing() -> None:
+    store = TouchedStore(np.zeros((1000, 8)))
+    kept = store.snapshot()
+    for row in range(500):
+        store.touched[row] = 1
+        store.snapshot()
+    newest = store.snapshot()
+    since = newest.since(kept)
+    assert since is not None and since.tolist() == list(range(500))
+    del kept
+    tracemalloc.start()
+    for _ in range(50):
+        store.array[:] += 1
+        store.touched[:] = 1
+        newest = store.snapshot()
+        assert (np.asarray(newest) == store.array).all()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 3 * store.array.nbytes
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
+def test_an_array_may_be_empty(shape: tuple[int, int]) -> None:
+    store = TouchedStore(np.zeros(shape, np.float32))
+    first = store.snapshot()
+    store.touched[:] = 1
+    second = store.snapshot()
+    assert second.shape == shape and np.asarray(second).shape == shape
+    assert (second.since(first) is not None) and np.array_equal(np.asarray(first), np.zeros(shape))
+
+
+def test_a_snapshot_is_an_array_wherever_one_is_made_of_it() -> None:
+    store = TouchedStore(np.arange(6, dtype=np.float32).reshape(3, 2))
+    snapshot = store.snapshot()
+    assert (snapshot.shape, snapshot.dtype, snapshot.nbytes) == ((3, 2), np.dtype(np.float32), 24)
+    mine = np.array(snapshot)
+    mine[0] = 9
+    assert np.asarray(snapshot)[0].tolist() == [0, 1] and np.array(snapshot, np.int64).dtype == np.int64
+    with pytest.raises(ValueError, match="without a copy they do not stay as they are"):
+        np.array(snapshot, copy=False)
+    there = pickle.loads(pickle.dumps(snapshot))  # noqa: S301 - just written
+    assert type(there) is np.ndarray and np.array_equal(there, snapshot)
+    assert len(snapshot) == 3 and bytes(snapshot) == there.tobytes() and repr(snapshot) == repr(there)
+
+
+def test_the_digest_is_that_of_the_same_array() -> None:
+    rng = np.random.default_rng(3)
+    store = TouchedStore(rng.random((20, 4)))
+    for _ in range(3):
+        kept = store.snapshot()
+        written(store, rng)
+    digest, plain = state_digest({"a": kept}), np.array(kept)
+    written(store, rng)
+    newest = store.snapshot()
+    assert digest == state_digest({"a": kept}) == state_digest({"a": plain}) != state_digest({"a": newest})
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros(3), np.zeros((3, 2)).T, np.zeros((2, 2, 2)), np.array([[None]])], ids=lambda array: array.shape
+)
+def test_an_array_that_has_no_rows_is_refused(array: Array) -> None:
+    with pytest.raises(ValueError, match="arrays of numbers with two dimensions, C-contiguous"):
+        TouchedStore(array)
+
+
+class Watched(np.ndarray[Any, Any]):
+    """An array that calls whoever waits for it to have been read, or for the moments before and after it is written."""
+
+    read: ClassVar[list[Callable[[], None]]] = []
+    written: ClassVar[list[Callable[[], None]]] = []
+
+    def copy(self, order: Any = "C") -> Any:
+        made = np.array(self, order=order)
+        self._call(self.read)
+        return made
+
+    def take(self, *args: Any, **kwargs: Any) -> Any:
+        made = np.asarray(self).take(*args, **kwargs)
+        self._call(self.read)
+        return made
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._call(self.written)
+        super().__setitem__(key, value)
+        self._call(self.written)
+
+    @staticmethod
+    def _call(waiting: list[Callable[[], None]]) -> None:
+        if waiting:
+            waiting.pop()()
+
+
+@pytest.mark.parametrize("how", [np.asarray, lambda snapshot: snapshot.rows(np.arange(4))], ids=["whole", "rows"])
+def test_a_snapshot_that_is_being_read_may_see_rows_move(how: Callable[[Touched], Array]) -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    kept = [store.snapshot()]
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    later: list[Touched] = []
+
+    def goes_on() -> None:
+        kept.clear()
+        store.put(np.array([1, 2]), np.array([[7.0], [9.0]]))
+        later.append(store.snapshot())
+
+    Watched.read.append(goes_on)
+    assert how(second).ravel().tolist() == [0, 5, 0, 0]
+    assert how(later[0]).ravel().tolist() == [0, 7, 9, 0]
+
+
+def test_a_snapshot_can_be_read_while_rows_move() -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    first = store.snapshot()
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    del first
+    store.put(np.array([2]), np.array([[9.0]]))
+    read: list[list[float]] = []
+    Watched.written += [lambda: read.append(np.asarray(second).ravel().tolist())] * 2
+    third = store.snapshot()
+    assert read == [[0, 5, 0, 0]] * 2 and np.asarray(third).ravel().tolist() == [0, 5, 9, 0]
+
+
+def test_what_is_put_while_another_thread_moves_rows_is_not_lost() -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    first = store.snapshot()
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    del first
+    later: list[Touched] = []
+
+    def learn() -> None:
+        store.put(np.array([2]), np.array([[9.0]]))
+        later.append(store.snapshot())
+
+    goes_on = threading.Thread(target=learn)
+
+    def in_the_midst() -> None:
+        goes_on.start()
+        goes_on.join(0.05)  # it may wait for the move to end
+
+    Watched.written.append(in_the_midst)
+    second.settle()
+    goes_on.join()
+    assert np.asarray(later[0]).ravel().tolist() == [0, 5, 9, 0]
+
+
+def test_what_was_settled_beside_the_work_is_not_moved_when_the_next_snapshot_is_taken() -> None:
+    store = RowStore(np.zeros((4, 1)).view(Watched))
+    first = store.snapshot()
+    store.put(np.array([1]), np.array([[5.0]]))
+    second = store.snapshot()
+    second.settle()
+    left = [len(store.puts)]
+    assert np.asarray(first).sum() == 0
+    del first
+    second.settle()
+    assert [*left, len(store.puts)] == [1, 0]
+    store.put(np.array([2]), np.array([[9.0]]))
+    Watched.written.append(lambda: pytest.fail("rows were moved"))
+    third = store.snapshot()
+    Watched.written.clear()
+    assert [np.asarray(each).ravel().tolist() for each in (second, third)] == [[0, 5, 0, 0], [0, 5, 9, 0]]
+
+
+def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:
+    store, rng = TouchedStore(np.zeros((3000, 8))), np.random.default_rng(1)
+
+    def wrong(earlier: Touched, later: Touched, before: Array, after: Array) -> str | None:
+        changed = later.since(earlier)
+        later.settle()
+        if changed is None or not np.array_equal(np.asarray(later), after):
+            return "a snapshot changed"
+        before[changed] = later.rows(changed)
+        return None if np.array_equal(before, after) else "what changed is not all"
+
+    with checked_in_a_thread(wrong) as check:
+        earlier, before = store.snapshot(), store.array.copy()
+        for _ in range(300):
+            places = rng.integers(0, 3000, 500)
+            store.array[places] += 1
+            store.touched[places] = 1
+            later, after = store.snapshot(), store.array.copy()
+            check(earlier, later, before.copy(), after)
+            earlier, before = later, after

@@ -1,0 +1,145 @@
+"""State by key: a snapshot stays as it is, and knows what has changed since another one."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+from support.reader_threads import checked_in_a_thread
+
+from millstream.state.digests import state_digest
+from millstream.state.keyed_state import Entries, Keyed, KeyedStore, Memory, Values, put_together
+from millstream.state.rocksdb_state import Rocks
+
+places = pytest.mark.parametrize("make", [Memory, Rocks])
+
+
+def written(store: KeyedStore, dice: random.Random, model: dict[str, bytes], times: int) -> None:
+    """Puts and forgets at random keys, in the store and in a dict."""
+    for _ in range(times):
+        key = f"key-ü{dice.randrange(40)}"
+        if dice.random() < 0.3:
+            store.put(key, None)
+            model.pop(key, None)
+        else:
+            model[key] = str(dice.randrange(1000)).encode()
+            store.put(key, model[key])
+
+
+def over(before: Mapping[str, bytes], changed: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """What changes make of a state."""
+    return {key: value for key, value in {**before, **changed}.items() if value is not None}
+
+
+@places
+@pytest.mark.parametrize("seed", range(4))
+def test_snapshots_stay_as_they_are_and_know_what_lies_between_them(make: Callable[[], Values], seed: int) -> None:
+    dice = random.Random(seed)
+    store, model = KeyedStore(make), dict[str, bytes]()
+    taken: list[tuple[Keyed, dict[str, bytes]]] = []
+    for _ in range(12):
+        written(store, dice, model, dice.randrange(30))
+        taken.append((store.snapshot(), dict(model)))
+        if dice.random() < 0.3:
+            del taken[dice.randrange(len(taken))]
+    for snapshot, expected in taken:
+        assert snapshot.copied() == expected == dict(snapshot)
+        assert list(snapshot.in_order()) == sorted(expected.items())
+        assert {key: snapshot.get(key) for key in expected} == expected
+        assert snapshot.get("key of nobody") is None
+    for place, (earlier, before) in enumerate(taken):
+        for later, after in taken[place:]:
+            changed = later.since(earlier)
+            assert changed is not None
+            assert over(before, changed) == after
+
+
+@places
+def test_what_was_never_snapped_or_is_not_kept_costs_nothing(make: Callable[[], Values]) -> None:
+    store = KeyedStore(make)
+    store.put("a", b"1")
+    first = store.snapshot()
+    assert store.snapshot() is first  # nothing was written
+    store.put("a", b"2")
+    second = store.snapshot()
+    assert second is not first and second.since(first) == {"a": b"2"}
+    assert first.since(second) is None  # not an earlier one
+    assert first.since({}) is None and first.since(None) is None
+
+
+@places
+def test_a_key_forgotten_and_put_again_is_what_it_is_now(make: Callable[[], Values]) -> None:
+    store = KeyedStore(make)
+    store.put("a", b"1")
+    first = store.snapshot()
+    store.put("a", None)
+    gone = store.snapshot()
+    store.put("a", b"1")
+    assert gone.since(first) == {"a": None} and store.snapshot().since(gone) == {"a": b"1"}
+    assert (first.copied(), gone.copied()) == ({"a": b"1"}, {})
+
+
+@places
+def test_a_store_is_restored_from_any_state_and_its_snapshots_stay(make: Callable[[], Values]) -> None:
+    store = KeyedStore(make)
+    store.put("a", b"1")
+    first = store.snapshot()
+    store.put("a", b"2")
+    store.put("b", b"2")
+    store.restore(first)
+    assert store.snapshot().copied() == {"a": b"1"}
+    store.put("a", b"3")
+    assert first.copied() == {"a": b"1"}
+    assert store.snapshot().since(first) is None  # another life, of which it knows nothing
+    store.restore({"c": b"9"})
+    assert store.snapshot().copied() == {"c": b"9"}
+    store.restore({})
+    assert store.snapshot().copied() == {} and store.get("c") is None
+
+
+@places
+def test_the_digest_is_that_of_the_same_keys_in_a_dict(make: Callable[[], Values]) -> None:
+    store, model = KeyedStore(make), dict[str, bytes]()
+    written(store, random.Random(9), model, 200)
+    store.snapshot()
+    snapshot = store.snapshot()
+    digest = state_digest(model)
+    written(store, random.Random(10), {}, 50)
+    assert state_digest(snapshot) == digest == state_digest(Entries(model))
+
+
+@places
+def test_a_state_goes_to_another_process_as_its_entries(make: Callable[[], Values]) -> None:
+    store, model = KeyedStore(make), dict[str, bytes]()
+    written(store, random.Random(3), model, 50)
+    there = pickle.loads(pickle.dumps(store.snapshot()))  # noqa: S301 - just written
+    assert isinstance(there, Entries) and there.copied() == model
+
+
+@places
+def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Callable[[], Values]) -> None:
+    store, model = KeyedStore(make), dict[str, bytes]()
+    dice = random.Random(1)
+    written(store, dice, model, 200)
+
+    def wrong(earlier: Keyed, later: Keyed, before: dict[str, bytes], after: dict[str, bytes]) -> str | None:
+        changed = later.since(earlier)
+        same = later.copied() == after and changed is not None and over(before, changed) == after
+        return None if same else "a snapshot changed"
+
+    with checked_in_a_thread(wrong) as check:
+        earlier, before = store.snapshot(), dict(model)
+        for _ in range(300):
+            written(store, dice, model, 20)
+            later, after = store.snapshot(), dict(model)
+            check(earlier, later, before, after)
+            earlier, before = later, after
+
+
+def test_entries_compare_what_they_are_given() -> None:
+    one, other = Entries({"a": b"1", "b": b"1"}), Entries({"a": b"2", "c": b"1"})
+    assert other.since(one) == {"a": b"2", "c": b"1", "b": None}
+    assert other.since({"a": b"1"}) is None
+    assert put_together([one, other.since(one) or {}]) == other.copied()
