@@ -25,7 +25,7 @@ def document_lines(records: int) -> Iterator[bytes]:
 
 
 def generated(records: int) -> Iterable[pa.RecordBatch]:
-    """The same records in Arrow."""
+    """The records of `document_lines` in Arrow."""
     return GeneratorSource(seed=1, records=records).open(Place(Path(), Path())).read("0", 0, records)
 
 
