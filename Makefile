@@ -30,8 +30,8 @@ check: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY)  ## measure, print a table, write bench.json; ARGS are passed on, PEERS=1 has other tools too
-	@$(BIN)/python tests/benchmarks/run.py $(if $(PEERS),--peers) $(ARGS)
+bench: $(READY)  ## measure, print a table, write bench.json, extend the history; PEERS=1 adds other tools, ARGS are passed on
+	@$(BIN)/python benchmarks/run.py $(if $(PEERS),--peers) $(ARGS)
 
 soak: $(READY)  ## the tests that take long
 	@$(BIN)/python -m pytest -q -m soak
@@ -42,4 +42,4 @@ lock:  ## resolve the pins again (needs uv); ARGS="--upgrade" or ARGS="--upgrade
 
 clean:  ## remove .venv, builds and caches; runs stay
 	@rm -rf .venv .bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	@find platform connectors models pipelines tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	@find platform connectors models pipelines benchmarks tests scripts -name __pycache__ -prune -exec rm -rf {} +

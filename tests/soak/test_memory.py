@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from benchmarks.millstream_process import MillstreamProcess
 
+from benchmarks.kit.millstream_process import MillstreamProcess
 from millstream.errors import ConfigError
 from millstream.log.journal import JournalReader
 

@@ -1,0 +1,70 @@
+"""Engines without the cost of exactly-once, for measurements only.
+
+There are no notes, digests, saves, commits and guards, and nothing is synced, neither the epoch log nor the sinks. The
+work that remains is processing and appending to the sinks, all epochs of a micro-batch in one append as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from unittest import mock
+
+import pyarrow as pa
+
+from millstream.engines.job import Engine, Job
+from millstream.guarantees.passage import Passage
+from millstream.log.contracts import Mark
+from millstream.log.epochs import Epoch
+
+__all__ = ["WithoutGuarantee"]
+
+
+def _no_digest(tables: Iterable[pa.Table]) -> str:
+    return ""
+
+
+def _no_sync(file: int) -> None:
+    """Leave the file as it is."""
+
+
+class _Bare(Passage):
+    def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
+        done = [self.processing.process(epoch, records) for epoch, records in epochs]
+        for one in done:
+            self.log.totals.take_note(one.note)  # for observers; nothing is written
+        for name, sink in self.sinks.items():
+            sink.append(pa.concat_tables([one.rows[name] for one in done]), Mark(self.log.id, epochs[-1][0].number))
+        for one in done:
+            self.through(one)
+
+    def end(self) -> None:
+        for sink in self.sinks.values():
+            sink.close()
+
+
+@dataclass(frozen=True)
+class WithoutGuarantee:
+    """An engine whose epochs have no guarantee."""
+
+    engine: Engine
+
+    def run(self, job: Job) -> None:
+        whole = job.passage
+        job.passage = _Bare(
+            plan=whole.plan,
+            processing=whole.processing,
+            log=whole.log,
+            saves=whole.saves,
+            sinks=whole.sinks,
+            sink_names=whole.sink_names,
+            began=whole.began,
+            through=whole.through,
+        )
+        with (
+            mock.patch("millstream.steps.processing.digest_of", _no_digest),
+            mock.patch("millstream.steps.chain.digest_of", _no_digest),
+            mock.patch("os.fsync", _no_sync),
+            mock.patch("os.fdatasync", _no_sync),
+        ):
+            self.engine.run(job)

@@ -1,0 +1,1 @@
+"""The figures: one module for each group of them."""

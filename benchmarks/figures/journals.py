@@ -1,0 +1,180 @@
+"""The journal and the epoch log: cost of a record, cost of an epoch, start of a long epoch log."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+from benchmarks.kit.measurement import Figure, Measurement, Setting, Value, at_least, at_most
+from benchmarks.kit.rates import Rate, since
+from benchmarks.kit.rounds import interleaved, median, ratio, repeated, spread
+from millstream.log.contracts import Log, Place
+from millstream.log.epochs import Added, Epoch, EpochLog, Note, PartitionName, SinkAdded
+from millstream.log.journal import Journal
+from millstream_connectors.files.source import FilesSource
+from millstream_connectors.journal import JournalSource
+
+__all__ = ["MEASUREMENTS"]
+
+_EPOCH = 5_000
+_DIGEST = "0123456789abcdef" * 2
+_SHORT, _LONG = 10_000, 10_000_000
+_NOTED = 50_000
+"""The last epochs of a long log have notes too: more than its last file, the one that a start reads."""
+_RECORDS = 200_000
+_AT_ONCE = 10_000
+
+
+def _epoch(number: int) -> Epoch:
+    first = (Added(PartitionName("source", "documents.jsonl", 0)), SinkAdded("predictions files outputs/predictions"))
+    return Epoch(number, {0: (number * _EPOCH, (number + 1) * _EPOCH)}, first if number == 0 else ())
+
+
+def _note(number: int) -> Note:
+    return Note(
+        epoch=number,
+        attempt=1,
+        records=_EPOCH,
+        rejects=0,
+        correct=4_500,
+        labelled=_EPOCH,
+        inputs={0: (_EPOCH, _DIGEST)},
+        steps={"features": _DIGEST, "classify": _DIGEST},
+        outputs={"predictions": (_EPOCH, _DIGEST)},
+    )
+
+
+def _append(log: EpochLog, epoch: Epoch, note: Note | None) -> None:
+    log.cut(epoch)
+    if note is not None:
+        log.note(note)
+    log.sync()
+    log.commit(epoch.number)
+
+
+def _unsynced() -> ExitStack:
+    """A context without syncs of the disk."""
+    stack = ExitStack()
+    for name in ("os.fsync", "os.fdatasync"):
+        stack.enter_context(mock.patch(name, return_value=None))
+    return stack
+
+
+def _cost(setting: Setting) -> Iterator[Value]:
+    epochs = 2_000 if setting.quick else 20_000
+
+    def milliseconds(_: int) -> float:
+        log = EpochLog(setting.fresh("epochs"))
+        prepared = [(_epoch(number), _note(number)) for number in range(epochs)]
+        with _unsynced():
+            began = time.perf_counter()
+            for epoch, note in prepared:
+                _append(log, epoch, note)
+            seconds = time.perf_counter() - began
+        log.close()
+        return seconds / epochs * 1000
+
+    yield median("epoch_log_cost", repeated(setting, milliseconds), ".3f")
+
+
+def _start(setting: Setting) -> Iterator[Value]:
+    short, long = (1_000, 100_000) if setting.quick else (_SHORT, _LONG)
+    for epochs in (short, long):
+        setting.say(f"writing an epoch log of {epochs:,} epochs")
+        log = EpochLog(setting.fresh(str(epochs)))
+        with _unsynced():
+            for number in range(epochs):
+                _append(log, _epoch(number), _note(number) if number >= epochs - _NOTED else None)
+        log.close()
+    few = repeated(setting, lambda _: _opening(setting.folder / str(short), short))
+    many = repeated(setting, lambda _: _opening(setting.folder / str(long), long))
+    yield median("epoch_log_start", many, ".3f", f"{spread(few, '.3f')} for {short:,} epochs")
+
+
+def _opening(folder: Path, epochs: int) -> float:
+    """Seconds that a start needs to open the log and to read the epochs after the last save, here the last two."""
+    began = time.perf_counter()
+    log = EpochLog(folder)
+    reader = log.reader()
+    waiting, notes = list(reader.epochs(epochs - 2)), list(reader.notes(epochs - 2))
+    seconds = time.perf_counter() - began
+    found = (log.totals.next_epoch, log.totals.committed, len(waiting), len(notes))
+    log.close()
+    if found != (epochs, epochs - 1, 2, 2):
+        raise RuntimeError(f"the written log does not read as {epochs:,} epochs: {found}")
+    return seconds
+
+
+def _blocks(setting: Setting) -> Iterator[Value]:
+    folder, appended = setting.folder, list[float]()
+    with setting.documents.file.open("rb") as documents:
+        lines = list(itertools.islice(documents, 20_000 if setting.quick else _RECORDS))
+    (folder / "lines.jsonl").write_bytes(b"".join(lines))
+    entries = [line.removesuffix(b"\n") for line in lines]
+
+    def from_journal() -> Rate:
+        appended.append(_appending(setting.fresh("journal"), entries))
+        place = Place(folder, setting.fresh("cache"))
+        return _reading(JournalSource(path="journal").open(place), len(entries))
+
+    def from_file() -> Rate:
+        return _reading(FilesSource(path="lines.jsonl").open(Place(folder, setting.fresh("cache"))), len(entries))
+
+    taken = interleaved(setting, {"journal": from_journal, "file": from_file})
+    yield median("journal_append", appended, ".2f")
+    size = sum(map(len, lines)) / len(lines)
+    yield median("journal_read", [1e6 / rate for rate in taken["journal"]], ".2f", f"{size:.0f} bytes each")
+    yield ratio("journal_read_vs_file", taken, "journal", "file")
+
+
+def _appending(folder: Path, entries: Sequence[bytes]) -> float:
+    """Microseconds an entry, into a new journal."""
+    with Journal(folder) as journal:
+        began = time.perf_counter()
+        for start in range(0, len(entries), _AT_ONCE):
+            journal.append_many(entries[start : start + _AT_ONCE])
+        return (time.perf_counter() - began) / len(entries) * 1e6
+
+
+def _reading(log: Log, count: int) -> Rate:
+    """Read the only partition, epoch by epoch."""
+    (partition,) = (partition.name for partition in log.partitions())
+    log.end(partition)
+    began, read = time.perf_counter(), 0
+    for start in range(0, count, _AT_ONCE):
+        read += sum(batch.num_rows for batch in log.read(partition, start, min(start + _AT_ONCE, count)))
+    rate = since(began, read)
+    log.close()
+    if read != count:
+        raise RuntimeError(f"{read:,} records were read instead of {count:,}")
+    return rate
+
+
+MEASUREMENTS = (
+    Measurement(
+        (Figure("epoch_log_cost", "ms", at_most(1)),),
+        "Cut, note and commit of an epoch, appended for 20,000 epochs without the syncs of the disk.",
+        _cost,
+    ),
+    Measurement(
+        (Figure("epoch_log_start", "s", at_most(1)),),
+        f"Opening the epoch log of {_LONG:,} epochs and reading its last two epochs, as a start does; the time for "
+        f"{_SHORT:,} epochs is shown beside it.",
+        _start,
+    ),
+    Measurement(
+        (
+            Figure("journal_append", "us", at_most(0.7)),
+            Figure("journal_read", "us"),
+            Figure("journal_read_vs_file", "x", at_least(0.9)),
+        ),
+        f"{_RECORDS:,} documents appended to a journal, {_AT_ONCE:,} at once, and read as records, {_AT_ONCE:,} at a "
+        "time; *_vs_file is the ratio to the same lines read from a file by the source `files`, in turns.",
+        _blocks,
+        name="journal_blocks",
+    ),
+)

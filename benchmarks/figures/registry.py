@@ -1,0 +1,48 @@
+"""The list of all measurements and of all figures, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.figures import (
+    checkpoints,
+    journals,
+    kafka,
+    local_latency,
+    local_workers,
+    python_loops,
+    simulation,
+    spark_latency,
+    spark_throughput,
+    text_accuracy,
+    text_models,
+    text_pipelines,
+)
+from benchmarks.kit.measurement import Figure, Measurement
+
+__all__ = ["GROUPS", "figures", "measurements"]
+
+GROUPS: Mapping[str, Sequence[Measurement]] = {
+    "Text models": text_models.MEASUREMENTS,
+    "Accuracy of the text models": text_accuracy.MEASUREMENTS,
+    "Pipelines with compiled models": text_pipelines.MEASUREMENTS,
+    "Python loops": python_loops.MEASUREMENTS,
+    "Throughput on Spark": spark_throughput.MEASUREMENTS,
+    "Latency on Spark": spark_latency.MEASUREMENTS,
+    "Kafka": kafka.MEASUREMENTS,
+    "Latency of the local engine": local_latency.MEASUREMENTS,
+    "Workers of the local engine": local_workers.MEASUREMENTS,
+    "Journals and epoch log": journals.MEASUREMENTS,
+    "Saves and state by key": checkpoints.MEASUREMENTS,
+    "Simulator": simulation.MEASUREMENTS,
+}
+
+
+def measurements() -> list[Measurement]:
+    """All measurements, in the order of the groups."""
+    return [measurement for group in GROUPS.values() for measurement in group]
+
+
+def figures() -> dict[str, Figure]:
+    """All figures by their names, with their units and goals."""
+    return {figure.name: figure for measurement in measurements() for figure in measurement.figures}

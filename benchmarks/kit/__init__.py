@@ -1,0 +1,1 @@
+"""Tools of all measurements: rounds, child processes, documents, environments, tables, the history."""
