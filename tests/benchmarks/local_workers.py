@@ -55,7 +55,7 @@ def _measure_two(setting: Setting) -> Iterator[Figure]:
 
 
 def _measure_death(setting: Setting) -> Iterator[Figure]:
-    """Records come all the time; the keeper is killed, and the longest silence of the sink is what that costs."""
+    """Records come all the time; the sequencer is killed, and the longest silence of the sink is what that costs."""
     work = setting.folder / "local-worker-death"
     work.mkdir()
     config = {
@@ -79,7 +79,7 @@ def _measure_death(setting: Setting) -> Iterator[Figure]:
 
 
 def _longest_silence(journal: Journal, out: Path, lines: Iterator[bytes], kill: int | None) -> float:
-    """Append for three seconds, let the keeper of this run be killed in the first; how long no row came at most."""
+    """Append for three seconds, let the sequencer of this run be killed in the first; how long no row came at most."""
     began = came = time.monotonic()
     appended, longest, rows = 0, 0.0, _rows(out)
     while (now := time.monotonic()) < began + 3:
@@ -87,7 +87,7 @@ def _longest_silence(journal: Journal, out: Path, lines: Iterator[bytes], kill: 
             journal.append(next(lines))
             appended += 1
         if kill is not None and now > began + 0.5:
-            os.kill(max(descendants(kill)), signal.SIGKILL)  # the newest process is the keeper
+            os.kill(max(descendants(kill)), signal.SIGKILL)  # the newest process is the sequencer
             kill = None
         if (there := _rows(out)) > rows:
             longest, came, rows = max(longest, now - came), now, there
@@ -115,8 +115,8 @@ MEASUREMENTS = (
     Measurement(
         "local_worker_death",
         ("local_worker_death",),
-        "a journal followed with two workers at 500 records a second, complement_nb at 65,536 dimensions; the keeper "
-        "is killed with SIGKILL: the longest time in which a reader of the sink sees no new row",
+        "a journal followed with two workers at 500 records a second, complement_nb at 65,536 dimensions; the "
+        "sequencer is killed with SIGKILL: the longest time in which a reader of the sink sees no new row",
         _measure_death,
     ),
 )

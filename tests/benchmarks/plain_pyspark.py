@@ -18,8 +18,8 @@ from benchmarks.learner import BlockLearner
 from benchmarks.steady import Mark
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.engines.spark.java import java_home
 from millstream.engines.spark.session import open_session
+from millstream.java import java_home
 
 __all__ = ["run_plain", "run_tuned"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from millstream.log.epochs import Totals
 from millstream.runs.observer import Observer
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Mark", "Rate", "Steady", "steady_rate"]
 
@@ -53,7 +53,7 @@ class Steady(Observer):
     marks: list[Mark] = field(default_factory=list)
     correct: int = 0
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         if self.marks and self.marks[-1].records == self.totals.processed:
             self.marks.pop()
         self.marks.append(Mark(time.monotonic(), self.totals.processed))

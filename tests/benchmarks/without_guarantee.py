@@ -62,7 +62,7 @@ class WithoutGuarantee:
             through=whole.through,
         )
         with (
-            mock.patch("millstream.steps.processing.digest_of", _no_digest),
+            mock.patch("millstream.steps.processor.digest_of", _no_digest),
             mock.patch("millstream.steps.chain.digest_of", _no_digest),
             mock.patch("os.fsync", _no_sync),
             mock.patch("os.fdatasync", _no_sync),

@@ -18,7 +18,7 @@ from millstream.config.load import load_config
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 FIGURES = Figures(
     records=5000,
@@ -118,7 +118,7 @@ class Look(Observer):
     def __init__(self, tally: Tally) -> None:
         self.tally, self.figures = tally, list[Figures]()
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         self.figures.append(self.tally.figures())
 
 

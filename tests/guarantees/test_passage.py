@@ -17,7 +17,7 @@ from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
 from millstream.state.applied import Applied
 from millstream.state.saver import Saver
 from millstream.state.saves import Save, SaveStore, States
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 
 class Clock:
@@ -34,9 +34,9 @@ class Steps:
         self._clock = clock
         self.partitions: list[PartitionName] = []
 
-    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> Processed:
+    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
         self._clock.now += 0.02
-        return Processed(epoch, {}, Note(epoch.number, attempt, 0, 0, 0, 0, {}, {}, {}))
+        return EpochResult(epoch, {}, Note(epoch.number, attempt, 0, 0, 0, 0, {}, {}, {}))
 
     def skip(self, epoch: Epoch) -> None:
         raise AssertionError

@@ -28,7 +28,7 @@ def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
 
     Nothing is run or read. The worst is over all epochs, given how often this config saves and commits.
     """
-    from millstream.guarantees.possible import checked_graph
+    from millstream.guarantees.validation import checked_graph
 
     loaded = load_config(config, sets)
     told = _told(loaded, checked_graph(loaded))

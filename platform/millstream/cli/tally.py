@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millstream.guarantees.delivery import Delivery
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.speed import Speed
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Figures", "Tally"]
 
@@ -77,7 +77,7 @@ class Tally(Observer):
             self._say(self._going_on(first))
         self._begun = True
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         now = self._clock()
         with self._lock:
             self._through_epochs += 1

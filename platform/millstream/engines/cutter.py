@@ -26,13 +26,13 @@ from millstream.log.epochs import (
 )
 from millstream.log.planner import MOST_EPOCHS, Planner, room
 
-__all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
+__all__ = ["Backpressure", "Cutter", "LogCutter", "ReplayCutter"]
 
 _LOOK_SECONDS = 0.25
 """How often a followed source is asked for new partitions."""
 
 
-class Throttle:
+class Backpressure:
     """Counts what is cut and not yet through, and since when; may be asked from one thread and told from another."""
 
     def __init__(self, max_records: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -115,7 +115,7 @@ class LogCutter:
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
-    throttle: Throttle
+    throttle: Backpressure
     max_records: int
     max_wait: float
     until_idle: bool
@@ -229,7 +229,7 @@ class ReplayCutter:
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
-    throttle: Throttle
+    throttle: Backpressure
     original: EpochReader
     sinks: Sequence[str] = ()
     last: int | None = None

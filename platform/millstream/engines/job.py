@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.config.models import Config
-from millstream.engines.cutter import Cutter, Throttle
+from millstream.engines.cutter import Backpressure, Cutter
 from millstream.guarantees.passage import Passage
 from millstream.log.contracts import Log, Place
 from millstream.log.epochs import Epoch, EpochLog
 from millstream.steps.graph import Graph
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
 __all__ = ["Engine", "Job"]
 
@@ -34,8 +34,8 @@ class Job:
     epoch_log: EpochLog
     epoch_folder: Path
     cutter: Cutter
-    throttle: Throttle
-    processing: Processing
+    throttle: Backpressure
+    processing: EpochProcessor
     passage: Passage
     folder: Path
     stop: threading.Event = field(default_factory=threading.Event)

@@ -24,7 +24,7 @@ from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
 from millstream.state.applied import Applied
 from millstream.state.saver import Saver
 from millstream.state.saves import Save, SaveStore, States
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Passage", "Plan", "Steps"]
 
@@ -50,7 +50,7 @@ class Steps(Protocol):
 
     partitions: list[PartitionName]
 
-    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> Processed: ...
+    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult: ...
 
     def skip(self, epoch: Epoch) -> None: ...
 
@@ -78,7 +78,7 @@ class Passage:
     sink_names: Mapping[str, str]
     crash: Armed | None = None
     began: Callable[[int], None] = lambda first: None
-    through: Callable[[Processed], None] = lambda processed: None
+    through: Callable[[EpochResult], None] = lambda processed: None
     saved: Callable[[Save, float], None] = lambda save, seconds: None
     clock: Callable[[], float] = time.monotonic
     saver_of: Callable[[SaveStore, Callable[[Save], None]], Saver] = Saver
@@ -264,13 +264,13 @@ class Passage:
         for processed in done:
             self.through(processed)
 
-    def _process(self, epoch: Epoch, records: pa.Table) -> Processed:
+    def _process(self, epoch: Epoch, records: pa.Table) -> EpochResult:
         processed = self._processed(epoch, records)
         self.log.sync()
         self._passed(Point.PROCESS, epoch.number)
         return processed
 
-    def _processed(self, epoch: Epoch, records: pa.Table) -> Processed:
+    def _processed(self, epoch: Epoch, records: pa.Table) -> EpochResult:
         """Process an epoch and write its note; a replay that differs stops here, before any effect."""
         before = self._notes.pop(epoch.number, [])
         processed = self.processing.process(epoch, records, attempt=len(before) + 1)
@@ -305,7 +305,7 @@ class Passage:
                 )
                 raise DifferentReplay(message)
 
-    def _deliver(self, done: Sequence[Processed]) -> None:
+    def _deliver(self, done: Sequence[EpochResult]) -> None:
         """Append to every sink what it does not have: the guard of exactly_once."""
         last = done[-1].epoch.number
         for name, sink in self.sinks.items():

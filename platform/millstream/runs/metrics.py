@@ -16,7 +16,7 @@ from pathlib import Path
 from millstream.log.baselines import Baselines, both
 from millstream.log.epochs import Note
 from millstream.runs.observer import Observer, Watched
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Metrics", "Window", "read_windows"]
 
@@ -129,7 +129,7 @@ class Metrics(Observer):
     def began(self, first: int) -> None:
         self._timed = (self._clock(), self._records)
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         self._count(processed.note)
 
     def close(self) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.config.load import Loaded
-from millstream.engines.cutter import Cutter, Throttle
+from millstream.engines.cutter import Backpressure, Cutter
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.summary import Summary
 from millstream.state.saves import Save
 from millstream.steps.graph import Graph
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Observer", "Observers", "Watched", "Watching"]
 
@@ -27,7 +27,7 @@ class Watched:
     directory: RunDirectory
     epoch_log: EpochLog
     cutter: Cutter
-    throttle: Throttle
+    throttle: Backpressure
     archived: Path | None = None
     """Where the run went that `--fresh` moved away."""
 
@@ -41,7 +41,7 @@ class Observer:
     def began(self, first: int) -> None:
         """State has been loaded; `first` is the epoch that the run goes on from."""
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         """An epoch has passed all its points."""
 
     def saved(self, save: Save, seconds: float) -> None:
@@ -67,7 +67,7 @@ class Watching(Observer):
         for observer in self.observers:
             observer.began(first)
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         for observer in self.observers:
             observer.through(processed)
 

@@ -12,7 +12,7 @@ from millstream.runs.exposition import Histogram
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.speed import Speed
 from millstream.state.saves import Save, SaveReader
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["LastSave", "Pulse", "Vitals"]
 
@@ -61,7 +61,7 @@ class Pulse(Observer):
         with self._lock:
             self._speed.mark(self._clock(), self._records)
 
-    def through(self, processed: Processed) -> None:
+    def through(self, processed: EpochResult) -> None:
         number = processed.epoch.number
         latency = self._throttle.age(number) if number >= self._next else None
         self._next = max(self._next, number + 1)

@@ -19,13 +19,13 @@ from pydantic import BaseModel
 
 from millstream.config.load import Loaded
 from millstream.config.models import Config
-from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
+from millstream.engines.cutter import Backpressure, Cutter, LogCutter, ReplayCutter
 from millstream.engines.job import Engine, Job
 from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError
 from millstream.guarantees.crash import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
-from millstream.guarantees.possible import checked_graph
+from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, Place, Sink
 from millstream.log.durable import write_whole
 from millstream.log.epochs import EpochLog, EpochReader
@@ -37,7 +37,7 @@ from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.state.saves import SaveStore
 from millstream.steps.graph import Graph
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 from millstream.steps.rows import identity_columns, row_schema
 
 __all__ = ["Options", "engine_of", "start", "versions"]
@@ -140,11 +140,11 @@ def start(
         check_sources(directory, logs, epoch_log.totals)
         place = Place(loaded.base, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, place, ending)
-        throttle = Throttle(config.engine.epoch.max_records)
+        throttle = Backpressure(config.engine.epoch.max_records)
         cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
         watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, throttle, archived)))
         ending.callback(watching.close)
-        processing = Processing(graph)
+        processing = EpochProcessor(graph)
         passage = Passage(
             plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
             processing=processing,
@@ -265,7 +265,7 @@ def _cutter(
     options: Options,
     logs: Mapping[str, Log],
     epoch_log: EpochLog,
-    throttle: Throttle,
+    throttle: Backpressure,
     sinks: list[str],
 ) -> Cutter:
     size = loaded.config.engine.epoch

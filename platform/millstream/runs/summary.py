@@ -13,7 +13,7 @@ from millstream.log.contracts import Sink
 from millstream.log.epochs import EpochLog
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
 __all__ = ["Summary", "digest_rows", "summarise"]
 
@@ -59,7 +59,7 @@ def summarise(
     loaded: Loaded,
     directory: RunDirectory,
     epoch_log: EpochLog,
-    processing: Processing,
+    processing: EpochProcessor,
     sinks: Mapping[str, Sink],
     ended: str,
     processed_before: int,

@@ -17,11 +17,11 @@ from millstream.steps.declared import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.substreams.event_time import latest_times
 
-__all__ = ["Chain", "InHand", "begun"]
+__all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 
 
 @dataclass
-class InHand:
+class EpochInProgress:
     """An epoch between two steps: its records in step order, and what came of it so far.
 
     `inputs` has for each rank the count and digest of all that the log gave, `latest` the greatest time.
@@ -48,13 +48,13 @@ class InHand:
                 self.outputs.setdefault(name, []).append(table)
 
 
-def begun(epoch: int, records: pa.Table, graph: Graph) -> InHand:
+def begin_epoch(epoch: int, records: pa.Table, graph: Graph) -> EpochInProgress:
     """An epoch before its first step. `records` has the log's columns and `_rank`, in any order."""
     records = in_step_order(records)
     inputs = _inputs(records, graph.log_columns)
     records, rejects = _split(records, graph.source_name)
     outputs = {"rejects": [rejects]} if rejects.num_rows else {}
-    return InHand(epoch, records, inputs, latest_times(records), outputs)
+    return EpochInProgress(epoch, records, inputs, latest_times(records), outputs)
 
 
 class Chain:
@@ -70,7 +70,7 @@ class Chain:
         made = graph.digested if whole else {}
         self._digested = {node.name: made.get(node.name, []) for node in steps}
 
-    def run(self, hand: InHand, position: Callable[[int, int], str]) -> None:
+    def run(self, hand: EpochInProgress, position: Callable[[int, int], str]) -> None:
         """Take the epoch through the steps; `position` puts a rank and an offset in words."""
         for node in self.steps:
             if node in self.here:
@@ -81,7 +81,7 @@ class Chain:
                 hand.steps[node.name] = digest_of([hand.records.select(self._digested[node.name])])
 
 
-def _run(node: Node, hand: InHand, position: Callable[[int, int], str]) -> Result:
+def _run(node: Node, hand: EpochInProgress, position: Callable[[int, int], str]) -> Result:
     records = hand.records
     try:
         return node.step.process(records)

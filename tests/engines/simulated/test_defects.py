@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from engines.simulated.conftest import Simulated, Simulating
 
-from millstream.engines.simulated.disk import SimulatedEpochLog
-from millstream.engines.simulated.simulation import Simulation
+from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.workers.coordinator import Workers
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.messages import Allow
 from millstream.guarantees.passage import Passage
 from millstream.log.contracts import Sink
 from millstream.state.saves import States
-from millstream.steps.chain import InHand
+from millstream.steps.chain import EpochInProgress
 
 SEEDS = range(60)
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -27,7 +27,7 @@ def effects_before_their_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
-    def ready(exchange: Exchange) -> Sequence[InHand] | None:
+    def ready(exchange: Exchange) -> Sequence[EpochInProgress] | None:
         for epoch, parts in exchange._held.items():
             if len(parts) >= exchange._parts and epoch in exchange._allowed:
                 exchange._allowed.remove(epoch)
@@ -40,7 +40,7 @@ def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
 def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     take = Exchange.take
 
-    def take_at_once(exchange: Exchange, part: InHand) -> None:
+    def take_at_once(exchange: Exchange, part: EpochInProgress) -> None:
         if part.epoch not in exchange._allowed:
             exchange.allow(Allow(part.epoch, part.epoch + 1))
         take(exchange, part)

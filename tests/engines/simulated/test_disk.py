@@ -8,18 +8,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millstream.engines.simulated.disk import Disk, SimulatedEpochLog
-from millstream.engines.simulated.machine import Machine
-from millstream.engines.simulated.scheduler import Scheduler
-from millstream.engines.simulated.sinks import Kept
+from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.simulated.world.sinks import Kept
+from millstream.engines.simulated.world.world import World
 from millstream.log.contracts import Mark
 from millstream.log.epochs import Epoch, EpochReader
 
 ROWS = pa.table({"_offset": [0, 1]})
 
 
-def machine() -> Machine:
-    return Machine(Scheduler(random.Random(0)))
+def machine() -> World:
+    return World(Scheduler(random.Random(0)))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.engines.job import Job
-from millstream.engines.local.alone import run_alone
+from millstream.engines.local.single_process import run_alone
 
 __all__ = ["LocalEngine"]
 
@@ -15,7 +15,7 @@ class LocalEngine:
         if job.config.engine.workers == 1:
             run_alone(job, read_ahead=True)
             return
-        from millstream.engines.local.crew import Crew
-        from millstream.engines.workers.recovery import run_with_workers
+        from millstream.engines.local.worker_pool import WorkerPool
+        from millstream.engines.recovery import run_with_workers
 
-        run_with_workers(job, Crew)
+        run_with_workers(job, WorkerPool)

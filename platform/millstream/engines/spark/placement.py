@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from millstream.config.models import Engine
-from millstream.guarantees.possible import driver_only
 from millstream.steps.graph import Graph, Node
+from millstream.steps.placement import driver_only
 
 __all__ = ["worker_steps"]
 

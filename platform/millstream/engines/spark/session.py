@@ -14,7 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream.engines.spark import classes
-from millstream.engines.spark.java import java_home
+from millstream.java import java_home
 
 __all__ = ["close_session", "open_session", "settings"]
 

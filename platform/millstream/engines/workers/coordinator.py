@@ -25,14 +25,14 @@ from millstream.engines.workers.messages import (
     Skip,
     Take,
 )
-from millstream.engines.workers.parties import KEEPER, Post
+from millstream.engines.workers.roles import SEQUENCER, Post
 from millstream.engines.workers.stages import Stages
 from millstream.log.epochs import Added, Epoch, PartitionName
 from millstream.log.planner import room
 from millstream.state.keyed import Keyed, KeyedStore
 from millstream.state.saves import States
 from millstream.state.touched import RowStore, Value
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["StepsFailed", "Workers", "take_all"]
 
@@ -53,7 +53,7 @@ class StepsFailed(Exception):
 
 
 class Workers:
-    """The steps of a pipeline, in the hands of readers and the keeper; the passage takes it for the steps themselves.
+    """The steps of a pipeline, run by readers and the sequencer; the lifecycle takes it for the steps themselves.
 
     Readers work ahead: their first steps have no state. What has state waits until it is allowed to go on.
     """
@@ -65,11 +65,11 @@ class Workers:
         self.ahead = False
         """Whether epochs may be allowed before those in hand are delivered."""
         self._readers = readers
-        self._with_state = [*(readers if stages.keyed is not None else ()), KEEPER]
+        self._with_state = [*(readers if stages.keyed is not None else ()), SEQUENCER]
         self._post, self._receive = post, receive
         self._held_back: deque[Epoch] = deque()
         """What was sent and is not yet allowed."""
-        self._done: dict[int, Processed] = {}
+        self._done: dict[int, EpochResult] = {}
         self._failed: dict[int, Exception] = {}
         """What could not be read ahead: it is told when it is that epoch's turn, as if nobody had read ahead."""
         self._asked = 0
@@ -86,7 +86,7 @@ class Workers:
         if not self._held_back:
             self.allowed = epoch.number  # also for the first one: the epochs before are in the state, or lost
         self._held_back.append(epoch)
-        self._post(KEEPER, Take(epoch))
+        self._post(SEQUENCER, Take(epoch))
         self._post(self._readers[epoch.number % len(self._readers)], Read(epoch.number, ranges))
 
     def group(self, waiting: Iterable[Epoch]) -> list[Epoch]:
@@ -117,7 +117,7 @@ class Workers:
             case other:
                 raise AssertionError(other)
 
-    def process(self, epoch: Epoch, records: pa.Table | None, attempt: int = 1) -> Processed:
+    def process(self, epoch: Epoch, records: pa.Table | None, attempt: int = 1) -> EpochResult:
         """What an epoch that was sent comes to; `records` are the readers' business."""
         self._allow(epoch.number + 1)
         while epoch.number not in self._done:
@@ -139,21 +139,21 @@ class Workers:
 
     def skip(self, epoch: Epoch) -> None:
         self._join(epoch)
-        self._post(KEEPER, Skip(epoch))
+        self._post(SEQUENCER, Skip(epoch))
 
     def ask_save(self) -> Callable[[], States]:
         """The state after the epochs allowed so far, of which all must be through, but for those that never will be."""
         self._asked += 1
         self._saved = []
-        for party in self._with_state:
-            self._post(party, AskSave(self._asked))
+        for role in self._with_state:
+            self._post(role, AskSave(self._asked))
         return self._states
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         self.partitions = list(partitions)
         self._keyed, self._rows = {}, {}
-        for party in self._with_state:
-            self._post(party, Restore(states, partitions))
+        for role in self._with_state:
+            self._post(role, Restore(states, partitions))
 
     def _states(self) -> States:
         while len(self._saved) < len(self._with_state):
@@ -181,8 +181,8 @@ class Workers:
 
     def _allow(self, stop: int) -> None:
         if stop > self.allowed:
-            for party in self._with_state:
-                self._post(party, Allow(self.allowed, stop))
+            for role in self._with_state:
+                self._post(role, Allow(self.allowed, stop))
             self.allowed = stop
         while self._held_back and self._held_back[0].number < stop:
             self._held_back.popleft()

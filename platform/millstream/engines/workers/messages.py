@@ -1,4 +1,4 @@
-"""What a run's parties say to each other: the coordinator, the readers, and the keeper of the order."""
+"""What a run's roles say to each other: the coordinator, the readers, and the sequencer of the order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.saves import States
 from millstream.state.touched import Array
-from millstream.steps.chain import InHand
-from millstream.steps.processing import Processed
+from millstream.steps.chain import EpochInProgress
+from millstream.steps.processor import EpochResult
 
 __all__ = [
     "Allow",
@@ -63,7 +63,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Take:
-    """To the keeper: this epoch comes next."""
+    """To the sequencer: this epoch comes next."""
 
     epoch: Epoch
 
@@ -78,12 +78,12 @@ class Allow:
 
 @dataclass(frozen=True)
 class Part:
-    """All that one party has of an epoch for another; it says too that there is no more.
+    """All that one role has of an epoch for another; it says too that there is no more.
 
     `names` are those of partitions that it has not told of before.
     """
 
-    hand: InHand
+    hand: EpochInProgress
     names: Mapping[int, PartitionName] = field(default_factory=dict)
 
 
@@ -91,7 +91,7 @@ class Part:
 class Done:
     """To the coordinator: an epoch is through all steps."""
 
-    processed: Processed
+    processed: EpochResult
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Failed:
-    """To the coordinator: a party cannot go on; `epoch` is one that could not be read and begun, ahead of its turn."""
+    """To the coordinator: a role cannot go on; `epoch` is one that could not be read and begun, ahead of its turn."""
 
     error: Exception
     epoch: int | None = None

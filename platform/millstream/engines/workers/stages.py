@@ -17,7 +17,7 @@ class Stages:
     """The steps of a pipeline by who runs them.
 
     `head`: whole epochs are dealt to the readers in turn, as these steps have no state. `keyed` runs in all readers, a
-    key always in the same one. `rest`: the keeper has them alone.
+    key always in the same one. `rest`: the sequencer has them alone.
     """
 
     head: Sequence[Node]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.engines.spark.java import java_home
 from millstream.errors import MillstreamError
+from millstream.java import java_home
 from millstream_connectors.kafka.broker import jars
 from millstream_connectors.kafka.broker.jars import VERSION, Jar, ensure, pinned
 from millstream_connectors.kafka.broker.places import jar_folder

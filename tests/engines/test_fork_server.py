@@ -13,7 +13,7 @@ import pytest
 
 from millstream.config.load import read_config
 from millstream.config.models import Config
-from millstream.engines.forking import forking
+from millstream.engines.fork_server import fork_server
 from millstream.steps.graph import build_graph
 
 FIELDS = ("text", "label", "time")
@@ -47,7 +47,7 @@ if __name__ == "__main__":  # in a process of its own: where processes are forke
     config = {"name": "forked", "source": {"type": "generator"}, "pipeline": pipeline}
     loaded = read_config(config, Path(), "forked.yaml")
     build_graph(loaded.config.steps, FIELDS)
-    context = forking(loaded.config)
+    context = fork_server(loaded.config)
     here, there = context.Pipe()
     process = context.Process(target=begin, args=(loaded.config, there))
     process.start()

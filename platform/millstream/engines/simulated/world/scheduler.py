@@ -17,7 +17,7 @@ Ready = tuple[str, Callable[[], None]]
 _STEP_SECONDS = 50e-6
 _SPEEDS = (0.05, 1.0, 1.0, 4.0)
 """Some are slow, some fast, so that what they send overtakes far."""
-_MOST_MEANWHILE = 3
+_MOST_INTERLEAVED = 3
 
 
 class Stuck(MillstreamError):
@@ -108,9 +108,9 @@ class Scheduler:
         self._count()
         self.now = max(self.now, until)
 
-    def meanwhile(self) -> None:
+    def interleave(self) -> None:
         """Time passes for the one who asks: others may go on."""
-        for _ in range(self.rng.randrange(_MOST_MEANWHILE)):
+        for _ in range(self.rng.randrange(_MOST_INTERLEAVED)):
             self.step(self.now)
 
     def _speed(self, name: str) -> float:

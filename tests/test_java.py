@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.engines.spark.java import java_home
 from millstream.errors import MillstreamError
+from millstream.java import java_home
 
 VECTORS = "--add-modules=jdk.incubator.vector"
 

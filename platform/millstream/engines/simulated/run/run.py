@@ -10,31 +10,31 @@ from functools import partial
 from pathlib import Path
 
 from millstream.config.models import Config
-from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
+from millstream.engines.cutter import Backpressure, Cutter, LogCutter, ReplayCutter
 from millstream.engines.job import Job
-from millstream.engines.simulated.disk import Disk, SimulatedEpochLog, SimulatedSaver
-from millstream.engines.simulated.engine import SimulatedEngine
-from millstream.engines.simulated.fate import Died, Victim
-from millstream.engines.simulated.graphs import Graphs
-from millstream.engines.simulated.history import Durable, History
-from millstream.engines.simulated.logs import MemoryLog, Recorded, RecordedPartition
-from millstream.engines.simulated.machine import Machine
-from millstream.engines.simulated.sinks import Kept, MemorySink
-from millstream.engines.workers.recovery import WorkerLost
+from millstream.engines.recovery import WorkerLost
+from millstream.engines.simulated.run.engine import SimulatedEngine
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.verdict.history import Durable, History
+from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog, SimulatedSaver
+from millstream.engines.simulated.world.faults import Died, Target
+from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
+from millstream.engines.simulated.world.sinks import Kept, MemorySink
+from millstream.engines.simulated.world.world import World
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.passage import Passage, Plan
 from millstream.log.contracts import Log
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.planner import MOST_RECORDS
 from millstream.state.saves import Save, SaveStore
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 from millstream.steps.rows import row_schema
 
-__all__ = ["Ended", "Habits", "SimulatedRun"]
+__all__ = ["Ended", "SimulatedRun", "StartOptions"]
 
 
 @dataclass(frozen=True)
-class Habits:
+class StartOptions:
     """How one start of a run goes about it.
 
     With an `arrival` above 0 a record comes every so many seconds, and the run follows; if not, all are there.
@@ -69,16 +69,16 @@ class SimulatedRun:
         config: Config,
         graphs: Graphs,
         records: Recorded,
-        machine: Machine,
+        world: World,
         folder: Path,
-        habits: Callable[[], Habits],
+        habits: Callable[[], StartOptions],
         replay: EpochReader | None = None,
     ) -> None:
         guarantee = config.guarantee
         plan = Plan(Delivery(guarantee.delivery), guarantee.save_every, guarantee.commit_every)
         self.disk = Disk(folder)
         self._config, self._plan, self._records = config, plan, records
-        self._graphs, self._machine, self._scheduler = graphs, machine, machine.scheduler
+        self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
         self._habits, self._replay = habits, replay
         graph = graphs.lend()
         self.kept = {name: Kept(row_schema(output)) for name, output in graph.outputs.items()}
@@ -91,42 +91,42 @@ class SimulatedRun:
     def to_its_end(self) -> Ended:
         """Start, crash and start again, until a start ends by itself."""
         for start in itertools.count(1):
-            job, victim = self._start()
-            if victim is None and not job.stop.is_set():
+            job, target = self._start()
+            if target is None and not job.stop.is_set():
                 return Ended(job, start, job.epoch_log.totals.next_epoch - 1)
             self._graphs.take_back(job.graph)
-            if victim is not None:
-                self._die(victim)
+            if target is not None:
+                self._die(target)
             elif self.history is not None:
                 self.history.ended()
         raise AssertionError
 
-    def _start(self) -> tuple[Job, Victim | None]:
+    def _start(self) -> tuple[Job, Target | None]:
         """One start, and who died at its end."""
         habits = self._habits()
         self._scheduler.tell(lambda: f"=== a start: {habits}")
         job = self._job(habits)
-        self._machine.asked = job.stop
-        victim = None
+        self._world.asked = job.stop
+        target = None
         try:
-            SimulatedEngine(self._machine, self._graphs, packing=habits.packing).run(job)
+            SimulatedEngine(self._world, self._graphs, packing=habits.packing).run(job)
         except Died as died:
-            victim = died.victim
+            target = died.target
         except WorkerLost as lost:
             reason = str(lost)
             self._scheduler.tell(lambda: f"coordinator: ends, {reason}")
             try:
                 job.passage.abandon()
-                victim = Victim.COORDINATOR
+                target = Target.COORDINATOR
             except Died as died:
-                victim = died.victim
+                target = died.target
         self._scheduler.clear()
         job.epoch_log.close()
-        return job, victim
+        return job, target
 
-    def _die(self, victim: Victim) -> None:
+    def _die(self, target: Target) -> None:
         self._crashed()
-        if victim is not Victim.POWER:
+        if target is not Target.POWER:
             return
         self.disk.lose_power(self._scheduler.rng)
         for kept in self.kept.values():
@@ -147,13 +147,13 @@ class SimulatedRun:
 
     # ------------------------------------------------------------ one start
 
-    def _job(self, habits: Habits) -> Job:
-        graph, scheduler, machine, history = self._graphs.lend(), self._scheduler, self._machine, self.history
+    def _job(self, habits: StartOptions) -> Job:
+        graph, scheduler, world, history = self._graphs.lend(), self._scheduler, self._world, self.history
         there = self._there(habits)
         logs = {source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()}
-        log = SimulatedEpochLog(self.disk, machine, history.committed if history else _nobody)
-        throttle = Throttle(max(habits.max_records, MOST_RECORDS - habits.in_flight), scheduler.clock)
-        processing, saves = Processing(graph), SaveStore(self.disk.saves, {})
+        log = SimulatedEpochLog(self.disk, world, history.committed if history else _nobody)
+        throttle = Backpressure(max(habits.max_records, MOST_RECORDS - habits.in_flight), scheduler.clock)
+        processing, saves = EpochProcessor(graph), SaveStore(self.disk.saves, {})
 
         def began(first: int) -> None:
             if history is not None:
@@ -170,13 +170,13 @@ class SimulatedRun:
             log=log,
             saves=saves,
             sinks={
-                name: MemorySink(name, kept, machine, partial(history.delivered, place) if history else _nobody)
+                name: MemorySink(name, kept, world, partial(history.delivered, place) if history else _nobody)
                 for place, (name, kept) in enumerate(self.kept.items())
             },
             sink_names={name: name for name in self.kept},
             began=began,
             clock=scheduler.clock,
-            saver_of=lambda store, done: SimulatedSaver(store, done, self.disk, machine, written),
+            saver_of=lambda store, done: SimulatedSaver(store, done, self.disk, world, written),
         )
         config = self._config
         engine = config.engine.model_copy(update={"type": "local", "workers": habits.workers})
@@ -193,11 +193,11 @@ class SimulatedRun:
             processing=processing,
             passage=passage,
             folder=self.disk.epochs.parent,
-            stop=_Stop(machine),
+            stop=_Stop(world),
             restarted=lambda reason: self._crashed(),
         )
 
-    def _cutter(self, habits: Habits, logs: Mapping[str, Log], log: EpochLog, throttle: Throttle) -> Cutter:
+    def _cutter(self, habits: StartOptions, logs: Mapping[str, Log], log: EpochLog, throttle: Backpressure) -> Cutter:
         if self._replay is not None:
             return ReplayCutter(logs, log, throttle, self._replay, list(self.kept))
         follow = habits.arrival > 0
@@ -212,7 +212,7 @@ class SimulatedRun:
             budget=self._left(log) if follow else None,
         )
 
-    def _there(self, habits: Habits) -> Callable[[RecordedPartition], int]:
+    def _there(self, habits: StartOptions) -> Callable[[RecordedPartition], int]:
         """How much of a partition there is by now; those that come while it runs begin one after the other."""
         if not habits.arrival:
             return lambda part: part.size
@@ -239,16 +239,16 @@ def _nobody(epoch: int) -> None:
 
 
 class _Stop(threading.Event):
-    """What a run waits for, by the clock of its machine."""
+    """What a run waits for, by the clock of its world."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__()
-        self._machine = machine
+        self._world = world
 
     def wait(self, timeout: float | None = None) -> bool:
-        scheduler = self._machine.scheduler
+        scheduler = self._world.scheduler
         until = scheduler.now + (timeout or 0.0)
-        self._machine.moment()
+        self._world.step()
         if not scheduler.step(until):
             scheduler.idle(until)
         return self.is_set()

@@ -1,4 +1,4 @@
-"""Graphs of steps for many short lives: each party has one to itself, which another may have had before."""
+"""Graphs of steps for many short lives: each role has one to itself, which another may have had before."""
 
 from __future__ import annotations
 

@@ -12,18 +12,18 @@ from millstream.records import digest_of
 from millstream.state.digests import states_digest
 from millstream.state.saves import States
 from millstream.state.touched import Value
-from millstream.steps.chain import Chain, InHand, begun
+from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.graph import Graph, Node
 from millstream.steps.rows import row_schema, rows_for_sinks
 from millstream.substreams.event_time import EventTime
 
-__all__ = ["Processed", "Processing"]
+__all__ = ["EpochProcessor", "EpochResult"]
 
 _ENGINE = "event time"
 
 
 @dataclass(frozen=True)
-class Processed:
+class EpochResult:
     """What an epoch came to: its rows by output, and its note."""
 
     epoch: Epoch
@@ -31,7 +31,7 @@ class Processed:
     note: Note
 
 
-class Processing:
+class EpochProcessor:
     """The steps of a pipeline with their state, in the hands of one engine.
 
     `steps` are those that it takes epochs through, the last of the pipeline; by default all.
@@ -48,11 +48,11 @@ class Processing:
         """These steps run elsewhere, before the records come here; their state is not kept here either."""
         self._chain = Chain(self.graph, self._chain.steps, steps)
 
-    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> Processed:
+    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
         """Take one epoch through all steps. `records` has the log's columns and `_rank`, in any order."""
-        return self.complete(epoch, begun(epoch.number, records, self.graph), attempt)
+        return self.complete(epoch, begin_epoch(epoch.number, records, self.graph), attempt)
 
-    def complete(self, epoch: Epoch, hand: InHand, attempt: int = 1) -> Processed:
+    def complete(self, epoch: Epoch, hand: EpochInProgress, attempt: int = 1) -> EpochResult:
         """Take one epoch, on which others may have worked, through the steps that are left, and over its edge."""
         self._join(epoch)
         self._event_time.observe(hand.latest)
@@ -75,7 +75,7 @@ class Processing:
             steps=hand.steps,
             outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},
         )
-        return Processed(epoch, rows, note)
+        return EpochResult(epoch, rows, note)
 
     def skip(self, epoch: Epoch) -> None:
         """An epoch is lost (at_most_once): its partitions still come and go."""

@@ -12,8 +12,8 @@ import pytest
 
 from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Job
-from millstream.engines.local.alone import run_alone
 from millstream.engines.local.engine import LocalEngine
+from millstream.engines.local.single_process import run_alone
 from millstream.log.epochs import EpochReader
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary

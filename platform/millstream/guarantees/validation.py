@@ -1,4 +1,4 @@
-"""Whether a config can be run as it says: the checks that need its steps built, and nothing run."""
+"""Validation of a config: the checks that need its steps built, and nothing run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from millstream.config.document import Problem
 from millstream.config.load import Loaded
 from millstream.config.models import Config
-from millstream.config.plugins import nearest
 from millstream.guarantees.delivery import Delivery
 from millstream.log.contracts import Place
-from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
+from millstream.steps.placement import placement_problems
 
-__all__ = ["checked_graph", "driver_only", "impossible"]
+__all__ = ["checked_graph"]
 
 
 def checked_graph(loaded: Loaded) -> Graph:
@@ -28,13 +27,13 @@ def checked_graph(loaded: Loaded) -> Graph:
     problems += found
     if graph is not None:
         problems += sink_problems(graph, config.sinks)
-        problems += impossible(config, graph.steps)
+        problems += _impossible(config, graph.steps)
     if graph is None or problems:
         loaded.refuse(problems)
     return graph
 
 
-def impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
+def _impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
     """What a config asks of its guarantee or its engine that these steps cannot give."""
     problems = []
     if Delivery(config.guarantee.delivery) is Delivery.EXACTLY_ONCE:
@@ -45,46 +44,7 @@ def impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
                     "would make other rows; choose at_least_once or at_most_once"
                 )
                 problems.append(Problem(("guarantee", "delivery"), message))
-    return problems + _misplaced(config, steps)
-
-
-def _misplaced(config: Config, steps: Sequence[Node]) -> list[Problem]:
-    """Wishes of `engine.run` that cannot be met: Spark's workers get records before they are in order."""
-    problems = []
-    names = [node.name for node in steps]
-    for name, where in config.engine.run.items():
-        if name not in names:
-            close = nearest(name, names)
-            meant = f"; did you mean `{close}`?" if close else ""
-            message = f"there is no such step; one of {', '.join(names)}{meant}"
-            problems.append(Problem(("engine", "run", name), message))
-            continue
-        if where == "driver":
-            continue
-        ahead = steps[: names.index(name) + 1]
-        for node in ahead:
-            why = driver_only(node)
-            if why is None and config.engine.run.get(node.name) == "driver":
-                why = "is to run on the driver"
-            if why is not None:
-                place = "it" if node.name == name else f"step {node.name!r} before it"
-                message = f"this step cannot run in workers: {place} {why}; leave it to the driver"
-                problems.append(Problem(("engine", "run", name), message))
-                break
-    return problems
-
-
-def driver_only(node: Node) -> str | None:
-    """Why a step cannot run in Spark's workers, where records are not in order and rejects not set apart yet."""
-    if node.traits.scope is not Scope.STATELESS:
-        return "has state"
-    if node.traits.ordered:
-        return "depends on the order of records"
-    if not node.traits.deterministic:
-        return "is not deterministic"
-    if node.step.outputs:
-        return "makes outputs"
-    return None if node.traits.only_adds else "may change records or leave some out"
+    return problems + placement_problems(config.engine.run, steps)
 
 
 def _source_problems(config: Config, place: Place) -> list[Problem]:

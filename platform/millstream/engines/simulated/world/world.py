@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from millstream.engines.simulated.fate import Died, Fate, Killed, Victim
-from millstream.engines.simulated.scheduler import Scheduler
+from millstream.engines.simulated.world.faults import Died, FaultPlan, Killed, Target
+from millstream.engines.simulated.world.scheduler import Scheduler
 
-__all__ = ["Machine", "Mortal"]
+__all__ = ["Targets", "World"]
 
 _Made = TypeVar("_Made")
 
 
-class Mortal(Protocol):
+class Targets(Protocol):
     """Workers that can be struck."""
 
     @property
@@ -28,50 +28,50 @@ class Mortal(Protocol):
     def strike(self, name: str, *, stopped: bool) -> None: ...
 
 
-class Machine:
+class World:
     """Where every moment of a run passes by: there others go on meanwhile, and somebody may be struck.
 
     It has one thread, in which the coordinator's code runs: workers take their turns inside of what it calls.
     """
 
-    def __init__(self, scheduler: Scheduler, fate: Fate | None = None) -> None:
+    def __init__(self, scheduler: Scheduler, plan: FaultPlan | None = None) -> None:
         self.scheduler = scheduler
-        self.fate = fate if fate is not None else Fate()
-        self.workers: Mortal | None = None
+        self.plan = plan if plan is not None else FaultPlan()
+        self.workers: Targets | None = None
         self.asked = threading.Event()
         """Set when the run that goes on now is asked to end."""
 
-    def moment(self, *, effect: bool = False) -> None:
+    def step(self, *, effect: bool = False) -> None:
         """Raises `Died` or `Killed` if whoever asks is struck."""
-        victim = self.fate.moment(effect)
-        if victim is None:
+        target = self.plan.step(effect)
+        if target is None:
             return
-        if victim is Victim.NOBODY:
-            self.fate.struck[victim] += 1
+        if target is Target.NOBODY:
+            self.plan.struck[target] += 1
             self.scheduler.tell(lambda: "*** the run is asked to end")
             self.asked.set()
             return
         workers = self.workers if self.workers is not None and self.workers.alive else None
-        if victim in (Victim.WORKER, Victim.STOPPED) and workers is not None:
-            self.fate.struck[victim] += 1
+        if target in (Target.WORKER, Target.STOPPED) and workers is not None:
+            self.plan.struck[target] += 1
             running = workers.running
             name = running or self.scheduler.rng.choice(workers.alive)
-            workers.strike(name, stopped=victim is Victim.STOPPED)
+            workers.strike(name, stopped=target is Target.STOPPED)
             if running is not None:
                 raise Killed
             return
-        if victim is not Victim.POWER:
-            victim = Victim.COORDINATOR
-        self.fate.struck[victim] += 1
-        self.scheduler.tell(lambda: f"*** {victim}: all memory is gone")
-        raise Died(victim)
+        if target is not Target.POWER:
+            target = Target.COORDINATOR
+        self.plan.struck[target] += 1
+        self.scheduler.tell(lambda: f"*** {target}: all memory is gone")
+        raise Died(target)
 
     def effect(self, what: Callable[[], str], do: Callable[[], _Made]) -> _Made:
         """Do what outlives the process; it may die just before, or just after."""
-        self.scheduler.meanwhile()
-        self.moment(effect=True)
+        self.scheduler.interleave()
+        self.step(effect=True)
         made = do()
         self.scheduler.progress()
         self.scheduler.tell(lambda: f"coordinator: {what()}")
-        self.moment(effect=True)
+        self.step(effect=True)
         return made

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from millstream.engines.simulated.machine import Machine
+from millstream.engines.simulated.world.world import World
 from millstream.errors import MillstreamError
 from millstream.log.contracts import Mark
 
@@ -52,8 +52,8 @@ class MemorySink:
 
     keeps = True
 
-    def __init__(self, output: str, kept: Kept, machine: Machine, appended: Callable[[int], None]) -> None:
-        self._output, self._kept, self._machine, self._appended = output, kept, machine, appended
+    def __init__(self, output: str, kept: Kept, world: World, appended: Callable[[int], None]) -> None:
+        self._output, self._kept, self._world, self._appended = output, kept, world, appended
         self._open = True
 
     def mark(self) -> Mark | None:
@@ -68,13 +68,13 @@ class MemorySink:
             self._kept.add(rows, mark)
             self._appended(mark.epoch)
 
-        self._machine.effect(lambda: f"{self._output} gets {rows.num_rows} rows, up to epoch {mark.epoch}", do)
+        self._world.effect(lambda: f"{self._output} gets {rows.num_rows} rows, up to epoch {mark.epoch}", do)
 
     def read(self) -> Iterator[pa.Table]:
         yield self._kept.rows()
 
     def close(self) -> None:
-        self._machine.effect(lambda: f"{self._output} is closed", self._kept.sync)
+        self._world.effect(lambda: f"{self._output} is closed", self._kept.sync)
         self._open = False
 
     def abandon(self) -> None:

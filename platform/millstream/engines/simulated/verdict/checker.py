@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from millstream.engines.simulated.golden import Enactments, Golden
-from millstream.engines.simulated.history import History
-from millstream.engines.simulated.run import Ended
-from millstream.engines.simulated.sinks import Kept
+from millstream.engines.simulated.run.run import Ended
+from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
+from millstream.engines.simulated.verdict.history import History
+from millstream.engines.simulated.world.sinks import Kept
 from millstream.guarantees.delivery import Effects
 from millstream.state.applied import Applied
 from millstream.state.saves import States
@@ -36,7 +36,7 @@ def differences_exactly_once(ended: Ended, kept: Mapping[str, Kept], applied: Ap
 
 
 def differences_of_the_others(
-    ended: Ended, kept: Mapping[str, Kept], history: History, applied: Applied, enactments: Enactments
+    ended: Ended, kept: Mapping[str, Kept], history: History, applied: Applied, references: ReferenceRuns
 ) -> Iterator[str]:
     """A run whose crashes show exactly as the delivery says.
 
@@ -52,7 +52,7 @@ def differences_of_the_others(
         yield f"trained twice: epochs {sorted(applied.twice())}, to be {sorted(union.trained_twice)}"
     if applied.lost(every) != union.lost:
         yield f"lost to the model: epochs {sorted(applied.lost(every))}, to be {sorted(union.lost)}"
-    yield from differing_states(ended.job.processing.save(), enactments.states(history.met(ended.last)))
+    yield from differing_states(ended.job.processing.save(), references.states(history.met(ended.last)))
     for place, (name, sink) in enumerate(kept.items()):
         epochs = [epoch for epoch, _ in sink.appends]
         repeated, missing = union.rows_repeated[place], union.rows_missing[place]
@@ -62,7 +62,7 @@ def differences_of_the_others(
         if (gone := set(every) - set(epochs)) != missing:
             yield f"{name}: rows of epochs {sorted(gone)} are missing, to be {sorted(missing)}"
         for (epoch, rows), met in zip(sink.appends, history.appends[place], strict=True):
-            if not rows.equals(enactments.rows(met)[name]):
+            if not rows.equals(references.rows(met)[name]):
                 yield f"{name}: the {rows.num_rows} rows of epoch {epoch} are not those of one process"
 
 

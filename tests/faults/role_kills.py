@@ -1,4 +1,4 @@
-"""kill -9 of random parties of a local run with workers, while it goes on."""
+"""kill -9 of random roles of a local run with workers, while it goes on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from faults.test_killed import is_alive
 from millstream.runs.killing import descendants
 
 
-def kill_parties(
-    commands: Commands, run: str, options: Sequence[str], *, kills: int, apart: int, seed: int
-) -> list[str]:
-    """Kill so many parties of a run, each after up to `apart` more bytes of the epoch log; tells who was killed.
+def kill_roles(commands: Commands, run: str, options: Sequence[str], *, kills: int, apart: int, seed: int) -> list[str]:
+    """Kill so many roles of a run, each after up to `apart` more bytes of the epoch log; tells who was killed.
 
     Where it was the coordinator the run is started again, but for the last time, which always hits the coordinator.
     """

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millstream.config.models import Config
-from millstream.engines.simulated.fate import Fate, Victim, blows
-from millstream.engines.simulated.golden import Enactments, Golden, epochs_key, golden_run
-from millstream.engines.simulated.graphs import Graphs
-from millstream.engines.simulated.judge import differences_exactly_once, differences_of_the_others
-from millstream.engines.simulated.logs import Recorded
-from millstream.engines.simulated.machine import Machine
-from millstream.engines.simulated.run import Ended, Habits, SimulatedRun
-from millstream.engines.simulated.scheduler import Scheduler
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.run.run import Ended, SimulatedRun, StartOptions
+from millstream.engines.simulated.verdict.checker import differences_exactly_once, differences_of_the_others
+from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns, epochs_key, golden_run
+from millstream.engines.simulated.world.faults import FaultPlan, Target, blows
+from millstream.engines.simulated.world.logs import Recorded
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochReader
 from millstream.state.applied import Applied
 from millstream.state.saves import SaveStore
@@ -42,7 +42,7 @@ class Outcome:
 
     seed: int
     wrong: tuple[str, ...]
-    struck: Mapping[Victim, int]
+    struck: Mapping[Target, int]
     starts: int
     epochs: int
     steps: int
@@ -63,12 +63,12 @@ class Simulation:
         """The schedule of a seed: always the same."""
         rng = random.Random(seed)
         epochs = rng.choice(_EPOCHS)
-        fate = Fate(blows(rng, moments=40 * epochs, effects=14 * epochs))
+        plan = FaultPlan(blows(rng, moments=40 * epochs, effects=14 * epochs))
         scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"), _PATIENCE)
         folder = self._folder / "run"
         habits = self._habits(rng, epochs)
         run = SimulatedRun(
-            self._config, self._graphs, self._records, Machine(scheduler, fate), folder, lambda: next(habits)
+            self._config, self._graphs, self._records, World(scheduler, plan), folder, lambda: next(habits)
         )
         ended: Ended | None = None
         try:
@@ -88,16 +88,16 @@ class Simulation:
         return Outcome(
             seed,
             wrong,
-            Counter(fate.struck),
+            Counter(plan.struck),
             ended.starts if ended else 0,
             ended.last + 1 if ended else 0,
             scheduler.steps,
         )
 
-    def _habits(self, rng: random.Random, epochs: int) -> Iterator[Habits]:
+    def _habits(self, rng: random.Random, epochs: int) -> Iterator[StartOptions]:
         size = max(1, self._size // epochs)
         follow = rng.random() < 0.2
-        habits = Habits(
+        habits = StartOptions(
             workers=rng.choice((1, 2, 2, 3, 3, 4)),
             max_records=size,
             max_wait=rng.choice((0.0, 0.0005, 0.005)),
@@ -119,8 +119,8 @@ class Simulation:
         if run.history is None:
             yield from differences_exactly_once(ended, run.kept, applied, self._golden(epochs))
             return
-        enactments = Enactments(epochs, self._graphs, self._records)
-        yield from differences_of_the_others(ended, run.kept, run.history, applied, enactments)
+        references = ReferenceRuns(epochs, self._graphs, self._records)
+        yield from differences_of_the_others(ended, run.kept, run.history, applied, references)
 
     def _golden(self, epochs: EpochReader) -> Golden:
         key = epochs_key(epochs)

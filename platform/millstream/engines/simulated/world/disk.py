@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.engines.simulated.fate import Died
-from millstream.engines.simulated.machine import Machine
-from millstream.engines.simulated.scheduler import Ready
+from millstream.engines.simulated.world.faults import Died
+from millstream.engines.simulated.world.scheduler import Ready
+from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochLog
 from millstream.state.applied import Applied
 from millstream.state.saver import Saver
@@ -54,14 +54,14 @@ class Disk:
 class SimulatedEpochLog(EpochLog):
     """The epoch log, each line and each sync of it an effect; `committed` is told of commits."""
 
-    def __init__(self, disk: Disk, machine: Machine, committed: Callable[[int], None]) -> None:
+    def __init__(self, disk: Disk, world: World, committed: Callable[[int], None]) -> None:
         super().__init__(disk.epochs)
-        self._disk, self._machine, self._committed = disk, machine, committed
+        self._disk, self._world, self._committed = disk, world, committed
         if self.totals.next_epoch == 0:
             disk.synced()
 
     def sync(self) -> None:
-        self._machine.effect(lambda: "the epoch log is synced", self._sync)
+        self._world.effect(lambda: "the epoch log is synced", self._sync)
 
     def _sync(self) -> None:
         super().sync()
@@ -76,7 +76,7 @@ class SimulatedEpochLog(EpochLog):
             if kind == "commit":
                 self._committed(number)
 
-        self._machine.effect(lambda: f"logs {_LINES[kind]} {number}", do)
+        self._world.effect(lambda: f"logs {_LINES[kind]} {number}", do)
 
 
 class SimulatedSaver(Saver):
@@ -90,15 +90,15 @@ class SimulatedSaver(Saver):
         store: SaveStore,
         done: Callable[[Save], None],
         disk: Disk,
-        machine: Machine,
+        world: World,
         written: Callable[[Save], None],
     ) -> None:
         super().__init__(store, done)
-        self._disk, self._machine, self._written = disk, machine, written
+        self._disk, self._world, self._written = disk, world, written
         self._pending: tuple[int, Applied, States] | None = None
         self._save: Save | None = None
         self._at_it = False
-        machine.scheduler.join(self)
+        world.scheduler.join(self)
 
     @property
     def busy(self) -> bool:
@@ -110,7 +110,7 @@ class SimulatedSaver(Saver):
 
     def wait(self) -> None:
         while self._pending is not None:
-            self._machine.scheduler.step()
+            self._world.scheduler.step()
 
     def ready(self) -> Iterator[Ready]:
         if self._pending is not None and not self._at_it:
@@ -122,15 +122,15 @@ class SimulatedSaver(Saver):
         if save is None and self._pending is not None:
             self._save = self._put(*self._pending)
         elif save is not None:
-            self._machine.effect(lambda: f"save {save.number} is done", lambda: self._done(save))
+            self._world.effect(lambda: f"save {save.number} is done", lambda: self._done(save))
             self._pending = self._save = None
         self._at_it = False
 
     def _put(self, epoch: int, applied: Applied, states: States) -> Save:
-        scheduler = self._machine.scheduler
-        scheduler.meanwhile()
+        scheduler = self._world.scheduler
+        scheduler.interleave()
         try:
-            self._machine.moment(effect=True)
+            self._world.step(effect=True)
         except Died:
             if scheduler.rng.random() < _TORN:
                 self._tear(self._store.write(epoch, applied, states))
@@ -139,12 +139,12 @@ class SimulatedSaver(Saver):
         self._written(save)
         scheduler.progress()
         scheduler.tell(lambda: f"saver: save {save.number} of epoch {save.epoch} is written")
-        self._machine.moment(effect=True)
+        self._world.step(effect=True)
         return save
 
     def _tear(self, save: Save) -> None:
         """Leave of a save what a process leaves that dies while it writes it."""
         path = self._disk.saves / f"{save.number:010d}.save"
         with path.open("r+b") as file:
-            file.truncate(self._machine.scheduler.rng.randrange(path.stat().st_size))
+            file.truncate(self._world.scheduler.rng.randrange(path.stat().st_size))
         path.rename(path.with_suffix(".tmp"))

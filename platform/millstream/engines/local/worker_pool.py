@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
-from millstream.engines.forking import forking
+from millstream.engines.fork_server import fork_server
 from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
-from millstream.engines.local.process import BEAT_SECONDS, Duty, work
+from millstream.engines.local.worker_process import BEAT_SECONDS, Duty, work
+from millstream.engines.recovery import WorkerLost
 from millstream.engines.workers.messages import Message
-from millstream.engines.workers.parties import COORDINATOR, KEEPER, party_names
-from millstream.engines.workers.recovery import WorkerLost
+from millstream.engines.workers.roles import COORDINATOR, SEQUENCER, role_names
 from millstream.engines.workers.stages import stages_of
 from millstream.errors import MillstreamError
 
-__all__ = ["Crew", "WorkerLost"]
+__all__ = ["WorkerLost", "WorkerPool"]
 
 _SILENCE_SECONDS = 5.0
 """A worker that has not shown itself for so long hangs."""
@@ -31,11 +31,11 @@ _UNKNOWN = 255
 """The exit code that is told where the process that starts workers, and would know, is gone."""
 
 
-class Crew:
+class WorkerPool:
     """Starts the workers of a job; as a context, ends them."""
 
     def __init__(self, job: Job) -> None:
-        self.names = party_names(job.config.engine.workers)
+        self.names = role_names(job.config.engine.workers)
         try:
             self._start(job)
         except (EOFError, ConnectionError) as error:
@@ -51,7 +51,7 @@ class Crew:
         ends = _channels(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
         places = {name: (place.base, place.cache, place.pipeline) for name, place in job.places.items()}
-        context = forking(job.config)
+        context = fork_server(job.config)
         self._processes: dict[str, ForkServerProcess] = {}
         for name in self.names:
             duty = Duty(name, len(self.names) - 1, job.config, job.graph.fields, places)
@@ -130,7 +130,7 @@ class Crew:
         message = f"{name} (process {process.pid}) {how}"
         raise WorkerLost(message)
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -151,9 +151,9 @@ class Crew:
 
 
 def _channels(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
-    """For each party the sockets to the others that it speaks to: readers to each other only about keys."""
+    """For each role the sockets to the others that it speaks to: readers to each other only about keys."""
     ends: dict[str, dict[str, socket.socket]] = {name: {} for name in (COORDINATOR, *names)}
     for one, other in itertools.combinations((COORDINATOR, *names), 2):
-        if keyed or one == COORDINATOR or KEEPER in (one, other):
+        if keyed or one == COORDINATOR or SEQUENCER in (one, other):
             ends[one][other], ends[other][one] = socket.socketpair()
     return ends

@@ -9,9 +9,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from millstream.config.models import Config
-from millstream.engines.forking import forking
-from millstream.engines.simulated.logs import Recorded
-from millstream.engines.simulated.simulation import Outcome, Simulation
+from millstream.engines.fork_server import fork_server
+from millstream.engines.simulated.run.simulation import Outcome, Simulation
+from millstream.engines.simulated.world.logs import Recorded
 
 __all__ = ["outcomes"]
 
@@ -28,7 +28,7 @@ def outcomes(config: Config, records: Recorded, seeds: Sequence[int], jobs: int 
         if jobs == 1:
             yield from map(Simulation(config, records, Path(folder)).run, seeds)
             return
-        pool = ProcessPoolExecutor(jobs, forking(config), _begin, (config, records, Path(folder)))
+        pool = ProcessPoolExecutor(jobs, fork_server(config), _begin, (config, records, Path(folder)))
         try:
             yield from pool.map(_run, seeds, chunksize=_AT_ONCE)
         finally:

@@ -1,4 +1,4 @@
-"""A worker process: one party, the channels to the others, and a thread that shows that it is alive."""
+"""A worker process: one role, the channels to the others, and a thread that shows that it is alive."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import pyarrow as pa
 from millstream.config.models import Config
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.workers.messages import Failed, Message, Range
-from millstream.engines.workers.parties import COORDINATOR, heard, party_of
 from millstream.engines.workers.reading import read_ranges
+from millstream.engines.workers.roles import COORDINATOR, heard, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.contracts import Log, Place
 from millstream.log.reading import records_schema
@@ -86,7 +86,7 @@ class _Working:
         self._selector = selectors.DefaultSelector()
         for name, channel in self._channels.items():
             self._selector.register(channel, selectors.EVENT_READ, name)
-        self._party = party_of(duty.name, duty.readers, graph, stages_of(graph), self._read, self._post)
+        self._party = role_of(duty.name, duty.readers, graph, stages_of(graph), self._read, self._post)
 
     def go_on(self) -> None:
         while True:

@@ -8,12 +8,12 @@ from multiprocessing.context import ForkServerContext
 
 from millstream.config.models import Config
 
-__all__ = ["forking"]
+__all__ = ["fork_server"]
 
 _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "sklearn")  # pyarrow imports pandas
 
 
-def forking(config: Config) -> ForkServerContext:
+def fork_server(config: Config) -> ForkServerContext:
     """Where to start processes that run a pipeline. What is imported by now counts, at the first start."""
     plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}

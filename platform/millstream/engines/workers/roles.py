@@ -1,4 +1,4 @@
-"""What readers and the keeper do with what they are told. No I/O, no clock: messages in, messages out."""
+"""What readers and the sequencer do with what they are told. No I/O, no clock: messages in, messages out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.engines.workers.exchange import ORDER, Exchange, dealt, gathered, in_place
+from millstream.engines.workers.exchange import ORDER, Exchange, gather, in_place, scatter
 from millstream.engines.workers.messages import (
     Allow,
     AskSave,
@@ -30,18 +30,18 @@ from millstream.log.epochs import Epoch, PartitionName
 from millstream.state.keyed import Entries, Keyed
 from millstream.state.saves import States
 from millstream.state.touched import Array, Touched
-from millstream.steps.chain import Chain, InHand, begun
+from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
-__all__ = ["COORDINATOR", "KEEPER", "Party", "Post", "ReadRanges", "heard", "party_names", "party_of", "reader_name"]
+__all__ = ["COORDINATOR", "SEQUENCER", "Post", "ReadRanges", "Role", "heard", "reader_name", "role_names", "role_of"]
 
 COORDINATOR = "coordinator"
-KEEPER = "keeper"
+SEQUENCER = "sequencer"
 
 Post = Callable[[str, Message], None]
-"""Sends a message to the party of this name."""
+"""Sends a message to the role of this name."""
 
 ReadRanges = Callable[[Sequence[Range]], pa.Table]
 """Reads from the logs."""
@@ -72,7 +72,7 @@ class Reader:
     def hear(self, message: Message) -> None:
         if isinstance(message, Read):
             self._names |= {wanted.rank: wanted.partition for wanted in message.ranges}
-            hand = begun(message.epoch, self._read(message.ranges), self._graph)
+            hand = begin_epoch(message.epoch, self._read(message.ranges), self._graph)
             self._head.run(hand, self._position)
             self._pass_on(hand)
         elif self._owned is not None:
@@ -80,13 +80,13 @@ class Reader:
                 self._names |= message.names
             self._owned.hear(message, self._post, self._position)
 
-    def _pass_on(self, hand: InHand) -> None:
+    def _pass_on(self, hand: EpochInProgress) -> None:
         if self._owned is None:
-            self._post(KEEPER, Part(hand))
+            self._post(SEQUENCER, Part(hand))
             return
         names = {rank: self._names[rank] for rank in hand.inputs if rank not in self._named}
         self._named |= names.keys()
-        for place, part in enumerate(dealt(hand, self._owned.key, self._readers)):
+        for place, part in enumerate(scatter(hand, self._owned.key, self._readers)):
             self._post(reader_name(place), Part(part, names))
 
     def _position(self, rank: int, offset: int) -> str:
@@ -118,9 +118,9 @@ class _Owned:
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
-            post(KEEPER, Part(self._run(parts[0], position)))
+            post(SEQUENCER, Part(self._run(parts[0], position)))
 
-    def _run(self, hand: InHand, position: Callable[[int, int], str]) -> InHand:
+    def _run(self, hand: EpochInProgress, position: Callable[[int, int], str]) -> EpochInProgress:
         settled, records = hand.outputs, hand.records
         hand.records, hand.outputs = records.drop_columns([ORDER]), {}
         self._chain.run(hand, position)
@@ -171,7 +171,7 @@ def _changes(before: Keyed, now: Keyed) -> Mapping[str, bytes | None]:
     return changes or {}
 
 
-class Keeper:
+class Sequencer:
     """Puts epochs in their order again, and has the steps that cannot be shared; says what epochs came to."""
 
     def __init__(self, readers: int, graph: Graph, stages: Stages, post: Post) -> None:
@@ -179,10 +179,10 @@ class Keeper:
         self._epochs: dict[int, Epoch] = {}
         if stages.keyed is None:
             self._exchange = Exchange(parts=1)
-            self._processing = Processing(graph, stages.rest)
+            self._processing = EpochProcessor(graph, stages.rest)
         else:
             self._exchange = Exchange(parts=readers)
-            self._processing = Processing(graph, [stages.keyed, *stages.rest])
+            self._processing = EpochProcessor(graph, [stages.keyed, *stages.rest])
             self._processing.run_ahead([stages.keyed.name])
         self._dealt = stages.keyed is not None
         self._told = _Told()
@@ -205,33 +205,33 @@ class Keeper:
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
-            hand = gathered(parts) if self._dealt else parts[0]
+            hand = gather(parts) if self._dealt else parts[0]
             self._post(COORDINATOR, Done(self._processing.complete(self._epochs.pop(hand.epoch), hand)))
 
 
-Party = Reader | Keeper
+Role = Reader | Sequencer
 
 
-def party_names(workers: int) -> list[str]:
-    """The parties of so many workers, the keeper last.
+def role_names(workers: int) -> list[str]:
+    """The roles of so many workers, the sequencer last.
 
-    >>> party_names(3)
-    ['reader 0', 'reader 1', 'keeper']
+    >>> role_names(3)
+    ['reader 0', 'reader 1', 'sequencer']
     """
-    return [*(reader_name(place) for place in range(workers - 1)), KEEPER]
+    return [*(reader_name(place) for place in range(workers - 1)), SEQUENCER]
 
 
-def party_of(name: str, readers: int, graph: Graph, stages: Stages, read: ReadRanges, post: Post) -> Party:
-    """The party of this name."""
-    if name == KEEPER:
-        return Keeper(readers, graph, stages, post)
+def role_of(name: str, readers: int, graph: Graph, stages: Stages, read: ReadRanges, post: Post) -> Role:
+    """The role of this name."""
+    if name == SEQUENCER:
+        return Sequencer(readers, graph, stages, post)
     return Reader(int(name.rpartition(" ")[2]), readers, graph, stages, read, post)
 
 
-def heard(party: Party, message: Message, post: Post) -> None:
-    """Let a party hear a message; what goes wrong in its steps is the coordinator's to know."""
+def heard(role: Role, message: Message, post: Post) -> None:
+    """Let a role hear a message; what goes wrong in its steps is the coordinator's to know."""
     try:
-        party.hear(message)
+        role.hear(message)
     except Exception as error:
         known = isinstance(error, MillstreamError | OSError)  # those of others may not travel
         told = error if known else MillstreamError(f"{type(error).__name__}: {error}")

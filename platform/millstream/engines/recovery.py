@@ -15,7 +15,7 @@ from millstream.errors import MillstreamError
 from millstream.guarantees.delivery import Delivery
 from millstream.steps.graph import Node
 
-__all__ = ["Crew", "WorkerLost", "run_with_workers"]
+__all__ = ["WorkerLost", "WorkerPool", "run_with_workers"]
 
 _MOST_LOSSES = 3
 
@@ -24,12 +24,12 @@ class WorkerLost(MillstreamError):
     """A worker died, or hangs."""
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """The workers of one start, as the coordinator sees them. Both methods may raise `WorkerLost`."""
 
     @property
     def names(self) -> Sequence[str]:
-        """The parties, the keeper last."""
+        """The roles, the sequencer last."""
         ...
 
     def post(self, name: str, message: Message) -> None:
@@ -42,9 +42,9 @@ class Crew(Protocol):
 
 
 def run_with_workers(
-    job: Job, crew_of: Callable[[Job], AbstractContextManager[Crew]], clock: Callable[[], float] = time.monotonic
+    job: Job, pool_of: Callable[[Job], AbstractContextManager[WorkerPool]], clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Run a job with workers; when one is lost, with new ones. `crew_of` starts them, and as a context ends them.
+    """Run a job with workers; when one is lost, with new ones. `pool_of` starts them, and as a context ends them.
 
     Where a step fails while epochs before that one are not yet delivered, they start again too, and take one epoch
     after the other: so it ends where it would end alone.
@@ -53,8 +53,8 @@ def run_with_workers(
     together = job.passage.plan.delivery is Delivery.EXACTLY_ONCE and job.passage.crash is None
     while True:
         try:
-            with crew_of(job) as crew:
-                take_all(job, Workers(crew.names[:-1], stages, crew.post, crew.receive), clock, together=together)
+            with pool_of(job) as pool:
+                take_all(job, Workers(pool.names[:-1], stages, pool.post, pool.receive), clock, together=together)
                 return
         except StepsFailed as failed:
             if not together:
@@ -71,8 +71,8 @@ def run_with_workers(
             elif losses == _MOST_LOSSES:
                 message = (
                     f"{lost}; that was the {losses}rd time in a row that no epoch came through. {_told(job, in_hand)}; "
-                    f"readers run {_named(stages.head, stages.keyed)}, the keeper {_named(stages.rest, None)}: look at "
-                    "what they do with these records, and at the memory"
+                    f"readers run {_named(stages.head, stages.keyed)}, the sequencer {_named(stages.rest, None)}: look "
+                    "at what they do with these records, and at the memory"
                 )
                 raise WorkerLost(message) from lost
             job.restarted(f"{lost}; all workers start again from what is saved")

@@ -1,4 +1,4 @@
-"""What the keeper tells of arrays that know what was touched of them: all of it once, and then these rows."""
+"""What the sequencer tells of arrays that know what was touched of them: all of it once, and then these rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.config.pipeline import NamedStep
 from millstream.engines.local.channel import packed, unpacked
 from millstream.engines.workers.coordinator import Workers
 from millstream.engines.workers.messages import Message, Range, Rows, Saved
-from millstream.engines.workers.parties import COORDINATOR, heard, party_names, party_of
+from millstream.engines.workers.roles import COORDINATOR, heard, role_names, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.epochs import Added, Epoch, PartitionName
 from millstream.log.reading import records_schema
@@ -23,7 +23,7 @@ from millstream.state.saves import States
 from millstream.state.touched import Touched
 from millstream.steps.classify import Classify
 from millstream.steps.graph import Graph, build_graph
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
 FIELDS = ["text", "label"]
 PARTITION = PartitionName("source", "part", 0)
@@ -56,17 +56,17 @@ def records(start: int, stop: int) -> pa.Table:
 
 
 class Together:
-    """The parties of a run in one place; messages go through the bytes that they are between processes."""
+    """The roles of a run in one place; messages go through the bytes that they are between processes."""
 
     def __init__(self) -> None:
         self.arrived: deque[Message] = deque()
         self.told: list[tuple[Saved, int]] = []
         """What the coordinator was told of states, and the bytes of it."""
         self._sent: deque[tuple[str, memoryview]] = deque()
-        self._parties = {}
-        for name in party_names(2):
+        self._roles = {}
+        for name in role_names(2):
             own = graph()
-            self._parties[name] = party_of(name, 1, own, stages_of(own), self._read, self.post)
+            self._roles[name] = role_of(name, 1, own, stages_of(own), self._read, self.post)
 
     def post(self, name: str, message: Message) -> None:
         self._sent.append((name, packed(message)))
@@ -76,7 +76,7 @@ class Together:
             name, data = self._sent.popleft()
             message: Message = unpacked(data)
             if name != COORDINATOR:
-                heard(self._parties[name], message, self.post)
+                heard(self._roles[name], message, self.post)
                 continue
             self.arrived.append(message)
             if isinstance(message, Saved):
@@ -101,7 +101,7 @@ def workers(together: Together) -> Workers:
 
 
 def test_the_coordinator_has_the_states_of_one_process_and_they_stay(workers: Workers) -> None:
-    alone = Processing(graph())
+    alone = EpochProcessor(graph())
     alone.restore({}, [])
     taken: list[tuple[States, str]] = []
     for epoch in epochs(12):
@@ -129,7 +129,7 @@ def test_all_is_told_once_and_again_only_when_the_model_has_grown(workers: Worke
 
 
 def test_a_save_that_nobody_waited_for_is_told_too(workers: Workers) -> None:
-    alone = Processing(graph())
+    alone = EpochProcessor(graph())
     alone.restore({}, [])
     for epoch in epochs(4):
         alone.process(epoch, records(*epoch.cut[0]))

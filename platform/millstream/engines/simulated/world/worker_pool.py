@@ -1,4 +1,4 @@
-"""Workers without processes: the production's parties, and channels between them that a scheduler empties."""
+"""Workers without processes: the production's roles, and channels between them that a scheduler empties."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import pyarrow as pa
 
 from millstream.engines.job import Job
 from millstream.engines.local.channel import packed, unpacked
-from millstream.engines.simulated.fate import Killed
-from millstream.engines.simulated.graphs import Graphs
-from millstream.engines.simulated.machine import Machine
-from millstream.engines.simulated.scheduler import Ready, Stuck
-from millstream.engines.simulated.telling import told
+from millstream.engines.recovery import WorkerLost
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.verdict.trace import told
+from millstream.engines.simulated.world.faults import Killed
+from millstream.engines.simulated.world.scheduler import Ready, Stuck
+from millstream.engines.simulated.world.world import World
 from millstream.engines.workers.messages import Message, Range
-from millstream.engines.workers.parties import COORDINATOR, Party, Post, heard, party_names, party_of
 from millstream.engines.workers.reading import read_ranges
-from millstream.engines.workers.recovery import WorkerLost
+from millstream.engines.workers.roles import COORDINATOR, Post, Role, heard, role_names, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.reading import records_schema
 
-__all__ = ["SimulatedCrew"]
+__all__ = ["SimulatedWorkerPool"]
 
 _SILENCE_SECONDS = 0.1
 _NEVER_LEFT = 0.5
 """How often a worker that dies takes with it what it had still to send."""
 
 
-class SimulatedCrew:
-    """Starts a job's parties on a machine; as a context, ends them.
+class SimulatedWorkerPool:
+    """Starts a job's roles on a machine; as a context, ends them.
 
     A channel is in order, and no message comes twice: a socket between two processes does not do that either. Between
-    channels any order is possible. A party hears one message at a time; what it posts meanwhile is on its way at once.
+    channels any order is possible. A role hears one message at a time; what it posts meanwhile is on its way at once.
     `packing`: messages go through the bytes that they are between processes.
     """
 
-    def __init__(self, job: Job, machine: Machine, graphs: Graphs, *, packing: bool) -> None:
-        self.names = party_names(job.config.engine.workers)
+    def __init__(self, job: Job, world: World, graphs: Graphs, *, packing: bool) -> None:
+        self.names = role_names(job.config.engine.workers)
         self.running: str | None = None
-        self._machine, self._scheduler = machine, machine.scheduler
+        self._world, self._scheduler = world, world.scheduler
         self._graphs, self._packing = graphs, packing
         self._lent = [graphs.lend() for _ in self.names]
         schema = records_schema(job.graph.fields)
@@ -48,8 +48,8 @@ class SimulatedCrew:
         def read(ranges: Sequence[Range]) -> pa.Table:
             return read_ranges(ranges, job.logs.__getitem__, schema)
 
-        self._parties: dict[str, Party] = {
-            name: party_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._post_of(name))
+        self._roles: dict[str, Role] = {
+            name: role_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._post_of(name))
             for name, graph in zip(self.names, self._lent, strict=True)
         }
         self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
@@ -61,17 +61,17 @@ class SimulatedCrew:
     # ------------------------------------------------------------ the coordinator's side
 
     def post(self, name: str, message: Message) -> None:
-        self._machine.moment()
+        self._world.step()
         if name in self._gone - self._stopped and self._scheduler.rng.random() < _NEVER_LEFT:
             self._lose(f"{name} is gone")
         self._send(COORDINATOR, name, message)
-        self._scheduler.meanwhile()
+        self._scheduler.interleave()
         self._notice()
 
     def receive(self, seconds: float | None) -> Message | None:
-        self._machine.moment()
+        self._world.step()
         until = float("inf") if seconds is None else self._scheduler.now + seconds
-        self._scheduler.meanwhile()
+        self._scheduler.interleave()
         while not self._arrived:
             self._notice()
             if not self._scheduler.step(until):
@@ -111,8 +111,8 @@ class SimulatedCrew:
             return
         self.running = receiver
         try:
-            self._machine.moment()
-            heard(self._parties[receiver], message, self._post_of(receiver))
+            self._world.step()
+            heard(self._roles[receiver], message, self._post_of(receiver))
         except Killed:
             pass
         finally:
@@ -120,7 +120,7 @@ class SimulatedCrew:
 
     def _post_of(self, name: str) -> Post:
         def post(receiver: str, message: Message) -> None:
-            self._machine.moment()
+            self._world.step()
             self._send(name, receiver, message)
 
         return post
@@ -150,14 +150,14 @@ class SimulatedCrew:
                     channel.pop()
         scheduler.at(scheduler.now + rng.expovariate(1000), lambda: self._lose(f"{name} was killed"))
 
-    def __enter__(self) -> SimulatedCrew:
+    def __enter__(self) -> SimulatedWorkerPool:
         self._scheduler.join(self)
-        self._machine.workers = self
+        self._world.workers = self
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._scheduler.leave(self)
-        self._machine.workers = None
-        self._parties = {}
+        self._world.workers = None
+        self._roles = {}
         for graph in self._lent:
             self._graphs.take_back(graph)

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Blow", "Died", "Fate", "Killed", "Victim", "blows"]
+__all__ = ["Died", "Fault", "FaultPlan", "Killed", "Target", "blows"]
 
 _SOON = 15
 """Moments after a blow in which the next one meets whoever recovers."""
 
 
-class Victim(StrEnum):
+class Target(StrEnum):
     """Who is struck: a worker, which is killed or stopped; the coordinator, or with the power everybody.
 
     Or nobody: the run is asked to end, as by Ctrl-C.
@@ -27,15 +27,15 @@ class Victim(StrEnum):
     NOBODY = "asked to end"
 
 
-_WEIGHTS = {Victim.WORKER: 4, Victim.STOPPED: 1, Victim.COORDINATOR: 4, Victim.POWER: 3, Victim.NOBODY: 1}
+_WEIGHTS = {Target.WORKER: 4, Target.STOPPED: 1, Target.COORDINATOR: 4, Target.POWER: 3, Target.NOBODY: 1}
 
 
 class Died(BaseException):
     """The coordinator, right here, and with it its workers."""
 
-    def __init__(self, victim: Victim) -> None:
-        super().__init__(victim)
-        self.victim = victim
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self.target = target
 
 
 class Killed(BaseException):
@@ -43,28 +43,28 @@ class Killed(BaseException):
 
 
 @dataclass(frozen=True)
-class Blow:
+class Fault:
     """Strikes after so many moments, or after so many before or after an effect: a write that outlives a process."""
 
-    victim: Victim
+    target: Target
     after: int
     of_effects: bool
 
 
-class Fate:
+class FaultPlan:
     """Counts moments, and says who is struck at one.
 
-    >>> fate = Fate([Blow(Victim.WORKER, 2, of_effects=False)])
-    >>> fate.moment(), fate.moment(), fate.moment()
-    (None, <Victim.WORKER: 'worker'>, None)
+    >>> plan = FaultPlan([Fault(Target.WORKER, 2, of_effects=False)])
+    >>> plan.step(), plan.step(), plan.step()
+    (None, <Target.WORKER: 'worker'>, None)
     """
 
-    def __init__(self, blows: Iterable[Blow] = ()) -> None:
-        self.struck: Counter[Victim] = Counter()
+    def __init__(self, blows: Iterable[Fault] = ()) -> None:
+        self.struck: Counter[Target] = Counter()
         self._blows = deque(blows)
         self._passed = 0
 
-    def moment(self, effect: bool = False) -> Victim | None:
+    def step(self, effect: bool = False) -> Target | None:
         """Who is struck now, if anybody; `effect` if an effect is just about to happen, or just has."""
         if not self._blows or (self._blows[0].of_effects and not effect):
             return None
@@ -72,18 +72,18 @@ class Fate:
         if self._passed < self._blows[0].after:
             return None
         self._passed = 0
-        return self._blows.popleft().victim
+        return self._blows.popleft().target
 
 
-def blows(rng: random.Random, moments: int, effects: int) -> list[Blow]:
+def blows(rng: random.Random, moments: int, effects: int) -> list[Fault]:
     """Some blows for a run that would have about so many moments and effects without them."""
     count = rng.choice((0, 1, 1, 2, 2, 3, 4))
-    plan: list[Blow] = []
+    plan: list[Fault] = []
     for number in range(count):
-        victim = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        target = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         of_effects = rng.random() < 0.5
         most = max(2, 2 * (effects if of_effects else moments) // (count + 1))
         if number and rng.random() < 0.35:
             most = _SOON
-        plan.append(Blow(victim, 1 + rng.randrange(most), of_effects))
+        plan.append(Fault(target, 1 + rng.randrange(most), of_effects))
     return plan

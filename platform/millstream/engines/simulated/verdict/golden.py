@@ -11,18 +11,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from millstream.config.models import Config
-from millstream.engines.simulated.graphs import Graphs
-from millstream.engines.simulated.history import Sequenced
-from millstream.engines.simulated.logs import MemoryLog, Recorded
-from millstream.engines.simulated.machine import Machine
-from millstream.engines.simulated.run import Habits, SimulatedRun
-from millstream.engines.simulated.scheduler import Scheduler
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.run.run import SimulatedRun, StartOptions
+from millstream.engines.simulated.verdict.history import Sequenced
+from millstream.engines.simulated.world.logs import MemoryLog, Recorded
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochReader, Totals
 from millstream.log.reading import read_epoch, records_schema
 from millstream.state.saves import States
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
-__all__ = ["Enactments", "Golden", "epochs_key", "golden_run"]
+__all__ = ["Golden", "ReferenceRuns", "epochs_key", "golden_run"]
 
 _NEVER = 1_000_000
 
@@ -46,9 +46,9 @@ def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochR
     guarantee = config.guarantee.model_copy(
         update={"delivery": "exactly_once", "save_every": _NEVER, "commit_every": _NEVER}
     )
-    machine = Machine(Scheduler(random.Random(0)))
+    world = World(Scheduler(random.Random(0)))
     alone = config.model_copy(update={"guarantee": guarantee})
-    run = SimulatedRun(alone, graphs, records, machine, folder, lambda: Habits(1, 1), epochs)
+    run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
     job = run.to_its_end().job
     rows = {name: kept.rows() for name, kept in run.kept.items()}
     golden = Golden(job.processing.save(), rows, job.epoch_log.totals)
@@ -56,7 +56,7 @@ def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochR
     return golden
 
 
-class Enactments:
+class ReferenceRuns:
     """What one process makes of epochs that it meets in any order, some of them again, or never."""
 
     def __init__(self, epochs: EpochReader, graphs: Graphs, records: Recorded) -> None:
@@ -77,7 +77,7 @@ class Enactments:
         graph = self._graphs.lend()
         schema = records_schema(graph.fields)
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
-        processing = Processing(graph)
+        processing = EpochProcessor(graph)
         processing.restore({}, [])
         for place, (number, processed) in enumerate(met, 1):
             epoch = self._epochs[number]
