@@ -16,7 +16,8 @@ from benchmarks.figures import Unmeasured
 from benchmarks.steady import Mark
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.engines.cutter import Backpressure, LogCutter
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import LogCutter
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import RECORDS, EpochSource
@@ -75,12 +76,12 @@ def read_by_us(bootstrap: str, topic: str, work: Path, records: int, epoch: int)
     source = KafkaSource(bootstrap=bootstrap, topic=topic)
     place = Place(work, work / "cache", "bench")
     log = source.open(place)
-    throttle = Backpressure(epoch)
+    backpressure = Backpressure(epoch)
     epochs = EpochLog(work / "epochs")
-    cutter = LogCutter({"source": log}, epochs, throttle, epoch, 0.0, until_idle=True)
+    cutter = LogCutter({"source": log}, epochs, backpressure, epoch, 0.0, until_idle=True)
     while not cutter.done:
         if (cut := cutter.cut(time.monotonic())) is not None:
-            throttle.through(cut.number)
+            backpressure.release(cut.number)
     epochs.sync()
     handover = work / "handover.json"
     Handover(

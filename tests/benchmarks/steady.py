@@ -53,8 +53,8 @@ class Steady(Observer):
     marks: list[Mark] = field(default_factory=list)
     correct: int = 0
 
-    def through(self, processed: EpochResult) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         if self.marks and self.marks[-1].records == self.totals.processed:
             self.marks.pop()
         self.marks.append(Mark(time.monotonic(), self.totals.processed))
-        self.correct += processed.note.correct
+        self.correct += result.note.correct

@@ -118,7 +118,7 @@ class Look(Observer):
     def __init__(self, tally: Tally) -> None:
         self.tally, self.figures = tally, list[Figures]()
 
-    def through(self, processed: EpochResult) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         self.figures.append(self.tally.figures())
 
 

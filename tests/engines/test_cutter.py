@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millstream.engines.cutter import Backpressure, LogCutter, ReplayCutter
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import LogCutter, ReplayCutter
 from millstream.errors import Truncated
 from millstream.log.contracts import Partition
 from millstream.log.epochs import Added, Epoch, EpochLog, PartitionName, Skipped
@@ -108,7 +109,7 @@ def test_without_a_wait_epochs_are_small_while_it_is_quiet_and_grow_while_the_en
     cuts = []
     for there, through in ((0, -1), (1, 0), (2, 1), (3, 1), (4, 1), (9, 1), (10, 2), (10, 3)):
         log.spans["a"] = (0, there)
-        made.throttle.through(through)
+        made.backpressure.release(through)
         epoch = made.cut(0.0)
         cuts.append(epoch.cut if epoch is not None else None)
     assert cuts == [{}, {0: (0, 1)}, {0: (1, 2)}, {0: (2, 3)}, None, None, {0: (3, 10)}, None]

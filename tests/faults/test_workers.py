@@ -53,12 +53,12 @@ class Shooting(Observer):
     at_start: list[Callable[[], None]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         if self.at_start:
             self.at_start.pop(0)()
 
-    def through(self, processed: EpochResult) -> None:
-        self.then.pop(processed.epoch.number, lambda: None)()
+    def finished_epoch(self, result: EpochResult) -> None:
+        self.then.pop(result.epoch.number, lambda: None)()
 
     def restarted(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -93,7 +93,7 @@ def test_killed_workers_cost_nothing_but_a_line(pipeline: Pipeline, names: list[
     assert len(shooting.reasons) == 2
     for reason in shooting.reasons:
         assert reason.startswith(tuple(names))
-        assert reason.endswith("was killed by SIGKILL; all workers start again from what is saved")
+        assert reason.endswith("was killed by SIGKILL; all workers start again from the newest checkpoint")
 
 
 @pytest.mark.parametrize("name", ["reader 0", "reader 1", "sequencer"])
@@ -138,7 +138,7 @@ def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: 
     golden = pipeline.run("golden")
     shooting = Shooting({3: lambda: shoot("sequencer", by=signal.SIGSTOP)})
     assert results(shooting.run(pipeline, "run")) == results(golden)
-    assert shooting.reasons == ["sequencer has not moved for 3 s; all workers start again from what is saved"]
+    assert shooting.reasons == ["sequencer has not moved for 3 s; all workers start again from the newest checkpoint"]
 
 
 AS_IF = {
@@ -188,9 +188,9 @@ def test_a_worker_that_dies_of_its_work_ends_the_run_in_one_sentence(
     with pytest.raises(MillstreamError) as ended:
         shooting.run(pipeline, "run")
     assert re.fullmatch(
-        r"reader \d \(process \d+\) ended with exit code 13; that was the 3rd time in a row that no epoch came "
-        r"through. The first in hand was epoch 0: source/part0.jsonl 0 to 11, source/part1.jsonl 0 to 11; readers run "
-        r"map, the sequencer none: look at what they do with these records, and at the memory",
+        r"reader \d \(process \d+\) ended with exit code 13; that was the 3rd time in a row that no epoch was "
+        r"finished. The first epoch in progress was epoch 0: source/part0.jsonl 0 to 11, source/part1.jsonl 0 to 11; "
+        r"readers run map, the sequencer none: look at what they do with these records, and at the memory",
         str(ended.value),
     )
     assert len(shooting.reasons) == 2
@@ -217,11 +217,11 @@ def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(pipeline: Pipel
 
         left = 0
 
-        def began(self, first: int) -> None:
+        def started(self, first: int) -> None:
             self.left = EPOCHS - first
             self.shoot_if_quiet()
 
-        def through(self, processed: EpochResult) -> None:
+        def finished_epoch(self, result: EpochResult) -> None:
             self.left -= 1
             self.shoot_if_quiet()
 

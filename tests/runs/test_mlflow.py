@@ -31,7 +31,7 @@ class Stopper(Observer):
     def __init__(self, epochs: int, act: Callable[[], None]) -> None:
         self._left, self._act = epochs, act
 
-    def through(self, processed: EpochResult) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         self._left -= 1
         if self._left == 0:
             self._act()

@@ -144,7 +144,7 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
     """What `--json` prints."""
     crashes: Counter[str] = Counter()
     for outcome in done:
-        crashes.update({str(victim): count for victim, count in outcome.struck.items()})
+        crashes.update({str(victim): count for victim, count in outcome.injected.items()})
     wrong = done[-1]
     return {
         "pipeline": loaded.config.name,

@@ -70,26 +70,26 @@ class Tally(Observer):
             n for n, o in outputs.items() if {"_window", "topic", "share", "popular"} <= set(o.schema.names)
         ]
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         self._last_epoch = first - 1
         self._speed.mark(self._clock(), self._through_records)
         if self._begun_before and not self._begun:
             self._say(self._going_on(first))
         self._begun = True
 
-    def through(self, processed: EpochResult) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         now = self._clock()
         with self._lock:
             self._through_epochs += 1
-            self._last_epoch = processed.epoch.number
-            self._through_records += processed.note.records
+            self._last_epoch = result.epoch.number
+            self._through_records += result.note.records
             self._speed.mark(now, self._through_records)
             self._marks[1:] = [(now, self._through_records)]
-            if self._answers is not None and processed.note.attempt == 1:
-                self._remember(processed.rows[self._answers])
+            if self._answers is not None and result.note.attempt == 1:
+                self._remember(result.rows[self._answers])
             for name in self._topics:
-                if processed.rows[name].num_rows:
-                    self._windows[name] = processed.rows[name]
+                if result.rows[name].num_rows:
+                    self._windows[name] = result.rows[name]
 
     def restarted(self, reason: str) -> None:
         self._warn(reason)

@@ -1,4 +1,4 @@
-"""Processes that begin as forks of one that has imported what this one has, so that a start takes milliseconds."""
+"""The fork server: its processes start in milliseconds, as it has imported the libraries of the pipeline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "skl
 
 
 def fork_server(config: Config) -> ForkServerContext:
-    """Where to start processes that run a pipeline. What is imported by now counts, at the first start."""
+    """The context in which processes of a pipeline start; the first start imports the modules that are imported now."""
     plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")

@@ -1,21 +1,19 @@
-"""Recovery by epochs: if a worker is lost, all of them start again from what is durable."""
+"""Recovery by epochs: when a worker is lost, all workers start again from the newest save."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
 
+from millstream.engines.driver import Feed, run_epochs
 from millstream.engines.job import Job
-from millstream.engines.workers.coordinator import StepsFailed, Workers, take_all
-from millstream.engines.workers.messages import Message
-from millstream.engines.workers.stages import stages_of
 from millstream.errors import MillstreamError
 from millstream.guarantees.delivery import Delivery
-from millstream.steps.graph import Node
+from millstream.log.partitions import PartitionTable
+from millstream.log.ranges import ranges_of
 
-__all__ = ["WorkerLost", "WorkerPool", "run_with_workers"]
+__all__ = ["StepsFailed", "WorkerLost", "run_with_recovery"]
 
 _MOST_LOSSES = 3
 
@@ -23,74 +21,65 @@ _MOST_LOSSES = 3
 class WorkerLost(MillstreamError):
     """A worker died, or hangs."""
 
-
-class WorkerPool(Protocol):
-    """The workers of one start, as the coordinator sees them. Both methods may raise `WorkerLost`."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The roles, the sequencer last."""
-        ...
-
-    def post(self, name: str, message: Message) -> None:
-        """Send a message; it does not wait for the worker."""
-        ...
-
-    def receive(self, seconds: float | None) -> Message | None:
-        """The next message to the coordinator; None if nothing came within these seconds."""
-        ...
+    counts_when_idle = False
+    """Whether it counts as a failure without progress when no epoch is in flight: if not, its work was no cause."""
 
 
-def run_with_workers(
-    job: Job, pool_of: Callable[[Job], AbstractContextManager[WorkerPool]], clock: Callable[[], float] = time.monotonic
+class StepsFailed(Exception):
+    """A step failed in an epoch that may not be the first in progress."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def run_with_recovery(
+    job: Job,
+    open_feed: Callable[[bool], AbstractContextManager[Feed]],
+    advice: str,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run a job with workers; when one is lost, with new ones. `pool_of` starts them, and as a context ends them.
+    """Run a job; when a worker is lost, with a new feed. `open_feed` starts its workers, and as a context ends them.
 
-    Where a step fails while epochs before that one are not yet delivered, they start again too, and take one epoch
-    after the other: so it ends where it would end alone.
+    The argument of `open_feed` says whether epochs may change state before earlier ones are delivered. When a step
+    fails in such an epoch, the workers start again and take one epoch after the other, so the run ends where it would
+    end in one process. `advice` ends the error of a run whose workers are lost again and again.
     """
-    stages, losses, best = stages_of(job.graph), 0, (-1, -1)
-    together = job.passage.plan.delivery is Delivery.EXACTLY_ONCE and job.passage.crash is None
+    losses, best = 0, (-1, -1)
+    ahead = job.lifecycle.plan.delivery is Delivery.EXACTLY_ONCE
     while True:
         try:
-            with pool_of(job) as pool:
-                take_all(job, Workers(pool.names[:-1], stages, pool.post, pool.receive), clock, together=together)
+            with open_feed(ahead) as feed:
+                run_epochs(job, feed, clock)
                 return
         except StepsFailed as failed:
-            if not together:
+            if not ahead:
                 raise failed.error from None
-            together = False
-            job.passage.abandon()
+            ahead = False
+            job.lifecycle.abandon()
         except WorkerLost as lost:
-            job.passage.abandon()
-            came, in_hand = _came(job), job.throttle.first
-            losses = 1 if came > best else losses + 1
-            best = max(best, came)
-            if in_hand is None:  # it was quiet: whatever ended the worker, it was not its work
+            job.lifecycle.abandon()
+            reached, first = _reached(job), job.backpressure.first
+            losses = 1 if reached > best else losses + 1
+            best = max(best, reached)
+            if first is None and not lost.counts_when_idle:
                 losses = 0
             elif losses == _MOST_LOSSES:
-                message = (
-                    f"{lost}; that was the {losses}rd time in a row that no epoch came through. {_told(job, in_hand)}; "
-                    f"readers run {_named(stages.head, stages.keyed)}, the sequencer {_named(stages.rest, None)}: look "
-                    "at what they do with these records, and at the memory"
-                )
-                raise WorkerLost(message) from lost
-            job.restarted(f"{lost}; all workers start again from what is saved")
+                where = f" The first epoch in progress was {_records_of(job, first)}" if first is not None else ""
+                message = f"{lost}; that was the {losses}rd time in a row that no epoch was finished.{where}; {advice}"
+                raise type(lost)(message) from lost
+            job.lifecycle.observer.restarted(f"{lost}; all workers start again from the newest checkpoint")
 
 
-def _told(job: Job, epoch: int) -> str:
-    """An epoch in hand, by its records."""
-    partitions = job.epoch_log.totals.partitions
-    cut = next(job.epoch_log.reader().epochs(epoch)).cut
-    spans = [f"{partitions[rank].source}/{partitions[rank].name} {a:,} to {b - 1:,}" for rank, (a, b) in cut.items()]
-    return f"The first in hand was epoch {epoch}: {', '.join(spans) or 'no records'}"
+def _records_of(job: Job, number: int) -> str:
+    """An epoch with the ranges of its records."""
+    epoch = next(job.epoch_log.reader().epochs(number))
+    partitions = PartitionTable(job.epoch_log.totals.partitions)
+    spans = [f"{partitions.label(r.rank)} {r.start:,} to {r.stop - 1:,}" for r in ranges_of(epoch, partitions)]
+    return f"epoch {number}: {', '.join(spans) or 'no records'}"
 
 
-def _named(steps: Sequence[Node], keyed: Node | None) -> str:
-    return ", ".join(node.name for node in (*steps, *([keyed] if keyed is not None else []))) or "none"
-
-
-def _came(job: Job) -> tuple[int, int]:
-    """How far a run has come: new epochs, and saves, which tell of epochs that were repeated."""
-    save = job.passage.saves.newest()
+def _reached(job: Job) -> tuple[int, int]:
+    """The progress of a run: new epochs, and saves, which show progress among epochs that are repeated."""
+    save = job.lifecycle.saves.newest()
     return job.epoch_log.totals.epochs, save.epoch if save is not None else -1

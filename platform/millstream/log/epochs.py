@@ -355,7 +355,7 @@ class EpochLog:
         self._lock = threading.Lock()
         self._journal = Journal(folder, header=lambda: self.totals.header())
         self.totals = Totals.from_header(self._journal.header)
-        self._reader_folder = folder
+        self.folder = folder
         newest, _ = JournalReader(folder).part_start(self._journal.next_index)
         for entry in self._journal.entries(newest):
             self.totals.take(_parsed(entry))
@@ -365,7 +365,7 @@ class EpochLog:
         return self._journal.id
 
     def reader(self) -> EpochReader:
-        return EpochReader(self._reader_folder)
+        return EpochReader(self.folder)
 
     def cut(self, epoch: Epoch) -> None:
         with self._lock:

@@ -64,7 +64,8 @@ class Planner:
     _waiting_since: float | None = field(default=None, init=False)
 
     def add(self, rank: int, beginning: int) -> None:
-        """A partition has appeared."""
+        """A partition has appeared, or its records up to `beginning` were removed unread."""
+        assert beginning >= self.positions.get(rank, beginning), "a position never goes back"
         self.positions[rank] = beginning
 
     @property
@@ -93,6 +94,7 @@ class Planner:
         cut = {}
         for rank, count in shares(available, most).items():
             start = self.positions[rank]
+            assert count > 0, "a position never goes back"
             cut[rank] = (start, start + count)
             self.positions[rank] = start + count
         if self.budget is not None:

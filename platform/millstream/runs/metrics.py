@@ -126,11 +126,11 @@ class Metrics(Observer):
         self._records, self._correct, self._labelled = totals.records, totals.correct, totals.labelled
         self._baselines = totals.baselines
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         self._timed = (self._clock(), self._records)
 
-    def through(self, processed: EpochResult) -> None:
-        self._count(processed.note)
+    def finished_epoch(self, result: EpochResult) -> None:
+        self._count(result.note)
 
     def close(self) -> None:
         if self._file >= 0:

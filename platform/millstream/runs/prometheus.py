@@ -143,7 +143,7 @@ METRICS = (
         "millstream_epochs_in_flight",
         "gauge",
         "Epochs that are cut and not yet through.",
-        lambda page: page.watched.throttle.in_flight,
+        lambda page: page.watched.backpressure.in_flight,
     ),
     Metric(
         "millstream_backlog_records",

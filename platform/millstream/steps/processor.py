@@ -1,18 +1,20 @@
-"""One epoch through all steps: records in, rows for the outputs and the epoch's note out. No I/O."""
+"""The processor of epochs: records in; rows for the outputs and the epoch's note out. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from millstream.log.epochs import Added, Ended, Epoch, Note, PartitionName
+from millstream.log.epochs import Ended, Epoch, Note, PartitionName
+from millstream.log.partitions import PartitionTable
 from millstream.records import digest_of
 from millstream.state.digests import states_digest
 from millstream.state.saves import States
 from millstream.state.touched import Value
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
+from millstream.steps.declared import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.rows import row_schema, rows_for_sinks
 from millstream.substreams.event_time import EventTime
@@ -24,7 +26,7 @@ _ENGINE = "event time"
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What an epoch came to: its rows by output, and its note."""
+    """The result of an epoch: its rows by output, and its note."""
 
     epoch: Epoch
     rows: Mapping[str, pa.Table]
@@ -32,14 +34,14 @@ class EpochResult:
 
 
 class EpochProcessor:
-    """The steps of a pipeline with their state, in the hands of one engine.
+    """The steps of a pipeline with their state, all in one process.
 
-    `steps` are those that it takes epochs through, the last of the pipeline; by default all.
+    `steps` are the last steps of the pipeline, through which epochs are taken here; by default all.
     """
 
     def __init__(self, graph: Graph, steps: Sequence[Node] | None = None) -> None:
         self.graph = graph
-        self.partitions: list[PartitionName] = []
+        self._partitions = PartitionTable()
         self._chain = Chain(graph, graph.steps if steps is None else steps)
         self._event_time = EventTime()
         self._no_rows = {name: row_schema(output).empty_table() for name, output in graph.outputs.items()}
@@ -52,27 +54,29 @@ class EpochProcessor:
         """Take one epoch through all steps. `records` has the log's columns and `_rank`, in any order."""
         return self.complete(epoch, begin_epoch(epoch.number, records, self.graph), attempt)
 
-    def complete(self, epoch: Epoch, hand: EpochInProgress, attempt: int = 1) -> EpochResult:
-        """Take one epoch, on which others may have worked, through the steps that are left, and over its edge."""
+    def complete(self, epoch: Epoch, begun: EpochInProgress, attempt: int = 1) -> EpochResult:
+        """Take one epoch, which has perhaps passed its first steps elsewhere, through the others and its boundary."""
         self._join(epoch)
-        self._event_time.observe(hand.latest)
-        self._chain.run(hand, self._position)
+        self._event_time.observe(begun.latest)
+        self._chain.run(begun, self._partitions)
         ended = self._event_time.edge(event.rank for event in epoch.events if isinstance(event, Ended))
         if ended is not None:
             for node in self._chain.here:
                 if "time" in node.step.traits.ends:
-                    hand.collect(node, node.step.ended(ended))
-        rows = {name: self._rows(name, hand.outputs.get(name, [])) for name in self.graph.outputs}
+                    result = node.step.ended(ended)
+                    check_result(node.name, result, node.made, node.step.outputs)
+                    begun.collect(result)
+        rows = {name: self._rows(name, begun.outputs.get(name, [])) for name in self.graph.outputs}
         note = Note(
             epoch=epoch.number,
             attempt=attempt,
-            records=sum(count for count, _ in hand.inputs.values()),
+            records=sum(count for count, _ in begun.inputs.values()),
             rejects=rows["rejects"].num_rows,
-            correct=hand.correct,
-            labelled=hand.labelled,
-            baselines=hand.baselines,
-            inputs=hand.inputs,
-            steps=hand.steps,
+            correct=begun.correct,
+            labelled=begun.labelled,
+            baselines=begun.baselines,
+            inputs=begun.inputs,
+            steps=begun.steps,
             outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},
         )
         return EpochResult(epoch, rows, note)
@@ -88,20 +92,13 @@ class EpochProcessor:
         states[_ENGINE] = {"event_time": self._event_time.save()}
         return states
 
-    def ask_save(self) -> Callable[[], States]:
-        """What `save` gives now, to be called for before anything else is processed."""
-        return self.save
-
-    def go_on(self) -> None:
-        """The epochs that follow may be processed before those in hand are delivered; here they cannot."""
-
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         """Go on from a save; an empty one is the beginning. `partitions` are those of the epochs before."""
         for node in self._chain.here:
             node.step.restore(states.get(node.name, {}))
         saved = states.get(_ENGINE, {}).get("event_time")
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
-        self.partitions = list(partitions)
+        self._partitions = PartitionTable(partitions)
 
     def model_digest(self) -> str | None:
         """The fingerprint of the model, or of the first of several; None without one."""
@@ -116,15 +113,8 @@ class EpochProcessor:
         return states_digest(self.save())
 
     def _join(self, epoch: Epoch) -> None:
-        for event in epoch.events:
-            if isinstance(event, Added):
-                if event.partition not in self.partitions:
-                    self.partitions.append(event.partition)
-                self._event_time.join(self.partitions.index(event.partition))
-
-    def _position(self, rank: int, offset: int) -> str:
-        partition = self.partitions[rank]
-        return f"{partition.source}/{partition.name} offset {offset}"
+        for rank in self._partitions.follow(epoch):
+            self._event_time.join(rank)
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:
         if not tables:
@@ -132,4 +122,4 @@ class EpochProcessor:
         schema = self.graph.outputs[name].schema
         chosen = [table.select(schema.names) for table in tables]
         alike = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
-        return rows_for_sinks(pa.concat_tables(alike), self._no_rows[name].schema, self.partitions)
+        return rows_for_sinks(pa.concat_tables(alike), self._no_rows[name].schema, list(self._partitions))

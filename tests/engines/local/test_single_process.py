@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from millstream.config.load import Loaded, read_config
+from millstream.engines.driver import run_epochs
 from millstream.engines.job import Job
 from millstream.engines.local.engine import LocalEngine
-from millstream.engines.local.single_process import run_alone
+from millstream.engines.local.single_process import SingleProcessFeed
 from millstream.log.epochs import EpochReader
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
@@ -38,19 +39,20 @@ class Watching:
         self._look = look
 
     def run(self, job: Job) -> None:
-        process = job.processing.process
+        process = job.processor.process
 
         def processed(*given: Any, **named: Any) -> Any:
             self._look(job)
             return process(*given, **named)
 
-        job.processing.process = processed  # type: ignore[method-assign]
+        job.processor.process = processed  # type: ignore[method-assign]
         LocalEngine().run(job)
 
 
 class NothingAhead:
     def run(self, job: Job) -> None:
-        run_alone(job)
+        with SingleProcessFeed(job) as feed:
+            run_epochs(job, feed)
 
 
 def results(summary: Summary) -> tuple[Any, ...]:
@@ -62,7 +64,7 @@ def test_full_epochs_are_read_ahead_and_results_are_the_same(tmp_path: Path) -> 
     threads: set[str] = set()
 
     def look(job: Job) -> None:
-        in_flight.append(job.throttle.in_flight)
+        in_flight.append(job.backpressure.in_flight)
         threads.update(thread.name for thread in threading.enumerate())
 
     config = loaded(tmp_path)
@@ -87,7 +89,7 @@ def test_what_goes_wrong_while_reading_ahead_ends_the_run_after_the_epoch_before
     config = loaded(tmp_path)
 
     def cut_short(job: Job) -> None:
-        if job.throttle.in_flight == 2 and job.epoch_log.totals.processed == 300:
+        if job.backpressure.in_flight == 2 and job.epoch_log.totals.processed == 300:
             (tmp_path / "documents.jsonl").unlink()
 
     with pytest.raises(Exception, match=r"documents\.jsonl"):

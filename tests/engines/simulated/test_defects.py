@@ -10,10 +10,11 @@ from engines.simulated.conftest import Simulated, Simulating
 
 from millstream.engines.simulated.run.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
-from millstream.engines.workers.coordinator import Workers
 from millstream.engines.workers.exchange import Exchange
+from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Allow
-from millstream.guarantees.passage import Passage
+from millstream.guarantees.lifecycle import EpochLifecycle
+from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
 from millstream.state.saves import States
 from millstream.steps.chain import EpochInProgress
@@ -49,35 +50,35 @@ def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_save_of_what_is_not_yet_delivered(patch: pytest.MonkeyPatch) -> None:
-    ask_save = Workers.ask_save
+    request_states = WorkersFeed.request_states
 
-    def ask_late(workers: Workers) -> Callable[[], States]:
-        workers.go_on()
-        return ask_save(workers)
+    def request_late(workers: WorkersFeed) -> Callable[[], States]:
+        workers.work_ahead()
+        return request_states(workers)
 
-    patch.setattr(Workers, "ask_save", ask_late)
+    patch.setattr(WorkersFeed, "request_states", request_late)
 
 
 def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    holds = Passage._holds
+    progress = SinkGuard._progress
 
-    def holds_less(passage: Passage, name: str, sink: Sink) -> int:
-        return holds(passage, name, sink) - 1
+    def less_progress(guard: SinkGuard, name: str, sink: Sink) -> int:
+        return progress(guard, name, sink) - 1
 
-    patch.setattr(Passage, "_holds", holds_less)
+    patch.setattr(SinkGuard, "_progress", less_progress)
 
 
 def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
-    def commit(passage: Passage, epoch: int) -> bool:
-        if epoch > passage.log.totals.committed:
-            passage.log.commit(epoch)
+    def commit(lifecycle: EpochLifecycle, epoch: int) -> bool:
+        if epoch > lifecycle.log.totals.committed:
+            lifecycle.log.commit(epoch)
         return True
 
-    patch.setattr(Passage, "_commit", commit)
+    patch.setattr(EpochLifecycle, "_commit_covered", commit)
 
 
 def lost_epochs_that_nobody_hears_of(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Workers, "skip", Workers._join)
+    patch.setattr(WorkersFeed, "skip", lambda workers, epoch: workers._partitions.follow(epoch))
 
 
 def found(simulated: Simulated, folder: Path) -> bool:

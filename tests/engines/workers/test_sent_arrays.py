@@ -12,12 +12,12 @@ from steps.counted_words import WORDS, CountedWords
 
 from millstream.config.pipeline import NamedStep
 from millstream.engines.local.channel import packed, unpacked
-from millstream.engines.workers.coordinator import Workers
-from millstream.engines.workers.messages import Message, Range, Rows, Saved
-from millstream.engines.workers.roles import COORDINATOR, heard, role_names, role_of
+from millstream.engines.workers.feed import WorkersFeed
+from millstream.engines.workers.messages import Message, Rows, Saved
+from millstream.engines.workers.roles import COORDINATOR, handle, role_names, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.epochs import Added, Epoch, PartitionName
-from millstream.log.reading import records_schema
+from millstream.log.ranges import Range, records_schema
 from millstream.state.digests import states_digest
 from millstream.state.saves import States
 from millstream.state.touched import Touched
@@ -59,28 +59,29 @@ class Together:
     """The roles of a run in one place; messages go through the bytes that they are between processes."""
 
     def __init__(self) -> None:
+        self.names = role_names(2)
         self.arrived: deque[Message] = deque()
-        self.told: list[tuple[Saved, int]] = []
+        self.sent: list[tuple[Saved, int]] = []
         """What the coordinator was told of states, and the bytes of it."""
-        self._sent: deque[tuple[str, memoryview]] = deque()
+        self._carried: deque[tuple[str, memoryview]] = deque()
         self._roles = {}
-        for name in role_names(2):
+        for name in self.names:
             own = graph()
-            self._roles[name] = role_of(name, 1, own, stages_of(own), self._read, self.post)
+            self._roles[name] = role_of(name, 1, own, stages_of(own), self._read, self.send)
 
-    def post(self, name: str, message: Message) -> None:
-        self._sent.append((name, packed(message)))
+    def send(self, name: str, message: Message) -> None:
+        self._carried.append((name, packed(message)))
 
     def receive(self, seconds: float | None) -> Message | None:
-        while self._sent and not self.arrived:
-            name, data = self._sent.popleft()
+        while self._carried and not self.arrived:
+            name, data = self._carried.popleft()
             message: Message = unpacked(data)
             if name != COORDINATOR:
-                heard(self._roles[name], message, self.post)
+                handle(self._roles[name], message, self.send)
                 continue
             self.arrived.append(message)
             if isinstance(message, Saved):
-                self.told.append((message, len(data)))
+                self.sent.append((message, len(data)))
         return self.arrived.popleft() if self.arrived else None
 
     @staticmethod
@@ -94,64 +95,65 @@ def together() -> Together:
 
 
 @pytest.fixture
-def workers(together: Together) -> Workers:
-    workers = Workers(["reader 0"], stages_of(graph()), together.post, together.receive)
+def workers(together: Together) -> WorkersFeed:
+    own = graph()
+    workers = WorkersFeed(together, stages_of(own), EpochProcessor(own))
     workers.restore({}, [])
     return workers
 
 
-def test_the_coordinator_has_the_states_of_one_process_and_they_stay(workers: Workers) -> None:
+def test_the_coordinator_has_the_states_of_one_process_and_they_stay(workers: WorkersFeed) -> None:
     alone = EpochProcessor(graph())
     alone.restore({}, [])
     taken: list[tuple[States, str]] = []
     for epoch in epochs(12):
         alone.process(epoch, records(*epoch.cut[0]))
-        workers.send(epoch)
-        workers.process(epoch, None)
+        workers.offer(epoch)
+        workers.process(epoch, 1)
         if epoch.number % 3 != 1:
-            taken.append((workers.ask_save()(), alone.state_digest()))
+            taken.append((workers.request_states()(), alone.state_digest()))
     assert [states_digest(states) for states, _ in taken] == [digest for _, digest in taken]
     earlier, later = (states["classify"]["model/counts"] for states, _ in taken[-2:])
     assert isinstance(later, Touched) and 0 < len(later.since(earlier)) < WORDS / 2  # type: ignore[arg-type]
 
 
-def test_all_is_told_once_and_again_only_when_the_model_has_grown(workers: Workers, together: Together) -> None:
+def test_all_is_told_once_and_again_only_when_the_model_has_grown(workers: WorkersFeed, together: Together) -> None:
     for epoch in epochs(12):
-        workers.send(epoch)
-        workers.process(epoch, None)
-        workers.ask_save()()
-    told = [saved.touched["classify"]["model/counts"] for saved, _ in together.told]
+        workers.offer(epoch)
+        workers.process(epoch, 1)
+        workers.request_states()()
+    told = [saved.touched["classify"]["model/counts"] for saved, _ in together.sent]
     assert [number for number, part in enumerate(told) if not isinstance(part, Rows)] == [0, GROWS]
     assert all(len(part.places) < 30 for part in told if isinstance(part, Rows))
-    assert all("model/counts" not in saved.states["classify"] for saved, _ in together.told)
-    sizes = [size for _, size in together.told]
+    assert all("model/counts" not in saved.states["classify"] for saved, _ in together.sent)
+    sizes = [size for _, size in together.sent]
     assert sizes[0] > WORDS * 8 > 2 * max(sizes[1:GROWS])
 
 
-def test_a_save_that_nobody_waited_for_is_told_too(workers: Workers) -> None:
+def test_a_save_that_nobody_waited_for_is_told_too(workers: WorkersFeed) -> None:
     alone = EpochProcessor(graph())
     alone.restore({}, [])
     for epoch in epochs(4):
         alone.process(epoch, records(*epoch.cut[0]))
-        workers.send(epoch)
-        workers.process(epoch, None)
-        workers.ask_save()
-        asked = workers.ask_save()  # before that one was told
+        workers.offer(epoch)
+        workers.process(epoch, 1)
+        workers.request_states()
+        asked = workers.request_states()  # before that one was told
     assert states_digest(asked()) == alone.state_digest()
 
 
-def test_workers_that_are_restored_are_told_all_again(workers: Workers, together: Together) -> None:
+def test_workers_that_are_restored_are_told_all_again(workers: WorkersFeed, together: Together) -> None:
     first, second, third = epochs(3)
     for epoch in (first, second):
-        workers.send(epoch)
-        workers.process(epoch, None)
-        state = workers.ask_save()()
+        workers.offer(epoch)
+        workers.process(epoch, 1)
+        state = workers.request_states()()
     digest = states_digest(state)
     workers.restore(state, [PARTITION])
-    assert states_digest(workers.ask_save()()) == digest
-    workers.send(third)
-    workers.process(third, None)
-    workers.ask_save()()
-    kinds = [isinstance(saved.touched["classify"]["model/counts"], Rows) for saved, _ in together.told]
+    assert states_digest(workers.request_states()()) == digest
+    workers.offer(third)
+    workers.process(third, 1)
+    workers.request_states()()
+    kinds = [isinstance(saved.touched["classify"]["model/counts"], Rows) for saved, _ in together.sent]
     assert kinds == [False, True, False, True]
     assert states_digest(state) == digest

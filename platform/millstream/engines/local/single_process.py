@@ -1,74 +1,90 @@
-"""A run with one worker: one process, one loop, no channel."""
+"""The feed of a run in one process: no channel, and at most one thread, which reads ahead."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from types import TracebackType
 
 import pyarrow as pa
 
 from millstream.engines.job import Job
 from millstream.log.contracts import Log
-from millstream.log.epochs import Epoch
-from millstream.log.reading import read_epoch, records_schema
+from millstream.log.epochs import Epoch, PartitionName
+from millstream.log.ranges import ranges_of, read_table, records_schema
+from millstream.state.saves import States
+from millstream.steps.processor import EpochResult
 
-__all__ = ["run_alone"]
-
-_LEAST_WAIT, _MOST_WAIT, _OF_QUIET = 0.0003, 0.002, 0.1
-"""Seconds until the log is looked at again: a tenth of how long it has been quiet, within these bounds."""
+__all__ = ["SingleProcessFeed"]
 
 
-def run_alone(job: Job, clock: Callable[[], float] = time.monotonic, *, read_ahead: bool = False) -> None:
-    """Read, process and deliver epoch after epoch in this process.
+class SingleProcessFeed:
+    """Reads and processes one epoch after the other in this process.
 
-    `read_ahead`: where there is much to read, a thread reads the next epoch meanwhile.
+    `read_ahead`: where there is much to read, a thread reads the next epoch in the meantime.
     """
-    waiting = deque(job.waiting(job.passage.start()))
-    with ExitStack() as ending:
-        reader = _Reader(job, ending)
-        came = clock()
-        following: tuple[Epoch, Future[pa.Table]] | None = None
-        while following is not None or not job.stop.is_set():
-            if following is not None:
-                epoch, records = following[0], following[1].result()
-            else:
-                now = clock()
-                cut = waiting.popleft() if waiting else job.cutter.cut(now)
-                if cut is None:
-                    if job.cutter.done:
-                        break
-                    job.passage.rest()
-                    job.stop.wait(min(max(_LEAST_WAIT, (now - came) * _OF_QUIET), _MOST_WAIT))
-                    continue
-                epoch, records = cut, reader.read(cut)
-            if read_ahead and not job.stop.is_set() and (cut := _next_of_many(job, waiting, clock)) is not None:
-                following = cut, reader.ahead(cut)
-            else:
-                following = None
-            job.passage.take([(epoch, records)])
-            job.throttle.through(epoch.number)
-            came = clock()
-    job.passage.end()
 
+    def __init__(self, job: Job, *, read_ahead: bool = False) -> None:
+        self._job, self._processor = job, job.processor
+        self._read_ahead = read_ahead
+        self._reader = _Reader(job)
+        self._offered: deque[tuple[Epoch, Future[pa.Table] | None]] = deque()
+        self._records: pa.Table = None
 
-def _next_of_many(job: Job, waiting: deque[Epoch], clock: Callable[[], float]) -> Epoch | None:
-    """The next epoch, if it is there already, and full: a small one would be larger after the one in hand."""
-    if waiting:
-        return waiting.popleft()
-    if (job.cutter.behind or 0) < job.config.engine.epoch.max_records:
-        return None
-    return job.cutter.cut(clock())
+    def wants(self, full: bool) -> bool:
+        """A small epoch is not cut ahead: it would be larger after the one in progress."""
+        return not self._offered or (self._read_ahead and full and len(self._offered) == 1)
+
+    def offer(self, epoch: Epoch) -> None:
+        self._offered.append((epoch, self._reader.ahead(epoch) if self._offered else None))
+
+    def ready(self, seconds: float) -> Sequence[Epoch]:
+        if not self._offered:
+            self._job.stop.wait(seconds)
+            return ()
+        epoch, reading = self._offered[0]
+        self._records = reading.result() if reading is not None else self._reader.read(epoch)
+        return (epoch,)
+
+    def unfinished(self) -> Sequence[Epoch]:
+        return self.ready(0.0) if self._offered else ()
+
+    def finish(self) -> None:
+        """All state is in this process."""
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        self._processor.restore(states, partitions)
+
+    def skip(self, epoch: Epoch) -> None:
+        self._processor.skip(epoch)
+
+    def process(self, epoch: Epoch, attempt: int) -> EpochResult:
+        offered, _ = self._offered.popleft()
+        assert offered is epoch, (offered, epoch)
+        return self._processor.process(epoch, self._records, attempt)
+
+    def request_states(self) -> Callable[[], States]:
+        return self._processor.save
+
+    def work_ahead(self) -> None:
+        """Nobody else works here."""
+
+    def __enter__(self) -> SingleProcessFeed:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._reader.close()
 
 
 class _Reader:
-    """Reads epochs: here and now, or ahead in a thread, from logs of its own."""
+    """Reads epochs: at once, or ahead in a thread, from logs of its own."""
 
-    def __init__(self, job: Job, ending: ExitStack) -> None:
-        self._job, self._ending = job, ending
+    def __init__(self, job: Job) -> None:
+        self._job = job
         self._schema = records_schema(job.graph.fields)
+        self._ending = ExitStack()
         self._thread: ThreadPoolExecutor | None = None
         self._logs: Mapping[str, Log] = {}
 
@@ -77,12 +93,15 @@ class _Reader:
 
     def ahead(self, epoch: Epoch) -> Future[pa.Table]:
         if self._thread is None:
-            self._logs = {name: source.open(self._job.places[name]) for name, source in self._job.sources.items()}
+            self._logs = {s.name: s.config.open(self._job.places[s.name]) for s in self._job.config.logs}
             for log in self._logs.values():
                 self._ending.callback(log.close)
             self._thread = self._ending.enter_context(ThreadPoolExecutor(1, "millstream-read"))
         return self._thread.submit(self._read, epoch, self._logs)
 
+    def close(self) -> None:
+        self._ending.close()
+
     def _read(self, epoch: Epoch, logs: Mapping[str, Log]) -> pa.Table:
-        batches = read_epoch(epoch, logs, self._job.epoch_log.totals.partitions, self._schema)
-        return pa.Table.from_batches(batches, self._schema)
+        ranges = ranges_of(epoch, self._job.epoch_log.totals.partitions)
+        return read_table(ranges, logs.__getitem__, self._schema)

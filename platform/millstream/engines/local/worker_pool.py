@@ -1,4 +1,4 @@
-"""The worker processes of one run, as the coordinator sees them: their channels, their deaths, their silence."""
+"""The pool of worker processes of one run: their channels, their deaths, their silence."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from types import TracebackType
 from millstream.engines.fork_server import fork_server
 from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
-from millstream.engines.local.worker_process import BEAT_SECONDS, Duty, work
+from millstream.engines.local.worker_process import BEAT_SECONDS, WorkerSpec, run_worker
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.roles import COORDINATOR, SEQUENCER, role_names
 from millstream.engines.workers.stages import stages_of
 from millstream.errors import MillstreamError
 
-__all__ = ["WorkerLost", "WorkerPool"]
+__all__ = ["LocalWorkerPool"]
 
 _SILENCE_SECONDS = 5.0
-"""A worker that has not shown itself for so long hangs."""
+"""A worker that has sent no beat for so long hangs."""
 _LOOK_SECONDS = 2 * BEAT_SECONDS
 _UNKNOWN = 255
-"""The exit code that is told where the process that starts workers, and would know, is gone."""
+"""The exit code of a worker when the fork server, which would know it, is gone."""
 
 
-class WorkerPool:
+class LocalWorkerPool:
     """Starts the workers of a job; as a context, ends them."""
 
     def __init__(self, job: Job) -> None:
@@ -54,8 +54,10 @@ class WorkerPool:
         context = fork_server(job.config)
         self._processes: dict[str, ForkServerProcess] = {}
         for name in self.names:
-            duty = Duty(name, len(self.names) - 1, job.config, job.graph.fields, places)
-            process = context.Process(target=work, args=(duty, ends[name], beats[name][1]), name=name, daemon=True)
+            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, places)
+            process = context.Process(
+                target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
+            )
             process.start()
             self._processes[name] = process
         for name in self.names:
@@ -73,8 +75,8 @@ class WorkerPool:
         self._looked = time.monotonic()
         self._silent = dict.fromkeys(self.names, 0.0)
 
-    def post(self, name: str, message: Message) -> None:
-        """Send a message; it does not wait for the worker."""
+    def send(self, name: str, message: Message) -> None:
+        """Send a message; does not wait for the worker."""
         try:
             self._channels[name].send(message)
         except Closed:
@@ -111,7 +113,7 @@ class WorkerPool:
         self._silent[name] = 0.0
 
     def _look_for_silence(self) -> None:
-        """Count the time in which the coordinator listened; what it was busy or stopped itself proves nothing."""
+        """Count only the time in which the coordinator listened: while it was busy or stopped, no beat could arrive."""
         now = time.monotonic()
         since, self._looked = now - self._looked, now
         for name in self.names:
@@ -130,7 +132,7 @@ class WorkerPool:
         message = f"{name} (process {process.pid}) {how}"
         raise WorkerLost(message)
 
-    def __enter__(self) -> WorkerPool:
+    def __enter__(self) -> LocalWorkerPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -144,10 +146,6 @@ class WorkerPool:
             channel.close()
         for beats in self._beats.values():
             beats.close()
-
-    @property
-    def pids(self) -> dict[str, int]:
-        return {name: process.pid for name, process in self._processes.items() if process.pid is not None}
 
 
 def _channels(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:

@@ -18,23 +18,22 @@ import pyarrow as pa
 
 from millstream.config.models import Config
 from millstream.engines.local.channel import Channel, Closed
-from millstream.engines.workers.messages import Failed, Message, Range
-from millstream.engines.workers.reading import read_ranges
-from millstream.engines.workers.roles import COORDINATOR, heard, role_of
+from millstream.engines.workers.messages import Failed, Message
+from millstream.engines.workers.roles import COORDINATOR, handle, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.contracts import Log, Place
-from millstream.log.reading import records_schema
+from millstream.log.ranges import Range, read_table, records_schema
 from millstream.steps.graph import build_graph
 
-__all__ = ["BEAT_SECONDS", "Duty", "work"]
+__all__ = ["BEAT_SECONDS", "WorkerSpec", "run_worker"]
 
 BEAT_SECONDS = 0.5
 """How often a worker shows that it is alive."""
 
 
 @dataclass(frozen=True)
-class Duty:
-    """What a worker process is given. `places` has for each source its base, its cache and the pipeline."""
+class WorkerSpec:
+    """The configuration of a worker process; `places` has for each source its base, its cache and the pipeline."""
 
     name: str
     readers: int
@@ -43,18 +42,18 @@ class Duty:
     places: Mapping[str, tuple[Path, Path, str]]
 
 
-def work(duty: Duty, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
-    """A worker's life: it hears and posts messages until the coordinator is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to hear
+def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
+    """Handle and send messages until the coordinator is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator alone
     threading.Thread(target=_beat, args=(beats,), daemon=True).start()
     ends = {name: Channel(sock) for name, sock in channels.items()}
     with suppress(Closed):
-        _begun(duty, ends).go_on()
+        _make_worker(spec, ends).run()
     os._exit(0)  # nothing here is to be ended in order
 
 
 def _beat(beats: socket.socket) -> None:
-    """Say that this process is alive; without a coordinator it has no reason to be."""
+    """Send beats while this process is alive; end it without a coordinator."""
     while True:
         try:
             beats.send(b".")
@@ -63,22 +62,22 @@ def _beat(beats: socket.socket) -> None:
         time.sleep(BEAT_SECONDS)
 
 
-def _begun(duty: Duty, channels: Mapping[str, Channel]) -> _Working:
-    """A worker that is ready; one that cannot be, says why and waits for its end."""
+def _make_worker(spec: WorkerSpec, channels: Mapping[str, Channel]) -> _Worker:
+    """A worker that is ready; one that cannot be made sends the error and waits for its end."""
     try:
-        return _Working(duty, channels)
+        return _Worker(spec, channels)
     except Exception as error:
         channels[COORDINATOR].send(Failed(error))
         while True:
             time.sleep(BEAT_SECONDS)
 
 
-class _Working:
-    def __init__(self, duty: Duty, channels: Mapping[str, Channel]) -> None:
-        graph = build_graph(duty.config.steps, duty.fields)
-        self._name = duty.name
-        self._sources = {source.name: source.config for source in duty.config.logs}
-        self._places = duty.places
+class _Worker:
+    def __init__(self, spec: WorkerSpec, channels: Mapping[str, Channel]) -> None:
+        graph = build_graph(spec.config.steps, spec.fields)
+        self._name = spec.name
+        self._sources = {source.name: source.config for source in spec.config.logs}
+        self._places = spec.places
         self._schema = records_schema(graph.fields)
         self._logs: dict[str, Log] = {}
         self._channels = channels
@@ -86,14 +85,14 @@ class _Working:
         self._selector = selectors.DefaultSelector()
         for name, channel in self._channels.items():
             self._selector.register(channel, selectors.EVENT_READ, name)
-        self._party = role_of(duty.name, duty.readers, graph, stages_of(graph), self._read, self._post)
+        self._role = role_of(spec.name, spec.readers, graph, stages_of(graph), self._read, self._send)
 
-    def go_on(self) -> None:
+    def run(self) -> None:
         while True:
             for key, _ in self._selector.select():
                 self._serve(key.data)
             while self._own:
-                heard(self._party, self._own.pop(0), self._post)
+                handle(self._role, self._own.pop(0), self._send)
 
     def _serve(self, name: str) -> None:
         channel = self._channels[name]
@@ -105,9 +104,9 @@ class _Working:
             self._selector.unregister(channel)  # the coordinator sees it too, and ends this process
             return
         for message in messages:
-            heard(self._party, message, self._post)
+            handle(self._role, message, self._send)
 
-    def _post(self, name: str, message: Message) -> None:
+    def _send(self, name: str, message: Message) -> None:
         if name == self._name:
             self._own.append(message)
             return
@@ -118,7 +117,7 @@ class _Working:
                 raise
 
     def _read(self, ranges: Sequence[Range]) -> pa.Table:
-        return read_ranges(ranges, self._log, self._schema)
+        return read_table(ranges, self._log, self._schema)
 
     def _log(self, source: str) -> Log:
         if source not in self._logs:

@@ -1,7 +1,7 @@
-"""What lies between roles: an epoch is dealt out by key, and put together again in its order.
+"""The exchange between roles: an epoch is scattered by key, and gathered in its order.
 
-The parts of an epoch may arrive in any order, and between those of others. They are held until the epoch has ended
-upstream and is next.
+The parts of an epoch may arrive in any order, and between those of other epochs. They are held until all are there and
+the epoch is next.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from millstream.steps.keys import owners
 __all__ = ["ORDER", "Exchange", "gather", "in_place", "scatter"]
 
 ORDER = "_order"
-"""A record's place in its epoch, as long as the epoch is in parts."""
+"""A record's place in its epoch, while the epoch is in parts."""
 
 
 class Exchange:
-    """Holds epochs until all of their parts are there, and it is allowed that they change state.
+    """Holds epochs until all of their parts are there, and they are allowed to change state.
 
     >>> exchange = Exchange(parts=2)
     >>> exchange.allow(Allow(5, 7))
@@ -46,10 +46,14 @@ class Exchange:
         self._allowed: deque[int] = deque()
 
     def allow(self, message: Allow) -> None:
+        """These epochs may change state; they follow those that were allowed before."""
+        assert not self._allowed or message.start == self._allowed[-1] + 1, (self._allowed, message)
         self._allowed.extend(range(message.start, message.stop))
 
     def take(self, part: EpochInProgress) -> None:
-        self._held.setdefault(part.epoch, []).append(part)
+        held = self._held.setdefault(part.epoch, [])
+        held.append(part)
+        assert len(held) <= self._parts, f"epoch {part.epoch} has {len(held)} parts of {self._parts}"
 
     def ready(self) -> list[EpochInProgress] | None:
         """The parts of the next epoch, once."""
@@ -58,18 +62,16 @@ class Exchange:
         return self._held.pop(self._allowed.popleft())
 
 
-def scatter(hand: EpochInProgress, key: str, shares: int) -> list[EpochInProgress]:
-    """An epoch in parts, one for each owner of keys; the first also has all that is known of the epoch."""
-    records = hand.records.append_column(ORDER, pa.array(np.arange(hand.records.num_rows)))
+def scatter(epoch: EpochInProgress, key: str, shares: int) -> list[EpochInProgress]:
+    """An epoch in parts, one for each owner of keys; the first part also has the counts and digests of the epoch."""
+    records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
     theirs = owners(records[key], shares)
-    others = [
-        EpochInProgress(hand.epoch, records.filter(pa.array(theirs == share)), {}, {}, {}) for share in range(1, shares)
-    ]
-    return [replace(hand, records=records.filter(pa.array(theirs == 0))), *others]
+    first, *others = (records.filter(pa.array(theirs == share)) for share in range(shares))
+    return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
 
 
 def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
-    """An epoch put together again, its records in step order."""
+    """An epoch put together from its parts, its records in step order."""
     whole = EpochInProgress(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
     settled: dict[str, list[pa.Table]] = {}
     made: dict[str, list[pa.Table]] = {}

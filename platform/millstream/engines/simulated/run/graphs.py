@@ -1,4 +1,4 @@
-"""Graphs of steps for many short lives: each role has one to itself, which another may have had before."""
+"""A pool of graphs of steps: each role has one to itself, which another role may have had before."""
 
 from __future__ import annotations
 

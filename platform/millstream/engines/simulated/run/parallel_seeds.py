@@ -1,4 +1,4 @@
-"""Many schedules: in this process, or shared out to several."""
+"""Schedules of many seeds, run in this process or in several."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""One simulated run: what is durable of it, its starts, and its way through all crashes to its end."""
+"""One simulated run: its durable parts, and its starts through all crashes to its end."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from millstream.config.models import Config
-from millstream.engines.cutter import Backpressure, Cutter, LogCutter, ReplayCutter
-from millstream.engines.job import Job
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
 from millstream.engines.simulated.run.graphs import Graphs
@@ -22,12 +22,10 @@ from millstream.engines.simulated.world.logs import MemoryLog, Recorded, Recorde
 from millstream.engines.simulated.world.sinks import Kept, MemorySink
 from millstream.engines.simulated.world.world import World
 from millstream.guarantees.delivery import Delivery
-from millstream.guarantees.passage import Passage, Plan
-from millstream.log.contracts import Log
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.planner import MOST_RECORDS
 from millstream.state.saves import Save, SaveStore
-from millstream.steps.processor import EpochProcessor
+from millstream.steps.processor import EpochResult
 from millstream.steps.rows import row_schema
 
 __all__ = ["Ended", "SimulatedRun", "StartOptions"]
@@ -35,10 +33,10 @@ __all__ = ["Ended", "SimulatedRun", "StartOptions"]
 
 @dataclass(frozen=True)
 class StartOptions:
-    """How one start of a run goes about it.
+    """The options of one start of a run.
 
     With an `arrival` above 0 a record comes every so many seconds, and the run follows; if not, all are there.
-    `in_flight` is how many records may be cut and not yet through.
+    `in_flight` is the number of records that may be cut and not yet finished.
     """
 
     workers: int
@@ -61,7 +59,7 @@ class Ended:
 class SimulatedRun:
     """A pipeline over recorded records, started again and again until it comes to its end.
 
-    `habits` are asked for at each start. With `replay` it takes the epochs of another run.
+    `options` are asked for at each start. With `replay` it takes the epochs of another run.
     """
 
     def __init__(
@@ -71,15 +69,14 @@ class SimulatedRun:
         records: Recorded,
         world: World,
         folder: Path,
-        habits: Callable[[], StartOptions],
+        options: Callable[[], StartOptions],
         replay: EpochReader | None = None,
     ) -> None:
-        guarantee = config.guarantee
-        plan = Plan(Delivery(guarantee.delivery), guarantee.save_every, guarantee.commit_every)
+        plan = delivery_plan(config)
         self.disk = Disk(folder)
-        self._config, self._plan, self._records = config, plan, records
+        self._config, self._records = config, records
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
-        self._habits, self._replay = habits, replay
+        self._options, self._replay = options, replay
         graph = graphs.lend()
         self.kept = {name: Kept(row_schema(output)) for name, output in graph.outputs.items()}
         graphs.take_back(graph)
@@ -102,21 +99,21 @@ class SimulatedRun:
         raise AssertionError
 
     def _start(self) -> tuple[Job, Target | None]:
-        """One start, and who died at its end."""
-        habits = self._habits()
-        self._scheduler.tell(lambda: f"=== a start: {habits}")
-        job = self._job(habits)
+        """One start, and the target of the fault that ended it."""
+        options = self._options()
+        self._scheduler.tell(lambda: f"=== a start: {options}")
+        job = self._job(options)
         self._world.asked = job.stop
         target = None
         try:
-            SimulatedEngine(self._world, self._graphs, packing=habits.packing).run(job)
+            SimulatedEngine(self._world, self._graphs, packing=options.packing).run(job)
         except Died as died:
             target = died.target
         except WorkerLost as lost:
             reason = str(lost)
             self._scheduler.tell(lambda: f"coordinator: ends, {reason}")
             try:
-                job.passage.abandon()
+                job.lifecycle.abandon()
                 target = Target.COORDINATOR
             except Died as died:
                 target = died.target
@@ -147,81 +144,54 @@ class SimulatedRun:
 
     # ------------------------------------------------------------ one start
 
-    def _job(self, habits: StartOptions) -> Job:
+    def _job(self, options: StartOptions) -> Job:
         graph, scheduler, world, history = self._graphs.lend(), self._scheduler, self._world, self.history
-        there = self._there(habits)
-        logs = {source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()}
-        log = SimulatedEpochLog(self.disk, world, history.committed if history else _nobody)
-        throttle = Backpressure(max(habits.max_records, MOST_RECORDS - habits.in_flight), scheduler.clock)
-        processing, saves = EpochProcessor(graph), SaveStore(self.disk.saves, {})
-
-        def began(first: int) -> None:
-            if history is not None:
-                newest = saves.newest()
-                history.began(first, newest.epoch if newest else -1)
-
-        def written(save: Save) -> None:
-            if history is not None:
-                history.saved(save.number, save.epoch)
-
-        passage = Passage(
-            plan=self._plan,
-            processing=processing,
-            log=log,
-            saves=saves,
+        there = self._there(options)
+        log = SimulatedEpochLog(self.disk, world, history.committed if history else _ignored)
+        storage = Storage(
+            folder=self.disk.epochs.parent,
+            logs={source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()},
+            epoch_log=log,
+            saves=SaveStore(self.disk.saves, {}),
             sinks={
-                name: MemorySink(name, kept, world, partial(history.delivered, place) if history else _nobody)
+                name: MemorySink(name, kept, world, partial(history.delivered, place) if history else _ignored)
                 for place, (name, kept) in enumerate(self.kept.items())
             },
-            sink_names={name: name for name in self.kept},
-            began=began,
-            clock=scheduler.clock,
-            saver_of=lambda store, done: SimulatedSaver(store, done, self.disk, world, written),
-        )
-        config = self._config
-        engine = config.engine.model_copy(update={"type": "local", "workers": habits.workers})
-        return Job(
-            config=config.model_copy(update={"engine": engine}),
-            graph=graph,
-            sources={},
+            sink_keys={name: name for name in self.kept},
             places={},
-            logs=logs,
-            epoch_log=log,
-            epoch_folder=self.disk.epochs,
-            cutter=self._cutter(habits, logs, log, throttle),
-            throttle=throttle,
-            processing=processing,
-            passage=passage,
-            folder=self.disk.epochs.parent,
+        )
+        follow = options.arrival > 0
+        size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
+        changed = {"type": "local", "workers": options.workers, "epoch": size}
+        engine = self._config.engine.model_copy(update=changed)
+        return make_job(
+            self._config.model_copy(update={"engine": engine}),
+            graph,
+            storage,
+            CutOptions(
+                options.max_records, options.max_wait, not follow, self._left(log) if follow else None, self._replay
+            ),
             stop=_Stop(world),
-            restarted=lambda reason: self._crashed(),
+            observe=lambda cutter, backpressure: _Observer(history, storage.saves, self._crashed),
+            backpressure=Backpressure(max(options.max_records, MOST_RECORDS - options.in_flight), scheduler.clock),
+            clock=scheduler.clock,
+            saver_of=lambda store, done: SimulatedSaver(store, done, self.disk, world, self._written),
         )
 
-    def _cutter(self, habits: StartOptions, logs: Mapping[str, Log], log: EpochLog, throttle: Backpressure) -> Cutter:
-        if self._replay is not None:
-            return ReplayCutter(logs, log, throttle, self._replay, list(self.kept))
-        follow = habits.arrival > 0
-        return LogCutter(
-            logs,
-            log,
-            throttle,
-            max_records=habits.max_records,
-            max_wait=habits.max_wait,
-            until_idle=not follow,
-            sinks=list(self.kept),
-            budget=self._left(log) if follow else None,
-        )
+    def _written(self, save: Save) -> None:
+        if self.history is not None:
+            self.history.saved(save.number, save.epoch)
 
-    def _there(self, habits: StartOptions) -> Callable[[RecordedPartition], int]:
+    def _there(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
         """How much of a partition there is by now; those that come while it runs begin one after the other."""
-        if not habits.arrival:
+        if not options.arrival:
             return lambda part: part.size
         begins, records = {}, 0
         for parts in self._records.values():
             for part in parts:
                 begins[part] = records
                 records += part.size // 2
-        return lambda part: int(self._scheduler.now / habits.arrival) - begins[part]
+        return lambda part: int(self._scheduler.now / options.arrival) - begins[part]
 
     def _left(self, log: EpochLog) -> int:
         """How many offsets are not cut yet."""
@@ -234,8 +204,27 @@ class SimulatedRun:
         return left
 
 
-def _nobody(epoch: int) -> None:
-    """Whoever wants to know of effects with exactly_once."""
+class _Observer:
+    """Records the starts of a run in its history, and the losses of workers as crashes."""
+
+    def __init__(self, history: History | None, saves: SaveStore, crashed: Callable[[], None]) -> None:
+        self._history, self._saves, self._crashed = history, saves, crashed
+
+    def started(self, first: int) -> None:
+        if self._history is not None:
+            newest = self._saves.newest()
+            self._history.began(first, newest.epoch if newest else -1)
+
+    def finished_epoch(self, result: EpochResult) -> None: ...
+
+    def checkpointed(self, save: Save, seconds: float) -> None: ...
+
+    def restarted(self, reason: str) -> None:
+        self._crashed()
+
+
+def _ignored(epoch: int) -> None:
+    """Effects with exactly_once have no history."""
 
 
 class _Stop(threading.Event):

@@ -15,7 +15,7 @@ from millstream.engines.simulated.run.graphs import Graphs
 from millstream.engines.simulated.run.run import Ended, SimulatedRun, StartOptions
 from millstream.engines.simulated.verdict.checker import differences_exactly_once, differences_of_the_others
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns, epochs_key, golden_run
-from millstream.engines.simulated.world.faults import FaultPlan, Target, blows
+from millstream.engines.simulated.world.faults import FaultPlan, Target, planned_faults
 from millstream.engines.simulated.world.logs import Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
@@ -42,7 +42,7 @@ class Outcome:
 
     seed: int
     wrong: tuple[str, ...]
-    struck: Mapping[Target, int]
+    injected: Mapping[Target, int]
     starts: int
     epochs: int
     steps: int
@@ -63,12 +63,12 @@ class Simulation:
         """The schedule of a seed: always the same."""
         rng = random.Random(seed)
         epochs = rng.choice(_EPOCHS)
-        plan = FaultPlan(blows(rng, moments=40 * epochs, effects=14 * epochs))
+        plan = FaultPlan(planned_faults(rng, steps=40 * epochs, effects=14 * epochs))
         scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"), _PATIENCE)
         folder = self._folder / "run"
-        habits = self._habits(rng, epochs)
+        options = self._options(rng, epochs)
         run = SimulatedRun(
-            self._config, self._graphs, self._records, World(scheduler, plan), folder, lambda: next(habits)
+            self._config, self._graphs, self._records, World(scheduler, plan), folder, lambda: next(options)
         )
         ended: Ended | None = None
         try:
@@ -88,16 +88,16 @@ class Simulation:
         return Outcome(
             seed,
             wrong,
-            Counter(plan.struck),
+            Counter(plan.injected),
             ended.starts if ended else 0,
             ended.last + 1 if ended else 0,
             scheduler.steps,
         )
 
-    def _habits(self, rng: random.Random, epochs: int) -> Iterator[StartOptions]:
+    def _options(self, rng: random.Random, epochs: int) -> Iterator[StartOptions]:
         size = max(1, self._size // epochs)
         follow = rng.random() < 0.2
-        habits = StartOptions(
+        options = StartOptions(
             workers=rng.choice((1, 2, 2, 3, 3, 4)),
             max_records=size,
             max_wait=rng.choice((0.0, 0.0005, 0.005)),
@@ -106,10 +106,10 @@ class Simulation:
             packing=rng.random() < 0.25,
         )
         while True:
-            yield habits
+            yield options
             if rng.random() < _CHANGES:
-                habits = replace(
-                    habits, workers=rng.choice((1, 2, 3, 4)), max_records=max(1, size * rng.choice((1, 2, 3)) // 2)
+                options = replace(
+                    options, workers=rng.choice((1, 2, 3, 4)), max_records=max(1, size * rng.choice((1, 2, 3)) // 2)
                 )
 
     def _differences(self, run: SimulatedRun, ended: Ended) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whether a simulated run has come out as its delivery promises: every difference in a line."""
+"""The checker of simulated runs: every difference from the promise of the delivery, in a line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def differences_exactly_once(ended: Ended, kept: Mapping[str, Kept], applied: Ap
     yield from _of_the_end(ended)
     if applied != Applied([[0, ended.last + 1]]):
         yield f"of {ended.last + 1} epochs the state has applied {applied.ranges}, and again {applied.repeats}"
-    yield from differing_states(ended.job.processing.save(), golden.states)
+    yield from differing_states(ended.job.processor.save(), golden.states)
     for name, sink in kept.items():
         rows, expected = sink.rows(), golden.rows[name]
         if not rows.equals(expected):
@@ -52,7 +52,7 @@ def differences_of_the_others(
         yield f"trained twice: epochs {sorted(applied.twice())}, to be {sorted(union.trained_twice)}"
     if applied.lost(every) != union.lost:
         yield f"lost to the model: epochs {sorted(applied.lost(every))}, to be {sorted(union.lost)}"
-    yield from differing_states(ended.job.processing.save(), references.states(history.met(ended.last)))
+    yield from differing_states(ended.job.processor.save(), references.states(history.met(ended.last)))
     for place, (name, sink) in enumerate(kept.items()):
         epochs = [epoch for epoch, _ in sink.appends]
         repeated, missing = union.rows_repeated[place], union.rows_missing[place]

@@ -1,4 +1,4 @@
-"""What a simulated run is held against: the same epochs in one process, which nothing befalls."""
+"""The references of a simulated run: the same epochs in one process, without faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.engines.simulated.world.logs import MemoryLog, Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochReader, Totals
-from millstream.log.reading import read_epoch, records_schema
+from millstream.log.ranges import ranges_of, read_table, records_schema
 from millstream.state.saves import States
 from millstream.steps.processor import EpochProcessor
 
@@ -51,13 +51,13 @@ def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochR
     run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
     job = run.to_its_end().job
     rows = {name: kept.rows() for name, kept in run.kept.items()}
-    golden = Golden(job.processing.save(), rows, job.epoch_log.totals)
+    golden = Golden(job.processor.save(), rows, job.epoch_log.totals)
     graphs.take_back(job.graph)
     return golden
 
 
 class ReferenceRuns:
-    """What one process makes of epochs that it meets in any order, some of them again, or never."""
+    """The results of one process for epochs in any order, some of them again, or never."""
 
     def __init__(self, epochs: EpochReader, graphs: Graphs, records: Recorded) -> None:
         self._graphs = graphs
@@ -77,16 +77,15 @@ class ReferenceRuns:
         graph = self._graphs.lend()
         schema = records_schema(graph.fields)
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
-        processing = EpochProcessor(graph)
-        processing.restore({}, [])
+        processor = EpochProcessor(graph)
+        processor.restore({}, [])
         for place, (number, processed) in enumerate(met, 1):
             epoch = self._epochs[number]
             if processed:
-                batches = read_epoch(epoch, logs, self._partitions, schema)
-                records = pa.Table.from_batches(batches, schema)
-                self._rows[met[:place]] = processing.process(epoch, records).rows
+                records = read_table(ranges_of(epoch, self._partitions), logs.__getitem__, schema)
+                self._rows[met[:place]] = processor.process(epoch, records).rows
             else:
-                processing.skip(epoch)
-        states = processing.save()
+                processor.skip(epoch)
+        states = processor.save()
         self._graphs.take_back(graph)
         return states

@@ -1,4 +1,4 @@
-"""What the crashes of a run must have done to its results: worked out from what was durable when they happened.
+"""The history of a run, and the effects of its crashes: worked out from what was durable when they happened.
 
 By the definition: with S the last epoch in the save written last, C the last commit, D the epoch a sink appended last,
 a crash leaves trained twice (C, S], rows repeated (C, D], lost to the model (S, C], rows missing (D, C].
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from millstream.guarantees.delivery import Crash, Delivery, Effects, Point, due, effects
-from millstream.guarantees.passage import Plan
+from millstream.guarantees.lifecycle import DeliveryPlan
 
 __all__ = ["Durable", "History", "Sequenced"]
 
@@ -28,7 +28,7 @@ class Durable:
 
 
 @dataclass
-class _Life:
+class _Start:
     """From a start to a crash: its first epoch, what its state met before that, and the point that it passed last."""
 
     first: int = 0
@@ -51,14 +51,14 @@ class _Crashed:
 class History:
     """A run of at_least_once or at_most_once as it goes, effect by effect and crash by crash."""
 
-    plan: Plan
+    plan: DeliveryPlan
     sinks: int
     known: bool = True
     """Whether every crash came while epochs passed their points: the one function knows nothing of a clean end."""
     appends: list[list[Sequenced]] = field(init=False)
     """For every sink, append by append, what the state had met that made the rows."""
     _crashes: list[_Crashed] = field(default_factory=list)
-    _life: _Life = field(default_factory=_Life)
+    _start: _Start = field(default_factory=_Start)
     _saves: dict[int, Sequenced] = field(default_factory=dict)
     _newest: int | None = None
 
@@ -69,41 +69,41 @@ class History:
         """A start goes on with this epoch, from the newest save, whose last epoch is `saved`."""
         before = self._saves[self._newest] if self._newest is not None else ()
         lost = tuple((epoch, False) for epoch in range(saved + 1, first))
-        self._life = _Life(first, (*before, *lost))
+        self._start = _Start(first, (*before, *lost))
 
     def met(self, epoch: int) -> Sequenced:
         """What the state of this start has met once an epoch is processed."""
-        life = self._life
-        return (*life.before, *((number, True) for number in range(life.first, epoch + 1)))
+        start = self._start
+        return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
     def saved(self, number: int, epoch: int) -> None:
         """A save is written; one that is not due belongs to a clean end."""
         self._saves[number] = self.met(epoch)
         self._newest = number
-        self._life.passed = Crash(Point.SAVE, epoch)
-        self._life.ending |= not due(epoch, self.plan.save_every)
+        self._start.passed = Crash(Point.SAVE, epoch)
+        self._start.ending |= not due(epoch, self.plan.save_every)
 
     def delivered(self, place: int, epoch: int) -> None:
         self.appends[place].append(self.met(epoch))
-        self._life.passed = Crash(Point.DELIVER, epoch, place)
+        self._start.passed = Crash(Point.DELIVER, epoch, place)
 
     def committed(self, epoch: int) -> None:
         """A commit is written; one that is not due belongs to a clean end."""
-        life = self._life
-        if life.passed is not None and self.plan.delivery is Delivery.AT_LEAST_ONCE:  # as the last point of its epoch
-            epoch = life.passed.epoch
-            life.ending |= not due(epoch, self.plan.commit_every)
-        life.before_commit, life.passed = life.passed, Crash(Point.COMMIT, epoch)
+        start = self._start
+        if start.passed is not None and self.plan.delivery is Delivery.AT_LEAST_ONCE:  # as the last point of its epoch
+            epoch = start.passed.epoch
+            start.ending |= not due(epoch, self.plan.commit_every)
+        start.before_commit, start.passed = start.passed, Crash(Point.COMMIT, epoch)
 
     def crashed(self, durable: Durable) -> None:
         """Everything in memory is gone, or all workers are."""
-        life, self._life = self._life, _Life()
-        self.known &= not life.ending
-        self._crashes.append(_Crashed(durable, life.passed, life.before_commit))
+        start, self._start = self._start, _Start()
+        self.known &= not start.ending
+        self._crashes.append(_Crashed(durable, start.passed, start.before_commit))
 
     def ended(self) -> None:
         """A start came to a clean end, and the next one goes on: its save and its commit are not known by points."""
-        self._life = _Life()
+        self._start = _Start()
         self.known = False
 
     def lost_commit(self, committed: int) -> None:

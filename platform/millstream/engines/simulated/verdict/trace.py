@@ -1,4 +1,4 @@
-"""Messages in a few words, for whoever reads a trace."""
+"""Messages in a few words, for the trace of a schedule."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from millstream.engines.workers.messages import (
     Allow,
     AskSave,
     Done,
+    EpochPart,
     Failed,
     Message,
-    Part,
     Read,
     Restore,
     Saved,
@@ -16,13 +16,13 @@ from millstream.engines.workers.messages import (
     Take,
 )
 
-__all__ = ["told"]
+__all__ = ["described"]
 
 
-def told(message: Message) -> str:
+def described(message: Message) -> str:
     """A message in a few words.
 
-    >>> told(Allow(3, 6))
+    >>> described(Allow(3, 6))
     'Allow epochs 3 to 5'
     """
     name = type(message).__name__
@@ -33,10 +33,10 @@ def told(message: Message) -> str:
             return f"{name} epoch {epoch}, {sum(part.stop - part.start for part in ranges)} records"
         case Take(epoch) | Skip(epoch):
             return f"{name} epoch {epoch.number}"
-        case Part(hand):
-            return f"{name} of epoch {hand.epoch}, {hand.records.num_rows} records"
-        case Done(processed):
-            return f"{name} epoch {processed.epoch.number}"
+        case EpochPart(part):
+            return f"{name} of epoch {part.epoch}, {part.records.num_rows} records"
+        case Done(result):
+            return f"{name} epoch {result.epoch.number}"
         case AskSave(number) | Saved(number):
             return f"{name} {number}"
         case Restore():

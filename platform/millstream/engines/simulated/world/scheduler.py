@@ -1,4 +1,4 @@
-"""Who goes on next, and what time it is: decided by a seed, so that all orders come up, and each again."""
+"""The scheduler: a seed decides the next actor and the time, so that all orders come up, and each again."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from millstream.errors import MillstreamError
 __all__ = ["Actor", "Ready", "Scheduler", "Stuck"]
 
 Ready = tuple[str, Callable[[], None]]
-"""Something that may happen next: whose turn it would be, and what is done."""
+"""A possible next action: the name of its actor, and the action."""
 
 _STEP_SECONDS = 50e-6
 _SPEEDS = (0.05, 1.0, 1.0, 4.0)
-"""Some are slow, some fast, so that what they send overtakes far."""
+"""Some actors are slow, some fast, so that their messages overtake others by far."""
 _MOST_INTERLEAVED = 3
 
 
 class Stuck(MillstreamError):
-    """Everybody waits for somebody else; or steps are taken, and nothing ever comes of them."""
+    """All actors wait for each other; or steps are taken without any progress."""
 
 
 class Actor(Protocol):
-    """Somebody who may have something to do."""
+    """A part of the run that may have an action to take."""
 
     def ready(self) -> Iterable[Ready]: ...
 
 
 class Scheduler:
-    """Lets one of those go on who can, with a clock that moves with every step and jumps when nothing is to do.
+    """Runs one of the possible actions at a time; its clock moves with every step, and jumps when there is no action.
 
-    `patience` is how many steps may be taken of which nothing comes; it is without end by default.
+    `patience` is the number of steps without progress that is allowed; it is unlimited by default.
 
     >>> scheduler = Scheduler(random.Random(1))
     >>> scheduler.at(5.0, lambda: print("five o'clock"))
@@ -60,7 +60,7 @@ class Scheduler:
         return self.now
 
     def tell(self, what: Callable[[], str]) -> None:
-        """A line of the trace, put together only if somebody reads it."""
+        """A line of the trace, made only if the trace is read."""
         if self._tell is not None:
             self._tell(f"step {self.steps:<5} {self.now * 1000:9.3f} ms  {what()}")
 
@@ -68,7 +68,7 @@ class Scheduler:
         self._actors.append(actor)
 
     def clear(self) -> None:
-        """All who had something to do are gone, and what was to happen to them; others come with other speeds."""
+        """Remove all actors and timers; new actors get new speeds."""
         self._actors, self._timers, self._speeds = [], [], {}
         self.progress()
 
@@ -77,16 +77,16 @@ class Scheduler:
         self._speeds = {}
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Have something happen at a time, unless everybody is gone before."""
+        """Run an action at a time, unless `clear` comes before."""
         self._timers.append((time, action))
         self._timers.sort(key=lambda timer: timer[0])
 
     def progress(self) -> None:
-        """Something has come of the steps so far."""
+        """The steps so far have made progress."""
         self._fruitless = 0
 
     def step(self, until: float = math.inf) -> bool:
-        """Somebody goes on; or it becomes the time of what is to happen next. False if there is nothing until then."""
+        """Run one action, or go to the time of the next timer. False if there is neither until then."""
         self._count()
         if self._timers and self._timers[0][0] <= self.now:
             self._timers.pop(0)[1]()
@@ -104,12 +104,12 @@ class Scheduler:
         return False
 
     def idle(self, until: float) -> None:
-        """Nothing happens until then."""
+        """Let the time pass without an action."""
         self._count()
         self.now = max(self.now, until)
 
     def interleave(self) -> None:
-        """Time passes for the one who asks: others may go on."""
+        """Let other actors take steps while the caller's time passes."""
         for _ in range(self.rng.randrange(_MOST_INTERLEAVED)):
             self.step(self.now)
 

@@ -1,4 +1,4 @@
-"""Workers without processes: the production's roles, and channels between them that a scheduler empties."""
+"""A pool of workers without processes: the production's roles, and channels that a scheduler empties."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from millstream.engines.job import Job
 from millstream.engines.local.channel import packed, unpacked
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.graphs import Graphs
-from millstream.engines.simulated.verdict.trace import told
+from millstream.engines.simulated.verdict.trace import described
 from millstream.engines.simulated.world.faults import Killed
 from millstream.engines.simulated.world.scheduler import Ready, Stuck
 from millstream.engines.simulated.world.world import World
-from millstream.engines.workers.messages import Message, Range
-from millstream.engines.workers.reading import read_ranges
-from millstream.engines.workers.roles import COORDINATOR, Post, Role, heard, role_names, role_of
+from millstream.engines.workers.messages import Message
+from millstream.engines.workers.roles import COORDINATOR, Role, Send, handle, role_names, role_of
 from millstream.engines.workers.stages import stages_of
-from millstream.log.reading import records_schema
+from millstream.log.ranges import Range, read_table, records_schema
 
 __all__ = ["SimulatedWorkerPool"]
 
 _SILENCE_SECONDS = 0.1
 _NEVER_LEFT = 0.5
-"""How often a worker that dies takes with it what it had still to send."""
+"""The share of deaths in which messages are lost that the worker had still to send."""
 
 
 class SimulatedWorkerPool:
-    """Starts a job's roles on a machine; as a context, ends them.
+    """Starts a job's roles in a world; as a context, ends them.
 
     A channel is in order, and no message comes twice: a socket between two processes does not do that either. Between
-    channels any order is possible. A role hears one message at a time; what it posts meanwhile is on its way at once.
+    channels any order is possible. A role handles one message at a time; a message that it sends is on its way at once.
     `packing`: messages go through the bytes that they are between processes.
     """
 
@@ -46,10 +45,10 @@ class SimulatedWorkerPool:
         schema = records_schema(job.graph.fields)
 
         def read(ranges: Sequence[Range]) -> pa.Table:
-            return read_ranges(ranges, job.logs.__getitem__, schema)
+            return read_table(ranges, job.logs.__getitem__, schema)
 
         self._roles: dict[str, Role] = {
-            name: role_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._post_of(name))
+            name: role_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._send_of(name))
             for name, graph in zip(self.names, self._lent, strict=True)
         }
         self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
@@ -60,11 +59,11 @@ class SimulatedWorkerPool:
 
     # ------------------------------------------------------------ the coordinator's side
 
-    def post(self, name: str, message: Message) -> None:
+    def send(self, name: str, message: Message) -> None:
         self._world.step()
         if name in self._gone - self._stopped and self._scheduler.rng.random() < _NEVER_LEFT:
             self._lose(f"{name} is gone")
-        self._send(COORDINATOR, name, message)
+        self._carry(COORDINATOR, name, message)
         self._scheduler.interleave()
         self._notice()
 
@@ -104,7 +103,7 @@ class SimulatedWorkerPool:
     def _deliver(self, sender: str, receiver: str) -> None:
         carried = self._channels[sender, receiver].popleft()
         message: Message = unpacked(carried) if isinstance(carried, memoryview) else carried
-        self._scheduler.tell(lambda: f"{sender} -> {receiver}: {told(message)}")
+        self._scheduler.tell(lambda: f"{sender} -> {receiver}: {described(message)}")
         if receiver == COORDINATOR:
             self._arrived.append(message)
             self._scheduler.progress()
@@ -112,20 +111,20 @@ class SimulatedWorkerPool:
         self.running = receiver
         try:
             self._world.step()
-            heard(self._roles[receiver], message, self._post_of(receiver))
+            handle(self._roles[receiver], message, self._send_of(receiver))
         except Killed:
             pass
         finally:
             self.running = None
 
-    def _post_of(self, name: str) -> Post:
-        def post(receiver: str, message: Message) -> None:
+    def _send_of(self, name: str) -> Send:
+        def send(receiver: str, message: Message) -> None:
             self._world.step()
-            self._send(name, receiver, message)
+            self._carry(name, receiver, message)
 
-        return post
+        return send
 
-    def _send(self, sender: str, receiver: str, message: Message) -> None:
+    def _carry(self, sender: str, receiver: str, message: Message) -> None:
         carried = packed(message) if self._packing else message
         self._channels.setdefault((sender, receiver), deque()).append(carried)
 
@@ -135,8 +134,8 @@ class SimulatedWorkerPool:
     def alive(self) -> list[str]:
         return [name for name in self.names if name not in self._gone]
 
-    def strike(self, name: str, *, stopped: bool) -> None:
-        """A worker dies, or is stopped; the coordinator gets to know, but not when."""
+    def hit(self, name: str, *, stopped: bool) -> None:
+        """A worker dies, or is stopped; the coordinator learns of it at some later time."""
         rng, scheduler = self._scheduler.rng, self._scheduler
         scheduler.tell(lambda: f"*** {name} is {'stopped' if stopped else 'killed'}")
         self._gone.add(name)

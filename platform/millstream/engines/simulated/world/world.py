@@ -1,4 +1,4 @@
-"""The machine that a simulated run has to itself: its time, and what may befall it at any moment."""
+"""The world of a simulated run: its time, and the faults that a plan injects into it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _Made = TypeVar("_Made")
 
 
 class Targets(Protocol):
-    """Workers that can be struck."""
+    """Workers that a fault can hit."""
 
     @property
     def alive(self) -> list[str]: ...
 
     @property
     def running(self) -> str | None:
-        """The worker that is in the midst of something, if one is."""
+        """The worker that handles a message now, if one does."""
         ...
 
-    def strike(self, name: str, *, stopped: bool) -> None: ...
+    def hit(self, name: str, *, stopped: bool) -> None: ...
 
 
 class World:
-    """Where every moment of a run passes by: there others go on meanwhile, and somebody may be struck.
+    """Every step of a run passes through it: there other actors are interleaved, and faults are injected.
 
-    It has one thread, in which the coordinator's code runs: workers take their turns inside of what it calls.
+    It has one thread, in which the coordinator's code runs: workers take their turns inside its calls.
     """
 
     def __init__(self, scheduler: Scheduler, plan: FaultPlan | None = None) -> None:
@@ -42,32 +42,32 @@ class World:
         """Set when the run that goes on now is asked to end."""
 
     def step(self, *, effect: bool = False) -> None:
-        """Raises `Died` or `Killed` if whoever asks is struck."""
-        target = self.plan.step(effect)
+        """One step of the run; `Died` or `Killed` if a fault hits the process that takes it."""
+        target = self.plan.next(effect)
         if target is None:
             return
         if target is Target.NOBODY:
-            self.plan.struck[target] += 1
+            self.plan.injected[target] += 1
             self.scheduler.tell(lambda: "*** the run is asked to end")
             self.asked.set()
             return
         workers = self.workers if self.workers is not None and self.workers.alive else None
         if target in (Target.WORKER, Target.STOPPED) and workers is not None:
-            self.plan.struck[target] += 1
+            self.plan.injected[target] += 1
             running = workers.running
             name = running or self.scheduler.rng.choice(workers.alive)
-            workers.strike(name, stopped=target is Target.STOPPED)
+            workers.hit(name, stopped=target is Target.STOPPED)
             if running is not None:
                 raise Killed
             return
         if target is not Target.POWER:
             target = Target.COORDINATOR
-        self.plan.struck[target] += 1
+        self.plan.injected[target] += 1
         self.scheduler.tell(lambda: f"*** {target}: all memory is gone")
         raise Died(target)
 
     def effect(self, what: Callable[[], str], do: Callable[[], _Made]) -> _Made:
-        """Do what outlives the process; it may die just before, or just after."""
+        """Do something that outlives the process; a fault may come just before, or just after."""
         self.scheduler.interleave()
         self.step(effect=True)
         made = do()
