@@ -233,6 +233,7 @@ class EpochLifecycle:
         numbers = [epoch.number for epoch in group.epochs]
         assert numbers == list(range(self._last + 1, self._last + 1 + len(numbers))), (self._last, numbers)
         assert group.last < self.log.totals.next_epoch, "an epoch's cut is in the log before any effect of the epoch"
+        assert self._guarded or self.log.totals.committed < numbers[0], "nothing of a new epoch is committed"
 
     def _process(self, group: _Group) -> None:
         """Process the epochs; their notes are durable before a sink gets the first row of them."""

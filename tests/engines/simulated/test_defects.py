@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from engines.simulated.conftest import Simulated, Simulating
@@ -13,6 +15,8 @@ from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Allow
+from millstream.guarantees import lifecycle
+from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
@@ -69,9 +73,9 @@ def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
-    def commit(lifecycle: EpochLifecycle, epoch: int) -> bool:
-        if epoch > lifecycle.log.totals.committed:
-            lifecycle.log.commit(epoch)
+    def commit(self: EpochLifecycle, epoch: int) -> bool:
+        if epoch > self.log.totals.committed:
+            self.log.commit(epoch)
         return True
 
     patch.setattr(EpochLifecycle, "_commit_covered", commit)
@@ -79,6 +83,21 @@ def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
 
 def lost_epochs_that_nobody_hears_of(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WorkersFeed, "skip", lambda workers, epoch: workers._partitions.follow(epoch))
+
+
+def notes_that_are_not_synced_before_their_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
+    process = EpochLifecycle._process
+
+    def unsynced(self: EpochLifecycle, group: Any) -> None:
+        with mock.patch.object(self.log, "sync"):
+            process(self, group)
+
+    patch.setattr(EpochLifecycle, "_process", unsynced)
+
+
+def a_save_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
+    cut, process, deliver, save, commit = order(Delivery.EXACTLY_ONCE)
+    patch.setattr(lifecycle, "order", lambda delivery: (cut, process, save, deliver, commit))
 
 
 def found(simulated: Simulated, folder: Path) -> bool:
@@ -91,6 +110,8 @@ def found(simulated: Simulated, folder: Path) -> bool:
     [
         (effects_before_their_sync, "exactly_once"),
         (effects_before_their_sync, "at_most_once"),
+        (notes_that_are_not_synced_before_their_rows_are_delivered, "exactly_once"),
+        (a_save_before_its_rows_are_delivered, "exactly_once"),
         (epochs_in_order_of_arrival, "exactly_once"),
         (state_that_changes_before_it_is_allowed, "exactly_once"),
         (a_save_of_what_is_not_yet_delivered, "exactly_once"),

@@ -49,7 +49,7 @@ class SparkFeed:
         self._processor = job.processor
         self._ahead = worker_steps(job.graph, job.config.engine)
         self._processor.run_ahead(node.name for node in self._ahead)
-        self._schema = self._ahead[-1].made if self._ahead else records_schema(job.graph.fields)
+        self._schema = _schema_after(self._ahead, records_schema(job.graph.fields))
         self._offered: deque[Epoch] = deque()
         self._arrived: dict[int, pa.Table] = {}
         """By epoch, the records that Spark has read, of epochs that are not processed yet."""
@@ -164,6 +164,13 @@ def _warm(session: SparkSession, handover: Path) -> None:
     tasks = os.cpu_count() or 1
     with suppress(PySparkException, Py4JError):  # the query fails in the same way, and reports it
         session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
+
+
+def _schema_after(steps: Sequence[Node], records: pa.Schema) -> pa.Schema:
+    """The columns that come from Spark's workers, where records still have those that cannot be read among them."""
+    for node in steps:
+        records = node.step.process(records.empty_table()).records.schema
+    return records
 
 
 def _handover(job: Job, first: int, ahead: Sequence[Node]) -> Handover:
