@@ -17,6 +17,8 @@ _LOST = re.compile(
     r"|Timed out while waiting for the Python worker|Failed to open socket to Python daemon"
 )
 """Spark's words for a Python process that it lost, or that did not start in time: 10 s are not a setting of Spark's."""
+_BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pipe", "null"})
+"""The whole report of a query whose planning process is gone; Java's EOFException has no words (null)."""
 
 
 class QueryLost(WorkerLost):
@@ -35,6 +37,8 @@ def failure(report: str) -> errors.MillstreamError:
     MillstreamError("Spark's query ended: KeyError: 'text'; --debug shows more")
     >>> failure("Python worker failed to connect back.\\n=== Streaming Query ===\\nThread State: RUNNABLE")
     QueryLost("Spark's query ended: Python worker failed to connect back")
+    >>> failure("Connection reset\\n=== Streaming Query ===")
+    QueryLost("Spark's query ended: the Python process that plans it is gone")
     """
     ours = _OURS.findall(report)
     if ours:
@@ -43,5 +47,8 @@ def failure(report: str) -> errors.MillstreamError:
         return kind(message.strip())
     if lost := _LOST.search(report):
         return QueryLost(f"Spark's query ended: {lost[0]}")
-    words = _PYTHONS.findall(report) or report.split(_REPORT)[0].strip().splitlines() or ["for an unknown reason"]
+    head = report.split(_REPORT)[0].strip()
+    if head in _BROKEN:
+        return QueryLost("Spark's query ended: the Python process that plans it is gone")
+    words = _PYTHONS.findall(report) or head.splitlines() or ["for an unknown reason"]
     return errors.MillstreamError(f"Spark's query ended: {words[-1].rstrip('.')}; --debug shows more")
