@@ -300,7 +300,7 @@ def count(record, state):
 """
 
 
-def test_a_step_that_fails_in_the_keeper_leaves_delivered_what_is_delivered_alone(
+def test_a_step_that_fails_in_the_sequencer_leaves_delivered_what_is_delivered_alone(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "late_function.py").write_text(FAILING_LATE)

@@ -96,7 +96,7 @@ def _places(loaded: Loaded, graph: Graph) -> dict[str, str]:
         from millstream.engines.workers.stages import stages_of
 
         stages = stages_of(graph)
-        return {node.name: "keeper" if node in stages.rest else "readers" for node in graph.steps}
+        return {node.name: "sequencer" if node in stages.rest else "readers" for node in graph.steps}
     from millstream.engines.spark.placement import worker_steps
 
     in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}

@@ -144,7 +144,7 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
     """What `--json` prints."""
     crashes: Counter[str] = Counter()
     for outcome in done:
-        crashes.update({str(victim): count for victim, count in outcome.injected.items()})
+        crashes.update({str(target): count for target, count in outcome.injected.items()})
     wrong = done[-1]
     return {
         "pipeline": loaded.config.name,
@@ -161,7 +161,7 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
 
 
 def _show(told: Mapping[str, Any], command: str) -> None:
-    struck = ", ".join(f"{victim} {count:,} times" for victim, count in sorted(told["crashes"].items())) or "nobody"
+    struck = ", ".join(f"{target} {count:,} times" for target, count in sorted(told["crashes"].items())) or "nobody"
     click.echo(
         f"{told['pipeline']}: {told['schedules']:,} schedules in {told['seconds']:.1f} s "
         f"({told['schedules_per_minute']:,} a minute), {told['epochs']:,} epochs, {told['steps']:,} steps"

@@ -1,4 +1,4 @@
-"""Where steps run: order-sensitive ones on the driver, stateless ones in Spark's workers where that is faster."""
+"""The placement of steps: order-sensitive ones on the driver, stateless ones where that is faster in Spark's workers."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class EpochStreamReader(DataSourceStreamReader):
         return {"epoch": stop}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[Slice]:
-        """The cuts of these epochs, dealt to as many tasks as are worth their start."""
+        """The cuts of these epochs, shared by as many tasks as are worth their start."""
         self._look()
         numbers = range(start["epoch"], end["epoch"])
         ranges = [

@@ -92,7 +92,7 @@ def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
 
 
 def in_place(made: pa.Table, records: pa.Table) -> pa.Table:
-    """What a step has made from these records, with the records' places, so that `gathered` can order it.
+    """A step's rows with the places of the records that they were made of, so that `gather` can order them.
 
     The step need not pass the places on, and does not see them.
     """

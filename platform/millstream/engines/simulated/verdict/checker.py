@@ -45,8 +45,9 @@ def differences_of_the_others(
     """
     yield from _of_the_end(ended)
     union = history.union()
-    if history.known and (told := history.by_the_function()) != union:
-        yield f"the crashes {history.crashes} are to give {_shown(told)}, and what was durable gives {_shown(union)}"
+    if history.known and (by_points := history.by_the_function()) != union:
+        expected = f"the crashes {history.crashes} are to give {_shown(by_points)}"
+        yield f"{expected}, and what was durable gives {_shown(union)}"
     every = range(ended.last + 1)
     if applied.twice() != union.trained_twice:
         yield f"trained twice: epochs {sorted(applied.twice())}, to be {sorted(union.trained_twice)}"

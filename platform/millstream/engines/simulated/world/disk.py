@@ -1,4 +1,4 @@
-"""The disk of a simulated run: an epoch log and saves that forget, when the power goes, what was not synced."""
+"""The disk of a simulated run: an epoch log and saves that lose, with the power, the lines that were not synced."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Disk:
 
 
 class SimulatedEpochLog(EpochLog):
-    """The epoch log, each line and each sync of it an effect; `committed` is told of commits."""
+    """The epoch log, each line and each sync of it an effect; `committed` is called after each commit."""
 
     def __init__(self, disk: Disk, world: World, committed: Callable[[int], None]) -> None:
         super().__init__(disk.epochs)
@@ -80,9 +80,9 @@ class SimulatedEpochLog(EpochLog):
 
 
 class SimulatedSaver(Saver):
-    """Writes a save when it is its turn: the coordinator goes on meanwhile, or waits, and may die in the midst of it.
+    """Writes a save when its turn comes: the coordinator goes on, or waits, and may die while it is written.
 
-    `written` is told of a save that is durable; the passage, which is told by `done`, gets to know later.
+    `written` is called as soon as a save is durable; `done`, by which the lifecycle learns of it, later.
     """
 
     def __init__(

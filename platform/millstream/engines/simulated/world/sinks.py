@@ -48,7 +48,7 @@ class Kept:
 
 
 class MemorySink:
-    """A sink as one start of a run has it; `appended` is told of epochs."""
+    """A sink as one start of a run has it; `appended` is called with the epoch of each append."""
 
     keeps = True
 
