@@ -1,4 +1,4 @@
-"""The placement of steps: order-sensitive ones on the driver, stateless ones where that is faster in Spark's workers."""
+"""The placement of steps: order-sensitive ones on the driver, stateless ones where that is faster in the workers."""
 
 from __future__ import annotations
 
