@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.kit.measurement import Unmeasured
 from benchmarks.kit.rates import Rate, Samples
-from millstream.engines.cutter import LogCutter, Throttle
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import LogCutter
 from millstream.engines.spark.handover import Handover
-from millstream.engines.spark.java import java_home
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import RECORDS, EpochSource
+from millstream.java import java_home
 from millstream.log.contracts import Place
 from millstream.log.epochs import EpochLog
 from millstream_connectors.kafka.source import KafkaSource
@@ -59,11 +60,11 @@ def read_by_us(bootstrap: str, topic: str, work: str, records: int, epoch: int) 
     """Cut epochs; Spark's workers read them and parse the JSON; bring the records to the driver."""
     source, folder = KafkaSource(bootstrap=bootstrap, topic=topic), Path(work)
     place = Place(folder, folder / "cache", "bench")
-    throttle, epochs = Throttle(epoch), EpochLog(folder / "epochs")
-    cutter = LogCutter({"source": source.open(place)}, epochs, throttle, epoch, 0.0, until_idle=True)
+    backpressure, epochs = Backpressure(epoch), EpochLog(folder / "epochs")
+    cutter = LogCutter({"source": source.open(place)}, epochs, backpressure, epoch, 0.0, until_idle=True)
     while not cutter.done:
         if (cut := cutter.cut(time.monotonic())) is not None:
-            throttle.through(cut.number)
+            backpressure.release(cut.number)
     epochs.sync()
     handover = folder / "handover.json"
     Handover(

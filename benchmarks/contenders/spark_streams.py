@@ -23,8 +23,8 @@ from benchmarks.contenders.block_learner import BlockLearner
 from benchmarks.contenders.columnar_loop import HourlyCounts
 from benchmarks.contenders.text_learners import DIMENSIONS
 from benchmarks.kit.rates import Rate, Samples
-from millstream.engines.spark.java import java_home
 from millstream.engines.spark.session import open_session
+from millstream.java import java_home
 
 __all__ = ["classify", "read_to_arrow", "run_plain", "run_tuned"]
 

@@ -13,7 +13,7 @@ from unittest import mock
 import pyarrow as pa
 
 from millstream.engines.job import Engine, Job
-from millstream.guarantees.passage import Passage
+from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.log.contracts import Mark
 from millstream.log.epochs import Epoch
 
@@ -28,15 +28,15 @@ def _no_sync(file: int) -> None:
     """Leave the file as it is."""
 
 
-class _Bare(Passage):
-    def take(self, epochs: Sequence[tuple[Epoch, pa.Table]]) -> None:
-        done = [self.processing.process(epoch, records) for epoch, records in epochs]
-        for one in done:
+class _Bare(EpochLifecycle):
+    def take(self, epochs: Sequence[Epoch]) -> None:
+        results = [self._steps.process(epoch, 1) for epoch in epochs]
+        for one in results:
             self.log.totals.take_note(one.note)  # for observers; nothing is written
         for name, sink in self.sinks.items():
-            sink.append(pa.concat_tables([one.rows[name] for one in done]), Mark(self.log.id, epochs[-1][0].number))
-        for one in done:
-            self.through(one)
+            sink.append(pa.concat_tables([one.rows[name] for one in results]), Mark(self.log.id, epochs[-1].number))
+        for one in results:
+            self.observer.finished_epoch(one)
 
     def end(self) -> None:
         for sink in self.sinks.values():
@@ -50,19 +50,17 @@ class WithoutGuarantee:
     engine: Engine
 
     def run(self, job: Job) -> None:
-        whole = job.passage
-        job.passage = _Bare(
+        whole = job.lifecycle
+        job.lifecycle = _Bare(
             plan=whole.plan,
-            processing=whole.processing,
             log=whole.log,
             saves=whole.saves,
             sinks=whole.sinks,
-            sink_names=whole.sink_names,
-            began=whole.began,
-            through=whole.through,
+            sink_keys=whole.sink_keys,
+            observer=whole.observer,
         )
         with (
-            mock.patch("millstream.steps.processing.digest_of", _no_digest),
+            mock.patch("millstream.steps.processor.digest_of", _no_digest),
             mock.patch("millstream.steps.chain.digest_of", _no_digest),
             mock.patch("os.fsync", _no_sync),
             mock.patch("os.fdatasync", _no_sync),

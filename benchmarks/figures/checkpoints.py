@@ -19,8 +19,8 @@ from benchmarks.kit.child import ask
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Value, at_most
 from benchmarks.kit.rounds import median, repeated
 from millstream.state.applied_epochs import Applied
-from millstream.state.keyed_state import Keyed, KeyedStore
 from millstream.state.checkpoints import SaveReader, SaveStore
+from millstream.state.keyed_state import Keyed, KeyedStore
 from millstream.steps.contracts import Step
 from millstream.steps.per_key import PerKey
 from millstream_models.hashed_text import HashedText

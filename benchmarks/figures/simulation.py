@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Unmeasured, Value, at_least
 from benchmarks.kit.rounds import median, repeated
 from millstream.config.load import load_config
-from millstream.engines.simulated.logs import recorded
-from millstream.engines.simulated.many import outcomes
+from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import Place
 
 __all__ = ["MEASUREMENTS"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.log.epochs import Totals
 from millstream.runs.observer import Observer
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Rate", "RateObserver", "Samples", "since"]
 
@@ -57,15 +57,15 @@ def since(began: float, records: int, correct: int = 0) -> Rate:
 class RateObserver(Observer):
     """Samples a run of Millstream. The epochs of one micro-batch are delivered together and give one sample.
 
-    All their notes are written before the first of them is through, so the totals have the whole group.
+    All their notes are written before the first of them is finished, so the totals have the whole group.
     """
 
     totals: Totals
     samples: Samples = field(default_factory=Samples)
     correct: int = 0
 
-    def through(self, processed: Processed) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         if self.samples.taken and self.samples.records == self.totals.processed:
             self.samples.taken.pop()
         self.samples.add(self.totals.processed - self.samples.records)
-        self.correct += processed.note.correct
+        self.correct += result.note.correct

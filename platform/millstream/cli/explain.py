@@ -28,7 +28,7 @@ def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
 
     Nothing is run or read. The worst is over all epochs, given how often this config saves and commits.
     """
-    from millstream.guarantees.possible import checked_graph
+    from millstream.guarantees.validation import checked_graph
 
     loaded = load_config(config, sets)
     told = _told(loaded, checked_graph(loaded))
@@ -96,7 +96,7 @@ def _places(loaded: Loaded, graph: Graph) -> dict[str, str]:
         from millstream.engines.workers.stages import stages_of
 
         stages = stages_of(graph)
-        return {node.name: "keeper" if node in stages.rest else "readers" for node in graph.steps}
+        return {node.name: "sequencer" if node in stages.rest else "readers" for node in graph.steps}
     from millstream.engines.spark.placement import worker_steps
 
     in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}

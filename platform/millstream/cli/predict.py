@@ -13,12 +13,13 @@ from typing import Any, BinaryIO
 import click
 import pyarrow as pa
 
-from millstream.errors import MillstreamError, StepFailed
+from millstream.errors import MillstreamError
 from millstream.records import OFFSET, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
 from millstream.state.checkpoints import Save, States, read_newest
 from millstream.steps.graph import Node
+from millstream.steps.runner import run_step
 
 __all__ = ["predict"]
 
@@ -49,6 +50,16 @@ class _Answer:
     probability: float | None
 
 
+class _TextAlone:
+    """The position of records that were made from a text: they have none."""
+
+    def of_record(self, rank: int, offset: int) -> str:
+        return "a record with text alone"
+
+    def of_batch(self, records: pa.Table) -> str:
+        return "on a record with text alone"
+
+
 @dataclass(frozen=True)
 class _Asking:
     """The steps up to the one that classifies, with the state of the save."""
@@ -62,13 +73,7 @@ class _Asking:
         """An answer for each text; texts are records without any other field."""
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
-            try:
-                records = node.step.process(records).records
-            except MillstreamError:
-                raise
-            except Exception as error:
-                message = f"step '{node.name}' failed on a record with text alone: {type(error).__name__}: {error}"
-                raise StepFailed(message) from error
+            records = run_step(node, records, _TextAlone()).records
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
             message = f"the model of {self.run} has not learned any label yet; run on, or give it labelled records"

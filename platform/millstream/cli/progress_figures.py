@@ -17,7 +17,7 @@ from millstream.runs.observer import Observer, Watched
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.run_stats import Pulse
 from millstream.runs.watch.speed import per_second
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Figures", "Tally"]
 
@@ -73,24 +73,24 @@ class Tally(Observer):
             n for n, o in outputs.items() if {"_window", "topic", "share", "popular"} <= set(o.schema.names)
         ]
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         self._last_epoch = first - 1
         if self._begun_before and not self._begun:
             self._say(self._going_on(first))
         self._begun = True
 
-    def through(self, processed: Processed) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         now = self._clock()
         with self._lock:
             self._through_epochs += 1
-            self._last_epoch = processed.epoch.number
-            self._through_records += processed.note.records
+            self._last_epoch = result.epoch.number
+            self._through_records += result.note.records
             self._marks[1:] = [(now, self._through_records)]
-            if processed.note.attempt == 1:
-                self._remember(processed.note.scores)
+            if result.note.attempt == 1:
+                self._remember(result.note.scores)
             for name in self._topics:
-                if processed.rows[name].num_rows:
-                    self._windows[name] = processed.rows[name]
+                if result.rows[name].num_rows:
+                    self._windows[name] = result.rows[name]
 
     def restarted(self, reason: str) -> None:
         self._warn(reason)

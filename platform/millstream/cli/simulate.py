@@ -19,8 +19,8 @@ from millstream.cli.options import config_file, sets
 
 if TYPE_CHECKING:
     from millstream.config.load import Loaded
-    from millstream.engines.simulated.logs import Recorded
-    from millstream.engines.simulated.simulation import Outcome
+    from millstream.engines.simulated.run.simulation import Outcome
+    from millstream.engines.simulated.world.logs import Recorded
 
 __all__ = ["simulate"]
 
@@ -73,7 +73,7 @@ def simulate(
     recorded = _recorded(loaded, records)
     if trace:
         return _traced(loaded, recorded, seed)
-    from millstream.engines.simulated.many import outcomes
+    from millstream.engines.simulated.run.parallel_seeds import outcomes
 
     began, done = time.monotonic(), []
     seeds = range(seed, seed + schedules)
@@ -95,7 +95,7 @@ def simulate(
 def _check(loaded: Loaded) -> None:
     """Refuse what `validate` refuses, and steps whose results cannot be known beforehand."""
     from millstream.config.document import Problem
-    from millstream.guarantees.possible import checked_graph
+    from millstream.guarantees.validation import checked_graph
 
     problems = [
         Problem(
@@ -112,7 +112,7 @@ def _check(loaded: Loaded) -> None:
 
 def _recorded(loaded: Loaded, most: int) -> Recorded:
     """The first records of the config's sources, read once."""
-    from millstream.engines.simulated.logs import recorded
+    from millstream.engines.simulated.world.logs import recorded
     from millstream.errors import MillstreamError
     from millstream.log.contracts import Place
 
@@ -131,7 +131,7 @@ def _recorded(loaded: Loaded, most: int) -> Recorded:
 
 
 def _traced(loaded: Loaded, recorded: Recorded, seed: int) -> int:
-    from millstream.engines.simulated.simulation import Simulation
+    from millstream.engines.simulated.run.simulation import Simulation
 
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-") as folder:
         outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, click.echo)
@@ -144,7 +144,7 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
     """What `--json` prints."""
     crashes: Counter[str] = Counter()
     for outcome in done:
-        crashes.update({str(victim): count for victim, count in outcome.struck.items()})
+        crashes.update({str(target): count for target, count in outcome.injected.items()})
     wrong = done[-1]
     return {
         "pipeline": loaded.config.name,
@@ -161,7 +161,7 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
 
 
 def _show(told: Mapping[str, Any], command: str) -> None:
-    struck = ", ".join(f"{victim} {count:,} times" for victim, count in sorted(told["crashes"].items())) or "nobody"
+    struck = ", ".join(f"{target} {count:,} times" for target, count in sorted(told["crashes"].items())) or "nobody"
     click.echo(
         f"{told['pipeline']}: {told['schedules']:,} schedules in {told['seconds']:.1f} s "
         f"({told['schedules_per_minute']:,} a minute), {told['epochs']:,} epochs, {told['steps']:,} steps"

@@ -18,7 +18,7 @@ def validate(config: str, sets: tuple[str, ...]) -> None:
 
     Exits with 2 and names every problem, or prints one line.
     """
-    from millstream.guarantees.possible import checked_graph
+    from millstream.guarantees.validation import checked_graph
 
     loaded = load_config(config, sets)
     graph = checked_graph(loaded)

@@ -1,14 +1,13 @@
-"""The planner's hands: looks at logs, lets the planner decide, writes the cuts to the epoch log."""
+"""The cutter: looks at logs, lets the planner decide, writes the cuts to the epoch log."""
 
 from __future__ import annotations
 
 import itertools
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
+from millstream.engines.backpressure import Backpressure
 from millstream.errors import Contradiction, Truncated
 from millstream.log.contracts import Log
 from millstream.log.epochs import (
@@ -25,64 +24,13 @@ from millstream.log.epochs import (
     SinkRemoved,
     Skipped,
     Totals,
-    room,
 )
+from millstream.log.epochs.partitions import PartitionTable
 
-__all__ = ["Cutter", "LogCutter", "ReplayCutter", "Throttle"]
+__all__ = ["Cutter", "LogCutter", "ReplayCutter"]
 
 _LOOK_SECONDS = 0.25
 """How often a followed source is asked for new partitions."""
-
-
-class Throttle:
-    """Counts what is cut and not yet through, and since when; may be asked from one thread and told from another."""
-
-    def __init__(self, max_records: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_records, self._clock = max_records, clock
-        self._open: dict[int, int] = {}
-        """By epoch, in their order, its size."""
-        self._since: dict[int, float] = {}
-        """When it was cut; known also while it is not under way."""
-        self._records = 0
-        self._lock = threading.Lock()
-
-    def cut(self, epoch: Epoch) -> None:
-        with self._lock:
-            self._open[epoch.number] = epoch.size
-            self._since.setdefault(epoch.number, self._clock())
-            self._records += epoch.size
-
-    def through(self, epoch: int) -> None:
-        with self._lock:
-            while self._open and (first := next(iter(self._open))) <= epoch:
-                self._records -= self._open.pop(first)
-                self._since.pop(first, None)
-
-    def clear(self) -> None:
-        """Nothing is under way any more: what was is taken up again."""
-        with self._lock:
-            self._open.clear()
-            self._records = 0
-
-    def room(self) -> bool:
-        with self._lock:
-            return room(len(self._open), self._records, self._max_records)
-
-    @property
-    def first(self) -> int | None:
-        """The first epoch that is cut and not yet through."""
-        with self._lock:
-            return next(iter(self._open), None)
-
-    @property
-    def in_flight(self) -> int:
-        """How many epochs are cut and not yet through."""
-        return len(self._open)
-
-    def age(self, epoch: int) -> float | None:
-        """How long ago an epoch that is not yet through was cut, or taken up by this start."""
-        with self._lock:
-            return self._clock() - self._since[epoch] if epoch in self._since else None
 
 
 class Cutter(Protocol):
@@ -117,14 +65,14 @@ class LogCutter:
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
-    throttle: Throttle
+    backpressure: Backpressure
     max_records: int
     max_wait: float
     until_idle: bool
     sinks: Sequence[str] = ()
     budget: int | None = None
     _events: list[Event] = field(default_factory=list, init=False)
-    _partitions: list[PartitionName] = field(init=False)
+    _partitions: PartitionTable = field(init=False)
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
     _done: bool = field(default=False, init=False)
@@ -135,7 +83,7 @@ class LogCutter:
     def __post_init__(self) -> None:
         totals = self.epoch_log.totals
         self._looked_before = totals.next_epoch > 0
-        self._partitions = list(totals.partitions)
+        self._partitions = PartitionTable(totals.partitions)
         self._planner = Planner(self.max_records, self.max_wait, dict(totals.positions), self.budget)
         for rank, partition in enumerate(self._partitions):
             if rank in totals.ended:
@@ -162,7 +110,7 @@ class LogCutter:
         return there if self._planner.budget is None else min(there, self._planner.budget)
 
     def cut(self, now: float) -> Epoch | None:
-        if self._done or not self.throttle.room():
+        if self._done or not self.backpressure.room():
             return None
         if self._looked is None or (not self.until_idle and now - self._looked >= _LOOK_SECONDS):
             self._looked = now
@@ -173,7 +121,7 @@ class LogCutter:
                 self._targets = ends
             ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
         self._seen = ends
-        busy = self.throttle.in_flight >= MOST_EPOCHS
+        busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
         ended = self._ended()
         if planned is None and not ended and not self._to_be_noted():
@@ -182,7 +130,7 @@ class LogCutter:
         events = (*self._events, *(Ended(rank) for rank in ended))
         self._events = []
         epoch = Epoch(self.epoch_log.totals.next_epoch, planned or {}, events)
-        self.throttle.cut(epoch)
+        self.backpressure.admit(epoch)
         self.epoch_log.cut(epoch)
         return epoch
 
@@ -200,8 +148,7 @@ class LogCutter:
                     known.add(partition.name)
                     name = PartitionName(source, partition.name, number)
                     at = log.beginning(partition.name, joined=joined)
-                    self._planner.add(len(self._partitions), at)
-                    self._partitions.append(name)
+                    self._planner.add(self._partitions.add(name), at)
                     self._events.append(Added(name, at))
         self._looked_before = True
 
@@ -231,7 +178,7 @@ class ReplayCutter:
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
-    throttle: Throttle
+    backpressure: Backpressure
     original: EpochReader
     sinks: Sequence[str] = ()
     last: int | None = None
@@ -254,7 +201,7 @@ class ReplayCutter:
         return None
 
     def cut(self, now: float) -> Epoch | None:
-        if self._done or not self.throttle.room():
+        if self._done or not self.backpressure.room():
             return None
         copied = next(self._epochs, None)
         if copied is None or (self.last is not None and copied.number > self.last):
@@ -269,11 +216,12 @@ class ReplayCutter:
         for event in events:
             if isinstance(event, Added):
                 self._check(event.partition)
-        partitions = [*mine.partitions, *(event.partition for event in events if isinstance(event, Added))]
-        for rank, (start, _) in copied.cut.items():
-            self._check_reach(partitions[rank], start)
         epoch = Epoch(copied.number, copied.cut, events)
-        self.throttle.cut(epoch)
+        partitions = PartitionTable(mine.partitions)
+        partitions.follow(epoch)
+        for rank, (start, _) in epoch.cut.items():
+            self._check_reach(partitions[rank], start)
+        self.backpressure.admit(epoch)
         self.epoch_log.cut(epoch)
         return epoch
 

@@ -1,50 +1,52 @@
-"""What an engine is given: everything about one start of a run, built and ready."""
+"""The job of an engine: everything about one start of a run, built and ready."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from millstream.config.models import Config
-from millstream.engines.cutter import Cutter, Throttle
-from millstream.guarantees.passage import Passage
-from millstream.log.contracts import Log, Place
-from millstream.log.epochs import Epoch, EpochLog
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter
+from millstream.guarantees.crash_point import Armed
+from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle, LifecycleObserver
+from millstream.log.contracts import Log, Place, Sink
+from millstream.log.epochs import Epoch, EpochLog, EpochReader
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveStore
 from millstream.steps.graph import Graph
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
-__all__ = ["Engine", "Job"]
+__all__ = ["CutOptions", "Engine", "Job", "Storage", "delivery_plan", "make_job"]
 
 
 @dataclass
 class Job:
-    """One start of a run. `stop` asks for an end after the epoch in hand.
+    """One start of a run. `stop` asks for an end after the epochs in progress.
 
-    `processing` has the state that the summary tells of when the run has ended.
+    `processor` has the state of this process, from which the summary is made when the run has ended.
     """
 
     config: Config
     graph: Graph
-    sources: Mapping[str, Any]
     places: Mapping[str, Place]
     logs: Mapping[str, Log]
     epoch_log: EpochLog
-    epoch_folder: Path
     cutter: Cutter
-    throttle: Throttle
-    processing: Processing
-    passage: Passage
+    backpressure: Backpressure
+    processor: EpochProcessor
+    lifecycle: EpochLifecycle
     folder: Path
-    stop: threading.Event = field(default_factory=threading.Event)
-    restarted: Callable[[str], None] = lambda reason: None
-    """Told, in one line, why workers were started anew."""
+    stop: threading.Event
 
-    def waiting(self, first: int) -> list[Epoch]:
+    def cut_epochs(self, first: int) -> list[Epoch]:
         """The epochs from `first` on that are cut and to be taken; `Truncated` if their records are gone."""
-        self.throttle.clear()
+        self.backpressure.clear()
         if first >= self.epoch_log.totals.next_epoch:
             return []
         epochs = list(self.epoch_log.reader().epochs(first))
@@ -52,11 +54,105 @@ class Job:
         for rank, start in {rank: cut[0] for epoch in reversed(epochs) for rank, cut in epoch.cut.items()}.items():
             self.logs[partitions[rank].source].resume(partitions[rank].name, start)
         for epoch in epochs:
-            self.throttle.cut(epoch)
+            self.backpressure.admit(epoch)
         return epochs
 
 
 class Engine(Protocol):
-    """Takes a job's epochs in order through its passage, until the cutter is done or `stop` is set."""
+    """Takes a job's epochs in order through its lifecycle, until the cutter is done or `stop` is set."""
 
     def run(self, job: Job) -> None: ...
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The durable parts of a run, opened for one start: its logs, epoch log, saves and sinks.
+
+    `places` is the context in which each log was opened, `sink_keys` the name of each sink in the epoch log.
+    """
+
+    folder: Path
+    logs: Mapping[str, Log]
+    epoch_log: EpochLog
+    saves: SaveStore
+    sinks: Mapping[str, Sink]
+    sink_keys: Mapping[str, str]
+    places: Mapping[str, Place]
+
+
+@dataclass(frozen=True)
+class CutOptions:
+    """The cuts of one start: of the logs, as far as they go now (`until_idle`) or as they grow; or of another run.
+
+    `budget` limits the records of this start. `last` is the last epoch of the run in `replay` that is taken.
+    """
+
+    max_records: int
+    max_wait: float
+    until_idle: bool
+    budget: int | None = None
+    replay: EpochReader | None = None
+    last: int | None = None
+
+    def cutter(self, storage: Storage, backpressure: Backpressure) -> Cutter:
+        sinks = list(storage.sink_keys.values())
+        if self.replay is not None:
+            return ReplayCutter(storage.logs, storage.epoch_log, backpressure, self.replay, sinks, self.last)
+        return LogCutter(
+            storage.logs,
+            storage.epoch_log,
+            backpressure,
+            max_records=self.max_records,
+            max_wait=self.max_wait,
+            until_idle=self.until_idle,
+            sinks=sinks,
+            budget=self.budget,
+        )
+
+
+def delivery_plan(config: Config) -> DeliveryPlan:
+    """The delivery plan of a config."""
+    guarantee = config.guarantee
+    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.save_every, guarantee.commit_every)
+
+
+def make_job(
+    config: Config,
+    graph: Graph,
+    storage: Storage,
+    cuts: CutOptions,
+    *,
+    stop: threading.Event,
+    observe: Callable[[Cutter, Backpressure], LifecycleObserver],
+    crash: Armed | None = None,
+    backpressure: Backpressure | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    saver_of: Callable[[SaveStore, Callable[[Save], None]], Saver] = Saver,
+) -> Job:
+    """Put a job together. `observe` makes the observer of its lifecycle."""
+    backpressure = backpressure or Backpressure(cuts.max_records, clock)
+    cutter = cuts.cutter(storage, backpressure)
+    lifecycle = EpochLifecycle(
+        plan=delivery_plan(config),
+        log=storage.epoch_log,
+        saves=storage.saves,
+        sinks=storage.sinks,
+        sink_keys=storage.sink_keys,
+        crash=crash,
+        observer=observe(cutter, backpressure),
+        clock=clock,
+        saver_of=saver_of,
+    )
+    return Job(
+        config=config,
+        graph=graph,
+        places=storage.places,
+        logs=storage.logs,
+        epoch_log=storage.epoch_log,
+        cutter=cutter,
+        backpressure=backpressure,
+        processor=EpochProcessor(graph),
+        lifecycle=lifecycle,
+        folder=storage.folder,
+        stop=stop,
+    )

@@ -1,4 +1,4 @@
-"""Who watches a run: live progress, metrics, MLflow. Watching never changes a result."""
+"""Observers of a run: live progress, metrics, MLflow. Observing never changes a result."""
 
 from __future__ import annotations
 
@@ -7,48 +7,49 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.config.load import Loaded
-from millstream.engines.cutter import Cutter, Throttle
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import Cutter
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.summary import Summary
 from millstream.state.checkpoints import Save
 from millstream.steps.graph import Graph
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Observer", "Observers", "Watched", "Watching"]
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What an observer may look at: one start of a run, its engine not yet started."""
+    """The parts of one start of a run that an observer may read; the engine is not started yet."""
 
     loaded: Loaded
     graph: Graph
     directory: RunDirectory
     epoch_log: EpochLog
     cutter: Cutter
-    throttle: Throttle
+    backpressure: Backpressure
     archived: Path | None = None
     """Where the run went that `--fresh` moved away."""
 
 
 class Observer:
-    """Told of a run's beginning, of every epoch that is through, and of its end; each may be passed over.
+    """Receives the events of a run's lifecycle, and of its end; by default it ignores them.
 
-    All comes from the run's own thread, but `saved`, which comes from the one that wrote.
+    All calls come from the run's own thread, but `checkpointed`, which comes from the thread that wrote the save.
     """
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         """State has been loaded; `first` is the epoch that the run goes on from."""
 
-    def through(self, processed: Processed) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         """An epoch has passed all its points."""
 
-    def saved(self, save: Save, seconds: float) -> None:
+    def checkpointed(self, save: Save, seconds: float) -> None:
         """A save is on disk; writing it took so many seconds."""
 
     def restarted(self, reason: str) -> None:
-        """Workers were started anew."""
+        """Workers were started again, for this reason."""
 
     def finished(self, summary: Summary) -> None:
         """The run has ended cleanly, and its summary is written."""
@@ -57,23 +58,23 @@ class Observer:
         """Nothing more comes, whether the end was clean or not."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Watching(Observer):
-    """Several observers as one, told in their order."""
+    """Several observers as one, called in their order."""
 
-    observers: Sequence[Observer]
+    observers: Sequence[Observer] = ()
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         for observer in self.observers:
-            observer.began(first)
+            observer.started(first)
 
-    def through(self, processed: Processed) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         for observer in self.observers:
-            observer.through(processed)
+            observer.finished_epoch(result)
 
-    def saved(self, save: Save, seconds: float) -> None:
+    def checkpointed(self, save: Save, seconds: float) -> None:
         for observer in self.observers:
-            observer.saved(save, seconds)
+            observer.checkpointed(save, seconds)
 
     def restarted(self, reason: str) -> None:
         for observer in self.observers:

@@ -155,7 +155,7 @@ METRICS = (
         "millstream_epochs_in_flight",
         "gauge",
         "Epochs that are cut and not yet through.",
-        lambda run: run.watched.throttle.in_flight,
+        lambda run: run.watched.backpressure.in_flight,
     ),
     Metric(
         "millstream_backlog_records",

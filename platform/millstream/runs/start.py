@@ -19,13 +19,13 @@ from pydantic import BaseModel
 
 from millstream.config.load import Loaded
 from millstream.config.models import Config
-from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter, Throttle
-from millstream.engines.job import Engine, Job
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import Cutter
+from millstream.engines.job import CutOptions, Engine, Storage, make_job
 from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
-from millstream.guarantees.passage import Passage, Plan
-from millstream.guarantees.possible import checked_graph
+from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, Place, Sink
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.journal.durability import write_whole
@@ -38,7 +38,6 @@ from millstream.runs.termination import kill_family
 from millstream.state.checkpoints import SaveStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
-from millstream.steps.processing import Processing
 
 __all__ = ["Options", "engine_of", "start", "versions"]
 
@@ -140,38 +139,31 @@ def start(
         check_sources(directory, logs, epoch_log.totals)
         place = Place(loaded.base, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, place, ending)
-        throttle = Throttle(config.engine.epoch.max_records)
-        cutter = _cutter(loaded, options, logs, epoch_log, throttle, list(keys.values()))
-        watching = Watching(observers(Watched(loaded, graph, directory, epoch_log, cutter, throttle, archived)))
-        ending.callback(watching.close)
-        processing = Processing(graph)
-        passage = Passage(
-            plan=Plan(Delivery(config.guarantee.delivery), config.guarantee.save_every, config.guarantee.commit_every),
-            processing=processing,
-            log=epoch_log,
-            saves=SaveStore(directory.saves, versions()),
-            sinks=sinks,
-            sink_names=keys,
-            crash=_armed(directory, options.crash, list(sinks), fire),
-            began=watching.began,
-            through=watching.through,
-            saved=watching.saved,
-        )
-        job = Job(
-            config=config,
-            graph=graph,
-            sources={source.name: source.config for source in config.logs},
-            places=places,
+        storage = Storage(
+            folder=directory.path,
             logs=logs,
             epoch_log=epoch_log,
-            epoch_folder=directory.epochs,
-            cutter=cutter,
-            throttle=throttle,
-            processing=processing,
-            passage=passage,
-            folder=directory.path,
+            saves=SaveStore(directory.saves, versions()),
+            sinks=sinks,
+            sink_keys=keys,
+            places=places,
+        )
+        watching = Watching()
+        ending.callback(watching.close)
+
+        def observe(cutter: Cutter, backpressure: Backpressure) -> Watching:
+            watched = Watched(loaded, graph, directory, epoch_log, cutter, backpressure, archived)
+            watching.observers = observers(watched)
+            return watching
+
+        job = make_job(
+            config,
+            graph,
+            storage,
+            _cuts(loaded, options),
             stop=stop,
-            restarted=watching.restarted,
+            observe=observe,
+            crash=_armed(directory, options.crash, list(sinks), fire),
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
@@ -181,10 +173,10 @@ def start(
                 write_whole(directory.error, loaded.redact(str(error)))
             raise
         finally:
-            passage.abandon()
+            job.lifecycle.abandon()
         seconds = time.monotonic() - began
-        ended = "stopped" if stop.is_set() or cutter.exhausted else "idle"
-        summary = summarise(loaded, directory, epoch_log, processing, sinks, ended, before, seconds, versions())
+        ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
+        summary = summarise(loaded, directory, epoch_log, job.processor, sinks, ended, before, seconds, versions())
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         watching.finished(summary)
@@ -262,29 +254,20 @@ def _armed(
     return Armed(point, fire_once)
 
 
-def _cutter(
-    loaded: Loaded,
-    options: Options,
-    logs: Mapping[str, Log],
-    epoch_log: EpochLog,
-    throttle: Throttle,
-    sinks: list[str],
-) -> Cutter:
+def _cuts(loaded: Loaded, options: Options) -> CutOptions:
     size = loaded.config.engine.epoch
+    original = None
     if options.replay is not None:
         if options.follow or options.records is not None:
             message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
             raise ConfigError(message)
         original = EpochReader(RunDirectory.find(options.replay).epochs)
-        return ReplayCutter(logs, epoch_log, throttle, original, sinks, options.replay_last)
     bounded = all(source.config.bounded for source in loaded.config.logs)
-    return LogCutter(
-        logs,
-        epoch_log,
-        throttle,
+    return CutOptions(
         max_records=size.max_records,
         max_wait=size.max_wait / 1e6,
         until_idle=bounded if options.follow is None else not options.follow,
-        sinks=sinks,
         budget=options.records,
+        replay=original,
+        last=options.replay_last,
     )

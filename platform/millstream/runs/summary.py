@@ -14,7 +14,7 @@ from millstream.log.epochs import EpochLog
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
-from millstream.steps.processing import Processing
+from millstream.steps.processor import EpochProcessor
 
 __all__ = ["Summary", "summarise"]
 
@@ -60,7 +60,7 @@ def summarise(
     loaded: Loaded,
     directory: RunDirectory,
     epoch_log: EpochLog,
-    processing: Processing,
+    processing: EpochProcessor,
     sinks: Mapping[str, Sink],
     ended: str,
     processed_before: int,

@@ -1,30 +1,30 @@
-"""Steps in a row, and an epoch on its way through them. No I/O."""
+"""Chains of steps, and the epoch that passes through them. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs import Baselines
+from millstream.log.epochs.partitions import PartitionTable
 from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
 from millstream.steps.contracts import Result
-from millstream.steps.declared import check_result
 from millstream.steps.graph import Graph, Node
+from millstream.steps.runner import EpochPosition, run_step
 from millstream.substreams.event_time import latest_times
 
-__all__ = ["Chain", "InHand", "begun"]
+__all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 
 
 @dataclass
-class InHand:
-    """An epoch between two steps: its records in step order, and what came of it so far.
+class EpochInProgress:
+    """An epoch between two steps: its records in step order, and the rows, counts and digests made so far.
 
-    `inputs` has for each rank the count and digest of all that the log gave, `latest` the greatest time.
+    `inputs` has for each rank the count and digest of the log's records, `latest` the greatest time.
     """
 
     epoch: int
@@ -37,9 +37,8 @@ class InHand:
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
 
-    def collect(self, node: Node, result: Result) -> None:
-        """Add what a step has made beside its records, if it has declared all that it made."""
-        check_result(node.name, result, node.made, node.step.outputs)
+    def collect(self, result: Result) -> None:
+        """Add the rows and counts of a step's result."""
         self.correct += result.correct
         self.labelled += result.labelled
         self.baselines += result.baselines
@@ -48,19 +47,19 @@ class InHand:
                 self.outputs.setdefault(name, []).append(table)
 
 
-def begun(epoch: int, records: pa.Table, graph: Graph) -> InHand:
+def begin_epoch(epoch: int, records: pa.Table, graph: Graph) -> EpochInProgress:
     """An epoch before its first step. `records` has the log's columns and `_rank`, in any order."""
     records = in_step_order(records)
     inputs = _inputs(records, graph.log_columns)
     records, rejects = _split(records, graph.source_name)
     outputs = {"rejects": [rejects]} if rejects.num_rows else {}
-    return InHand(epoch, records, inputs, latest_times(records), outputs)
+    return EpochInProgress(epoch, records, inputs, latest_times(records), outputs)
 
 
 class Chain:
-    """Some of a pipeline's steps, all in one place.
+    """Consecutive steps of a pipeline that run in one process.
 
-    `ahead` are those of them that have run elsewhere before. `whole`: it gets whole epochs, and digests what was made.
+    The steps in `ahead` have run in another process before. `whole`: the chain gets whole epochs, and digests records.
     """
 
     def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = (), *, whole: bool = True) -> None:
@@ -70,34 +69,16 @@ class Chain:
         made = graph.digested if whole else {}
         self._digested = {node.name: made.get(node.name, []) for node in steps}
 
-    def run(self, hand: InHand, position: Callable[[int, int], str]) -> None:
-        """Take the epoch through the steps; `position` puts a rank and an offset in words."""
+    def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
+        """Take an epoch through the steps."""
+        where = EpochPosition(epoch.epoch, partitions)
         for node in self.steps:
             if node in self.here:
-                result = _run(node, hand, position)
-                hand.collect(node, result)
-                hand.records = result.records
+                result = run_step(node, epoch.records, where)
+                epoch.collect(result)
+                epoch.records = result.records
             if self._digested[node.name]:
-                hand.steps[node.name] = digest_of([hand.records.select(self._digested[node.name])])
-
-
-def _run(node: Node, hand: InHand, position: Callable[[int, int], str]) -> Result:
-    records = hand.records
-    try:
-        return node.step.process(records)
-    except StepFailed as error:
-        if error.rank is None or error.offset is None:
-            raise
-        message = f"{error} (epoch {hand.epoch}, {position(error.rank, error.offset)})"
-        raise StepFailed(message, error.rank, error.offset) from error
-    except MillstreamError:
-        raise
-    except Exception as error:
-        first = ""
-        if records.num_rows:
-            first = f", in records from {position(records[RANK][0].as_py(), records[OFFSET][0].as_py())} on"
-        message = f"step '{node.name}' failed in epoch {hand.epoch}{first}: {type(error).__name__}: {error}"
-        raise StepFailed(message) from error
+                epoch.steps[node.name] = digest_of([epoch.records.select(self._digested[node.name])])
 
 
 def _inputs(records: pa.Table, columns: Sequence[str]) -> dict[int, tuple[int, str]]:

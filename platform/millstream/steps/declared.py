@@ -1,4 +1,4 @@
-"""What a step makes, held against what it has declared: its outputs, and what it makes of no records."""
+"""Checks of a step's result against the outputs and the columns that the step has declared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from millstream.errors import StepFailed
 from millstream.steps.contracts import Output, Result
 
-__all__ = ["check_records", "check_result", "plain_type"]
+__all__ = ["check_result", "plain_type"]
 
 
 def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[Output]) -> None:
@@ -21,7 +21,7 @@ def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[O
     ...
     millstream.errors.StepFailed: step 'split' made rows for the output 'words', which it has not declared in `outputs`
     """
-    check_records(step, result.records, made)
+    _check(f"step {step!r} made records", result.records.schema, made)
     declared = {output.name: output.schema for output in outputs}
     for name, rows in result.outputs.items():
         if not rows.num_rows:
@@ -30,17 +30,6 @@ def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[O
             message = f"step {step!r} made rows for the output {name!r}, which it has not declared in `outputs`"
             raise StepFailed(message)
         _check(f"step {step!r} made rows for the output {name!r}", rows.schema, declared[name])
-
-
-def check_records(step: str, records: pa.Table, made: pa.Schema) -> None:
-    """Refuse records that have other columns than what the step makes of no records.
-
-    >>> check_records("split", pa.table({"text": [1]}), pa.schema([("text", pa.string())]))
-    Traceback (most recent call last):
-    ...
-    millstream.errors.StepFailed: step 'split' made records whose column 'text' is int64, and it has declared string
-    """
-    _check(f"step {step!r} made records", records.schema, made)
 
 
 def _check(what: str, there: pa.Schema, declared: pa.Schema) -> None:

@@ -17,7 +17,7 @@ from millstream.steps.contracts import Output, Step, Traits, rejects_schema
 from millstream.steps.keys import check_key
 from millstream.suggestions import suggestion
 
-__all__ = ["Graph", "Node", "build_graph", "check_graph", "sink_problems"]
+__all__ = ["Graph", "Node", "build_graph", "build_node", "check_graph", "sink_problems"]
 
 REJECTS = "rejects"
 
@@ -95,18 +95,18 @@ def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Grap
     nodes: list[Node] = []
     for place, named in enumerate(steps):
         try:
-            step, schema = _built(named, schema)
+            nodes.append(build_node(named, schema))
         except ConfigError as error:
             problems.append(Problem(named.path, f"{error}{_moved(steps, place, schema)}"))
-            return None, problems  # what the next steps would get is not known
-        nodes.append(Node(named.name, named.config, step, schema, named.path))
+            return None, problems  # the columns for the next steps are not known
+        schema = nodes[-1].made
     outputs, clashes = _outputs(nodes)
     problems += clashes
     return (None, problems) if problems else (Graph(tuple(nodes), outputs, names, first), [])
 
 
-def _built(named: NamedStep, records: pa.Schema) -> tuple[Step, pa.Schema]:
-    """The step for these records, and the schema of what it makes of them."""
+def build_node(named: NamedStep, records: pa.Schema) -> Node:
+    """Build a step for these records; `ConfigError` if its key or its columns are wrong."""
     try:
         step: Step = named.config.build(records)
         check_key(step.traits, records)
@@ -121,14 +121,14 @@ def _built(named: NamedStep, records: pa.Schema) -> tuple[Step, pa.Schema]:
     if lacking:
         message = f"step {named.name!r} drops {', '.join(lacking)}; every step passes these columns on"
         raise ConfigError(message)
-    return step, made
+    return Node(named.name, named.config, step, made, named.path)
 
 
 def _moved(steps: Sequence[NamedStep], place: int, records: pa.Schema) -> str:
     """A hint, if a later step makes what the step at `place` lacks."""
     for later in steps[place + 1 :]:
         try:
-            _built(steps[place], _built(later, records)[1])
+            build_node(steps[place], build_node(later, records).made)
         except ConfigError:
             continue
         return f"; or move step {later.name!r} before it"

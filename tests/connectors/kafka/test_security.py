@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from millstream.config.load import read_config
 from millstream.errors import MillstreamError
-from millstream.guarantees.possible import checked_graph
+from millstream.guarantees.validation import checked_graph
 from millstream_connectors.kafka.broker import Broker, free_port
 from millstream_connectors.kafka.broker.places import HOST
 from millstream_connectors.kafka.cluster import Cluster

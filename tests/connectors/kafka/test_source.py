@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from millstream.config.load import read_config
 from millstream.engines.spark.handover import Handover
 from millstream.errors import ConfigError
-from millstream.guarantees.possible import checked_graph
+from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Place
 from millstream_connectors.kafka.log import KafkaLog
 from millstream_connectors.kafka.source import KafkaSource

@@ -13,7 +13,7 @@ from conformance.harness import write_documents
 
 from millstream.config.load import Loaded, load_config, read_config
 from millstream.config.models import Config
-from millstream.engines.simulated.logs import Recorded, recorded
+from millstream.engines.simulated.world.logs import Recorded, recorded
 from millstream.log.contracts import Place
 
 DEMO = Path(__file__).parents[3] / "configs/demo.yaml"

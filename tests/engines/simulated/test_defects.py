@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from engines.simulated.conftest import Simulated, Simulating
 
-from millstream.engines.simulated.disk import SimulatedEpochLog
-from millstream.engines.simulated.simulation import Simulation
-from millstream.engines.workers.coordinator import Workers
+from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.workers.exchange import Exchange
+from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Allow
-from millstream.guarantees.passage import Passage
+from millstream.guarantees import lifecycle
+from millstream.guarantees.delivery import Delivery, order
+from millstream.guarantees.lifecycle import EpochLifecycle
+from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
 from millstream.state.checkpoints import States
-from millstream.steps.chain import InHand
+from millstream.steps.chain import EpochInProgress
 
 SEEDS = range(60)
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -27,7 +32,7 @@ def effects_before_their_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
-    def ready(exchange: Exchange) -> Sequence[InHand] | None:
+    def ready(exchange: Exchange) -> Sequence[EpochInProgress] | None:
         for epoch, parts in exchange._held.items():
             if len(parts) >= exchange._parts and epoch in exchange._allowed:
                 exchange._allowed.remove(epoch)
@@ -40,7 +45,7 @@ def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
 def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     take = Exchange.take
 
-    def take_at_once(exchange: Exchange, part: InHand) -> None:
+    def take_at_once(exchange: Exchange, part: EpochInProgress) -> None:
         if part.epoch not in exchange._allowed:
             exchange.allow(Allow(part.epoch, part.epoch + 1))
         take(exchange, part)
@@ -49,35 +54,50 @@ def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_save_of_what_is_not_yet_delivered(patch: pytest.MonkeyPatch) -> None:
-    ask_save = Workers.ask_save
+    request_states = WorkersFeed.request_states
 
-    def ask_late(workers: Workers) -> Callable[[], States]:
-        workers.go_on()
-        return ask_save(workers)
+    def request_late(workers: WorkersFeed) -> Callable[[], States]:
+        workers.work_ahead()
+        return request_states(workers)
 
-    patch.setattr(Workers, "ask_save", ask_late)
+    patch.setattr(WorkersFeed, "request_states", request_late)
 
 
 def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    holds = Passage._holds
+    progress = SinkGuard._progress
 
-    def holds_less(passage: Passage, name: str, sink: Sink) -> int:
-        return holds(passage, name, sink) - 1
+    def less_progress(guard: SinkGuard, name: str, sink: Sink) -> int:
+        return progress(guard, name, sink) - 1
 
-    patch.setattr(Passage, "_holds", holds_less)
+    patch.setattr(SinkGuard, "_progress", less_progress)
 
 
 def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
-    def commit(passage: Passage, epoch: int) -> bool:
-        if epoch > passage.log.totals.committed:
-            passage.log.commit(epoch)
+    def commit(self: EpochLifecycle, epoch: int) -> bool:
+        if epoch > self.log.totals.committed:
+            self.log.commit(epoch)
         return True
 
-    patch.setattr(Passage, "_commit", commit)
+    patch.setattr(EpochLifecycle, "_commit_covered", commit)
 
 
 def lost_epochs_that_nobody_hears_of(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Workers, "skip", Workers._join)
+    patch.setattr(WorkersFeed, "skip", lambda workers, epoch: workers._partitions.follow(epoch))
+
+
+def notes_that_are_not_synced_before_their_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
+    process = EpochLifecycle._process
+
+    def unsynced(self: EpochLifecycle, group: Any) -> None:
+        with mock.patch.object(self.log, "sync"):
+            process(self, group)
+
+    patch.setattr(EpochLifecycle, "_process", unsynced)
+
+
+def a_save_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
+    cut, process, deliver, save, commit = order(Delivery.EXACTLY_ONCE)
+    patch.setattr(lifecycle, "order", lambda delivery: (cut, process, save, deliver, commit))
 
 
 def found(simulated: Simulated, folder: Path) -> bool:
@@ -90,6 +110,8 @@ def found(simulated: Simulated, folder: Path) -> bool:
     [
         (effects_before_their_sync, "exactly_once"),
         (effects_before_their_sync, "at_most_once"),
+        (notes_that_are_not_synced_before_their_rows_are_delivered, "exactly_once"),
+        (a_save_before_its_rows_are_delivered, "exactly_once"),
         (epochs_in_order_of_arrival, "exactly_once"),
         (state_that_changes_before_it_is_allowed, "exactly_once"),
         (a_save_of_what_is_not_yet_delivered, "exactly_once"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from millstream.engines.simulated.history import Durable, History
+from millstream.engines.simulated.verdict.history import Durable, History
 from millstream.guarantees.delivery import Crash, Delivery, Point
-from millstream.guarantees.passage import Plan
+from millstream.guarantees.lifecycle import DeliveryPlan
 
 
 def test_a_crash_after_a_delivery_repeats_its_rows() -> None:
-    history = History(Plan(Delivery.AT_LEAST_ONCE), sinks=2)
+    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE), sinks=2)
     history.began(0, -1)
     history.delivered(0, 0)
     history.crashed(Durable(saved=-1, committed=-1, delivered=(0, -1)))
@@ -19,7 +19,7 @@ def test_a_crash_after_a_delivery_repeats_its_rows() -> None:
 
 def test_a_commit_that_went_with_the_power_was_none() -> None:
     """Though a start in between, which the power ended too, had gone on from it."""
-    history = History(Plan(Delivery.AT_MOST_ONCE), sinks=1)
+    history = History(DeliveryPlan(Delivery.AT_MOST_ONCE), sinks=1)
     history.began(0, -1)
     history.committed(0)
     history.crashed(Durable(saved=-1, committed=0, delivered=(-1,)))
@@ -32,7 +32,7 @@ def test_a_commit_that_went_with_the_power_was_none() -> None:
 
 
 def test_a_state_has_met_what_its_save_had_and_what_came_since() -> None:
-    history = History(Plan(Delivery.AT_LEAST_ONCE, save_every=2, commit_every=4), sinks=1)
+    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, save_every=2, commit_every=4), sinks=1)
     history.began(0, -1)
     for epoch in range(3):
         history.delivered(0, epoch)
@@ -46,7 +46,7 @@ def test_a_state_has_met_what_its_save_had_and_what_came_since() -> None:
 
 
 def test_the_one_function_is_not_asked_about_a_clean_end() -> None:
-    history = History(Plan(Delivery.AT_LEAST_ONCE, save_every=4, commit_every=4), sinks=1)
+    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, save_every=4, commit_every=4), sinks=1)
     history.began(0, -1)
     history.delivered(0, 0)
     history.saved(0, 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.engines.simulated.scheduler import Ready, Scheduler, Stuck
+from millstream.engines.simulated.world.scheduler import Ready, Scheduler, Stuck
 
 
 class Channels:

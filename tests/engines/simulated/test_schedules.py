@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from engines.simulated.conftest import Simulating
 
-from millstream.engines.simulated.fate import Victim
-from millstream.engines.simulated.many import outcomes
-from millstream.engines.simulated.simulation import Simulation
+from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.simulated.world.faults import Target
 
 GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 2, 1)]
 
@@ -18,11 +18,11 @@ GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 
 @pytest.mark.parametrize(("delivery", "save_every", "commit_every"), GUARANTEES)
 def test_a_hundred_schedules_of_the_demo(demo: Simulating, delivery: str, save_every: int, commit_every: int) -> None:
     made = demo(delivery, save_every, commit_every)
-    struck: Counter[Victim] = Counter()
+    injected: Counter[Target] = Counter()
     for outcome in outcomes(made.config, made.records, range(100), jobs=2):
         assert not outcome.wrong, outcome
-        struck.update(outcome.struck)
-    assert all(struck[victim] > 5 for victim in Victim)
+        injected.update(outcome.injected)
+    assert all(injected[target] > 5 for target in Target)
 
 
 @pytest.mark.parametrize(("delivery", "save_every", "commit_every"), [*GUARANTEES, ("exactly_once", 3, 2)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from millstream.engines.workers.exchange import dealt, gathered, in_place
+from millstream.engines.workers.exchange import gather, in_place, scatter
 from millstream.errors import StepFailed
-from millstream.steps.chain import InHand
+from millstream.steps.chain import EpochInProgress
 
 
 def epoch(*offsets: int) -> pa.Table:
@@ -18,26 +18,26 @@ def epoch(*offsets: int) -> pa.Table:
 
 def test_an_epoch_that_is_dealt_and_gathered_is_what_it_was_though_steps_do_not_pass_on_their_places() -> None:
     whole = epoch(*range(40))
-    parts = dealt(InHand(0, whole, {}, {}, {}), "key", 3)
+    parts = scatter(EpochInProgress(0, whole, {}, {}, {}), "key", 3)
     for part in parts:
         part.records = in_place(part.records.select(whole.column_names), part.records)
-    assert gathered(parts).records == whole
+    assert gather(parts).records == whole
 
 
 def test_records_that_a_step_leaves_out_are_left_out() -> None:
-    (part,) = dealt(InHand(0, epoch(5, 6, 7, 8), {}, {}, {}), "key", 1)
+    (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7, 8), {}, {}, {}), "key", 1)
     part.records = in_place(epoch(6, 8), part.records)
-    assert gathered([part]).records == epoch(6, 8)
+    assert gather([part]).records == epoch(6, 8)
 
 
 @pytest.mark.parametrize("made", [(9,), (5, 4), (1,), (7, 5)], ids=["later", "earlier", "before all", "out of order"])
 def test_rows_without_a_place_are_refused(made: tuple[int, ...]) -> None:
-    (part,) = dealt(InHand(0, epoch(5, 6, 7), {}, {}, {}), "key", 1)
+    (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7), {}, {}, {}), "key", 1)
     with pytest.raises(StepFailed, match="not those of records that it was given, in their order"):
         in_place(epoch(*made), part.records)
 
 
 def test_rows_of_an_epoch_without_records_are_refused() -> None:
-    (part,) = dealt(InHand(0, epoch(), {}, {}, {}), "key", 1)
+    (part,) = scatter(EpochInProgress(0, epoch(), {}, {}, {}), "key", 1)
     with pytest.raises(StepFailed):
         in_place(epoch(1), part.records)

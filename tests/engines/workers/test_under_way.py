@@ -8,7 +8,7 @@ import pytest
 from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
 
 from millstream.engines.local.engine import LocalEngine
-from millstream.engines.workers.coordinator import Workers
+from millstream.engines.workers.feed import WorkersFeed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import Epoch, planner
@@ -21,13 +21,13 @@ def test_epochs_that_are_repeated_are_sent_a_few_at_a_time(tmp_path: Path, monke
     )
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
     monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)
-    send, under_way = Workers.send, []
+    offer, under_way = WorkersFeed.offer, []
 
-    def counted(workers: Workers, epoch: Epoch) -> None:
-        send(workers, epoch)
-        under_way.append(epoch.number + 1 - workers.allowed)
+    def counted(feed: WorkersFeed, epoch: Epoch) -> None:
+        offer(feed, epoch)
+        under_way.append(epoch.number + 1 - feed.allowed)
 
-    monkeypatch.setattr(Workers, "send", counted)
+    monkeypatch.setattr(WorkersFeed, "offer", counted)
     summary = pipeline.run("run")
     assert summary.processed == 2 * EPOCHS * EPOCH_RECORDS
     assert len(under_way) == EPOCHS

@@ -20,7 +20,7 @@ from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.watch.metrics import Metrics, read_windows
 from millstream.runs.watch.mlflow import MlflowObserver, tracking_uri
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 Configured = Callable[..., Loaded]
 
@@ -31,7 +31,7 @@ class Stopper(Observer):
     def __init__(self, epochs: int, act: Callable[[], None]) -> None:
         self._left, self._act = epochs, act
 
-    def through(self, processed: Processed) -> None:
+    def finished_epoch(self, result: EpochResult) -> None:
         self._left -= 1
         if self._left == 0:
             self._act()

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from millstream.engines.spark.java import java_home
 from millstream.errors import MillstreamError
+from millstream.java import java_home
 from millstream_connectors.kafka.broker import folder, jars, process
 from millstream_connectors.kafka.broker.folder import OUTPUT, SETTINGS, Cluster
 from millstream_connectors.kafka.broker.places import HOST, alone, free_port, refusal

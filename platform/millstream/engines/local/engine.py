@@ -1,9 +1,10 @@
-"""The one-machine engine: alone in this process, or with workers."""
+"""The one-machine engine: a single process, or workers."""
 
 from __future__ import annotations
 
+from millstream.engines.driver import run_epochs
 from millstream.engines.job import Job
-from millstream.engines.local.alone import run_alone
+from millstream.engines.local.single_process import SingleProcessFeed
 
 __all__ = ["LocalEngine"]
 
@@ -13,9 +14,10 @@ class LocalEngine:
 
     def run(self, job: Job) -> None:
         if job.config.engine.workers == 1:
-            run_alone(job, read_ahead=True)
+            with SingleProcessFeed(job, read_ahead=True) as feed:
+                run_epochs(job, feed)
             return
-        from millstream.engines.local.crew import Crew
-        from millstream.engines.workers.recovery import run_with_workers
+        from millstream.engines.local.worker_pool import LocalWorkerPool
+        from millstream.engines.workers.feed import run_with_workers
 
-        run_with_workers(job, Crew)
+        run_with_workers(job, LocalWorkerPool)

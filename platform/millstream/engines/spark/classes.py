@@ -16,7 +16,7 @@ import pyspark
 
 __all__ = ["archive", "options", "recording", "settle"]
 
-_QUIET = "-Xlog:disable"  # what does not fit an archive is told on standard output, and does no harm
+_QUIET = "-Xlog:disable"  # what does not fit an archive is reported on standard output, and does no harm
 
 
 def recording(environment: Mapping[str, str] = os.environ) -> bool:

@@ -1,4 +1,4 @@
-"""What the driver hands to Spark's planning process and workers: one file in the run directory."""
+"""The handover from the driver to Spark's planning process and workers: one file in the run directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.log.contracts import Log, Place
-from millstream.log.reading import records_schema
+from millstream.log.ranges import records_schema
 
 if TYPE_CHECKING:
     from millstream.steps.graph import Node
@@ -20,7 +20,7 @@ __all__ = ["Handover"]
 
 @dataclass(frozen=True)
 class Handover:
-    """Names and configs, out of which everybody builds logs and steps of their own.
+    """Names and configs, from which each process builds its own logs and steps.
 
     `places` gives for each source its base, its cache and the pipeline; `worker_steps` have their names.
     """
@@ -56,13 +56,13 @@ class Handover:
 
     def steps(self) -> list[Node]:
         from millstream.config import plugins
-        from millstream.steps.graph import Node
+        from millstream.config.pipeline import NamedStep
+        from millstream.steps.graph import build_node
 
         schema = records_schema(self.fields)
         built: list[Node] = []
         for name, options in self.worker_steps:
             config: Any = plugins.load(plugins.STEPS, options["type"]).model_validate(options)
-            step = config.build(schema)
-            schema = step.process(schema.empty_table()).records.schema
-            built.append(Node(name, config, step, schema))
+            built.append(build_node(NamedStep(name, config), schema))
+            schema = built[-1].made
         return built

@@ -1,12 +1,12 @@
-"""Where steps run: order-sensitive ones on the driver, stateless ones in Spark's workers where that is faster."""
+"""The placement of steps: order-sensitive ones on the driver, stateless ones where that is faster in the workers."""
 
 from __future__ import annotations
 
 import itertools
 
 from millstream.config.models import Engine
-from millstream.guarantees.possible import driver_only
 from millstream.steps.graph import Graph, Node
+from millstream.steps.placement import driver_only
 
 __all__ = ["worker_steps"]
 

@@ -14,7 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millstream.engines.spark import classes
-from millstream.engines.spark.java import java_home
+from millstream.java import java_home
 
 __all__ = ["close_session", "open_session", "settings"]
 
@@ -75,7 +75,7 @@ def open_session(log: Path) -> SparkSession:
     conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", " ".join(options))])
     if SparkContext._gateway is None:
         # A session of its own: what stops the run's process group (Ctrl-C, `timeout`, systemd) is for the run to
-        # answer, and it still needs Spark for the epoch in hand. Without the run Java ends by itself.
+        # answer, and it still needs Spark for the epoch in progress. Without the run Java ends by itself.
         with log.open("ab") as file:
             own = {"stdout": file, "stderr": file, "start_new_session": True}
             gateway = launch_gateway(conf, own)  # type: ignore[no-untyped-call]
@@ -90,7 +90,7 @@ def close_session(session: SparkSession) -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    with suppress(Py4JError, OSError):  # Java may be gone already, which is then the failure that is told
+    with suppress(Py4JError, OSError):  # Java may be gone already, which is then the failure that is reported
         session.stop()
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None

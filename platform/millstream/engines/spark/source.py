@@ -7,7 +7,7 @@ rows of Spark's own cost twice as much there, for nothing: every step runs befor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from millstream.engines.spark.handover import Handover
 from millstream.log.contracts import Log
-from millstream.log.epochs import Epoch, EpochReader, PartitionName
-from millstream.log.reading import fitted, records_schema
+from millstream.log.epochs import Epoch, EpochReader
+from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.ranges import Range, ranges_of, read_ranges, records_schema
 
 if TYPE_CHECKING:
     from millstream.steps.graph import Node
@@ -35,13 +36,13 @@ _MOST_RECORDS = 50_000
 
 @dataclass
 class Slice(InputPartition):
-    """What one task reads: for each epoch the ranges, and whether this task sends the epoch's marker."""
+    """The work of one task: ranges, each with its epoch, and the epochs whose markers the task sends."""
 
-    ranges: Sequence[tuple[int, int, PartitionName, int, int]]
+    ranges: Sequence[tuple[int, Range]]
     markers: Sequence[int]
 
     def __init__(
-        self, ranges: Sequence[tuple[int, int, PartitionName, int, int]], markers: Sequence[int]
+        self, ranges: Sequence[tuple[int, Range]], markers: Sequence[int]
     ) -> None:  # InputPartition has a constructor of its own
         super().__init__(None)
         self.ranges = ranges
@@ -70,7 +71,7 @@ class EpochStreamReader(DataSourceStreamReader):
         self._handover = Handover.read(handover)
         self._log: EpochReader | None = None
         self._epochs: dict[int, Epoch] = {}
-        self._partitions: list[PartitionName] = []
+        self._partitions = PartitionTable()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"epoch": self._handover.first}
@@ -85,37 +86,34 @@ class EpochStreamReader(DataSourceStreamReader):
         return {"epoch": stop}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[Slice]:
-        """The cuts of these epochs, dealt to as many tasks as are worth their start."""
+        """The cuts of these epochs, shared by as many tasks as are worth their start."""
         self._look()
         numbers = range(start["epoch"], end["epoch"])
         ranges = [
-            (number, rank, self._partitions[rank], a, b)
-            for number in numbers
-            for rank, (a, b) in self._epochs[number].cut.items()
+            (number, wanted) for number in numbers for wanted in ranges_of(self._epochs[number], self._partitions)
         ]
         for gone in [number for number in self._epochs if number < start["epoch"]]:
             del self._epochs[gone]
-        slices = [Slice(part, []) for part in _dealt(ranges, self._handover.tasks)]
+        slices = [Slice(part, []) for part in _shared(ranges, self._handover.tasks)]
         slices[0].markers = list(numbers)
         return slices
 
     def _look(self) -> None:
         if self._log is None:
             self._log = EpochReader(Path(self._handover.epoch_log))
-            self._partitions = self._log.totals().partitions
+            self._partitions = PartitionTable(self._log.totals().partitions)
         for epoch in self._log.follow(self._handover.first):
             self._epochs[epoch.number] = epoch
-            if any(rank >= len(self._partitions) for rank in epoch.cut):
-                self._partitions = self._log.totals().partitions
+            self._partitions.follow(epoch)
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         logs, steps = opened(self._path, self._handover)
         schema = records_schema(self._handover.fields)
         if partition.markers:
             yield pa.record_batch([partition.markers, [None] * len(partition.markers)], schema=_SCHEMA)
-        for number, rank, name, start, stop in partition.ranges:
-            for batch in logs[name.source].read(name.name, start, stop):
-                yield pa.record_batch([[number], [_packed(fitted(batch, rank, schema), steps)]], schema=_SCHEMA)
+        for number, wanted in partition.ranges:
+            for batch in read_ranges([wanted], logs.__getitem__, schema):
+                yield pa.record_batch([[number], [_packed(batch, steps, number, wanted)]], schema=_SCHEMA)
 
 
 _OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Node]]] = {}
@@ -134,31 +132,33 @@ def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[
     return _OPEN[key]
 
 
-def _dealt(ranges: list[tuple[int, int, PartitionName, int, int]], tasks: int) -> list[list[Any]]:
-    """Ranges in up to `tasks` runs of about equal size; small ones stay together, a large one is split."""
-    total = sum(b - a for *_, a, b in ranges)
+def _shared(ranges: Sequence[tuple[int, Range]], tasks: int) -> list[list[tuple[int, Range]]]:
+    """Ranges in up to `tasks` parts of about equal size; small ones stay together, a large one is split."""
+    total = sum(wanted.stop - wanted.start for _, wanted in ranges)
     parts = max(1, min(tasks, total // 4_000))
-    dealt: list[list[Any]] = [[] for _ in range(parts)]
+    shared: list[list[tuple[int, Range]]] = [[] for _ in range(parts)]
     share, at, filled = -(-total // parts), 0, 0
-    for number, rank, name, start, stop in ranges:
-        while start < stop:
+    for number, wanted in ranges:
+        start = wanted.start
+        while start < wanted.stop:
             if filled >= share and at + 1 < parts:
                 at, filled = at + 1, 0
-            end = stop if at + 1 == parts else min(stop, start + share - filled)
-            dealt[at].append((number, rank, name, start, end))
-            filled += end - start
-            start = end
-    return dealt
+            stop = wanted.stop if at + 1 == parts else min(wanted.stop, start + share - filled)
+            shared[at].append((number, replace(wanted, start=start, stop=stop)))
+            filled += stop - start
+            start = stop
+    return shared
 
 
-def _packed(batch: pa.RecordBatch, steps: Sequence[Node]) -> bytes:
+def _packed(batch: pa.RecordBatch, steps: Sequence[Node], epoch: int, wanted: Range) -> bytes:
     """The batch after the steps that run in workers, in Arrow's stream format."""
-    from millstream.steps.declared import check_records  # the planning process does without
+    from millstream.steps.runner import EpochPosition, run_step  # the planning process does without
 
     table = pa.Table.from_batches([batch])
+    partitions = PartitionTable()
+    partitions.learn({wanted.rank: wanted.partition})
     for node in steps:
-        table = node.step.process(table).records
-        check_records(node.name, table, node.made)
+        table = run_step(node, table, EpochPosition(epoch, partitions)).records
     packed = pa.BufferOutputStream()
     with pa.ipc.new_stream(packed, table.schema) as stream:
         stream.write_table(table)

@@ -1,7 +1,7 @@
-"""What lies between parties: an epoch is dealt out by key, and put together again in its order.
+"""The exchange between roles: an epoch is scattered by key, and gathered in its order.
 
-The parts of an epoch may arrive in any order, and between those of others. They are held until the epoch has ended
-upstream and is next.
+The parts of an epoch may arrive in any order, and between those of other epochs. They are held until all are there and
+the epoch is next.
 """
 
 from __future__ import annotations
@@ -16,59 +16,63 @@ import pyarrow as pa
 from millstream.engines.workers.messages import Allow
 from millstream.errors import StepFailed
 from millstream.records import OFFSET, RANK
-from millstream.steps.chain import InHand
+from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
 from millstream.steps.keys import owners
 
-__all__ = ["ORDER", "Exchange", "dealt", "gathered", "in_place"]
+__all__ = ["ORDER", "Exchange", "gather", "in_place", "scatter"]
 
 ORDER = "_order"
-"""A record's place in its epoch, as long as the epoch is in parts."""
+"""A record's place in its epoch, while the epoch is in parts."""
 
 
 class Exchange:
-    """Holds epochs until all of their parts are there, and it is allowed that they change state.
+    """Holds epochs until all of their parts are there, and they are allowed to change state.
 
     >>> exchange = Exchange(parts=2)
     >>> exchange.allow(Allow(5, 7))
     >>> for epoch in (6, 5, 6):
-    ...     exchange.take(InHand(epoch, None, {}, {}, {}))
+    ...     exchange.take(EpochInProgress(epoch, None, {}, {}, {}))
     >>> exchange.ready() is None
     True
-    >>> exchange.take(InHand(5, None, {}, {}, {}))
+    >>> exchange.take(EpochInProgress(5, None, {}, {}, {}))
     >>> [part.epoch for part in exchange.ready()], [part.epoch for part in exchange.ready()]
     ([5, 5], [6, 6])
     """
 
     def __init__(self, parts: int) -> None:
         self._parts = parts
-        self._held: dict[int, list[InHand]] = {}
+        self._held: dict[int, list[EpochInProgress]] = {}
         self._allowed: deque[int] = deque()
 
     def allow(self, message: Allow) -> None:
+        """These epochs may change state; they follow those that were allowed before."""
+        assert not self._allowed or message.start == self._allowed[-1] + 1, (self._allowed, message)
         self._allowed.extend(range(message.start, message.stop))
 
-    def take(self, part: InHand) -> None:
-        self._held.setdefault(part.epoch, []).append(part)
+    def take(self, part: EpochInProgress) -> None:
+        held = self._held.setdefault(part.epoch, [])
+        held.append(part)
+        assert len(held) <= self._parts, f"epoch {part.epoch} has {len(held)} parts of {self._parts}"
 
-    def ready(self) -> list[InHand] | None:
+    def ready(self) -> list[EpochInProgress] | None:
         """The parts of the next epoch, once."""
         if not self._allowed or len(self._held.get(self._allowed[0], ())) < self._parts:
             return None
         return self._held.pop(self._allowed.popleft())
 
 
-def dealt(hand: InHand, key: str, shares: int) -> list[InHand]:
-    """An epoch in parts, one for each owner of keys; the first also has all that is known of the epoch."""
-    records = hand.records.append_column(ORDER, pa.array(np.arange(hand.records.num_rows)))
+def scatter(epoch: EpochInProgress, key: str, shares: int) -> list[EpochInProgress]:
+    """An epoch in parts, one for each owner of keys; the first part also has the counts and digests of the epoch."""
+    records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
     theirs = owners(records[key], shares)
-    others = [InHand(hand.epoch, records.filter(pa.array(theirs == share)), {}, {}, {}) for share in range(1, shares)]
-    return [replace(hand, records=records.filter(pa.array(theirs == 0))), *others]
+    first, *others = (records.filter(pa.array(theirs == share)) for share in range(shares))
+    return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
 
 
-def gathered(parts: Sequence[InHand]) -> InHand:
-    """An epoch put together again, its records in step order."""
-    whole = InHand(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
+def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
+    """An epoch put together from its parts, its records in step order."""
+    whole = EpochInProgress(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
     settled: dict[str, list[pa.Table]] = {}
     made: dict[str, list[pa.Table]] = {}
     for part in parts:
@@ -88,7 +92,7 @@ def gathered(parts: Sequence[InHand]) -> InHand:
 
 
 def in_place(made: pa.Table, records: pa.Table) -> pa.Table:
-    """What a step has made from these records, with the records' places, so that `gathered` can order it.
+    """A step's rows with the places of the records that they were made of, so that `gather` can order them.
 
     The step need not pass the places on, and does not see them.
     """

@@ -1,4 +1,4 @@
-"""What a run's parties say to each other: the coordinator, the readers, and the keeper of the order."""
+"""The messages between the roles of a run: the coordinator, the readers and the sequencer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 from millstream.arrays import Array
 from millstream.log.epochs import Epoch, PartitionName
+from millstream.log.ranges import Range
 from millstream.state.checkpoints import States
-from millstream.steps.chain import InHand
-from millstream.steps.processing import Processed
+from millstream.steps.chain import EpochInProgress
+from millstream.steps.processor import EpochResult
 
 __all__ = [
     "Allow",
     "AskSave",
     "Done",
+    "EpochPart",
     "Failed",
     "Message",
-    "Part",
-    "Range",
     "Read",
     "Restore",
     "Rows",
@@ -29,18 +29,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Range:
-    """Offsets [start, stop) of a partition."""
-
-    rank: int
-    partition: PartitionName
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
 class Restore:
-    """Go on from these states. The first word to whoever has state."""
+    """To the roles with state, first of all: go on from these states."""
 
     states: States
     partitions: Sequence[PartitionName]
@@ -48,7 +38,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class Skip:
-    """This epoch is lost."""
+    """To the sequencer: this epoch is lost."""
 
     epoch: Epoch
 
@@ -63,47 +53,47 @@ class Read:
 
 @dataclass(frozen=True)
 class Take:
-    """To the keeper: this epoch comes next."""
+    """To the sequencer: this epoch comes next."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True)
 class Allow:
-    """To whoever has state: the epochs [start, stop) may change it."""
+    """To the roles with state: the epochs [start, stop) may change it."""
 
     start: int
     stop: int
 
 
 @dataclass(frozen=True)
-class Part:
-    """All that one party has of an epoch for another; it says too that there is no more.
+class EpochPart:
+    """The whole part of an epoch that one role has for another.
 
-    `names` are those of partitions that it has not told of before.
+    `names` are those of partitions that the sender has not sent before.
     """
 
-    hand: InHand
+    part: EpochInProgress
     names: Mapping[int, PartitionName] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Done:
-    """To the coordinator: an epoch is through all steps."""
+    """To the coordinator: an epoch has passed all steps."""
 
-    processed: Processed
+    result: EpochResult
 
 
 @dataclass(frozen=True)
 class AskSave:
-    """To whoever has state: say what it is, after the epochs that were allowed so far."""
+    """To the roles with state: send it, as of after the epochs that were allowed so far."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What was written to of an array since it was told before: the numbers of the rows, and what is in them now."""
+    """The rows of an array that were changed since it was sent: their numbers and contents."""
 
     places: Array
     values: Array
@@ -113,8 +103,8 @@ class Rows:
 class Saved:
     """To the coordinator: the state that was asked for.
 
-    What knows itself what has changed of it is told in full once. Then `changed` has what has changed of state by key,
-    None for keys that are gone; `touched` has, by step and name, all of an array or its rows.
+    State that tracks its own changes is sent in full only the first time. Later, `changed` has the keys that changed
+    (None: deleted), and `touched`, by step and array, the whole array or the rows that changed.
     """
 
     number: int
@@ -125,10 +115,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class Failed:
-    """To the coordinator: a party cannot go on; `epoch` is one that could not be read and begun, ahead of its turn."""
+    """To the coordinator: a role failed; `epoch` is one that could not be read or begun, perhaps ahead of its turn."""
 
     error: Exception
     epoch: int | None = None
 
 
-Message = Restore | Skip | Read | Take | Allow | Part | Done | AskSave | Saved | Failed
+Message = Restore | Skip | Read | Take | Allow | EpochPart | Done | AskSave | Saved | Failed

@@ -1,4 +1,4 @@
-"""How a pipeline's steps are shared out to workers."""
+"""The stages of a pipeline: its steps by the role that runs them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Stages", "stages_of"]
 
 @dataclass(frozen=True)
 class Stages:
-    """The steps of a pipeline by who runs them.
+    """The steps of a pipeline by role.
 
-    `head`: whole epochs are dealt to the readers in turn, as these steps have no state. `keyed` runs in all readers, a
-    key always in the same one. `rest`: the keeper has them alone.
+    `head`: whole epochs go to the readers in turn, as these steps have no state. `keyed` runs in all readers, a
+    key always in the same one. `rest`: the sequencer has them alone.
     """
 
     head: Sequence[Node]

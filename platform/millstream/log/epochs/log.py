@@ -31,7 +31,7 @@ class EpochLog:
         self._lock = threading.Lock()
         self._journal = Journal(folder, header=lambda: self.totals.header())
         self.totals = Totals.from_header(self._journal.header)
-        self._reader_folder = folder
+        self.folder = folder
         newest, _ = JournalReader(folder).part_start(self._journal.next_index)
         for entry in self._journal.entries(newest):
             self.totals.take(line_of(entry))
@@ -41,7 +41,7 @@ class EpochLog:
         return self._journal.id
 
     def reader(self) -> EpochReader:
-        return EpochReader(self._reader_folder)
+        return EpochReader(self.folder)
 
     def cut(self, epoch: Epoch) -> None:
         """Append the next epoch: its number follows the last one, and its ranges begin where the last ones end."""

@@ -95,6 +95,7 @@ class Planner:
         cut = {}
         for rank, count in _shares(available, most).items():
             start = self.positions[rank]
+            assert count > 0, "a position never goes back"
             cut[rank] = (start, start + count)
             self.positions[rank] = start + count
         if self.budget is not None:

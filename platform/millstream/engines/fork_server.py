@@ -1,0 +1,22 @@
+"""The fork server: its processes start in milliseconds, as it has imported the libraries of the pipeline."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from multiprocessing.context import ForkServerContext
+
+from millstream.config.models import Config
+
+__all__ = ["fork_server"]
+
+_LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "sklearn")  # pyarrow imports pandas
+
+
+def fork_server(config: Config) -> ForkServerContext:
+    """The context in which processes of a pipeline start; the first start imports the modules that are imported now."""
+    plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
+    roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] in roots])
+    return context

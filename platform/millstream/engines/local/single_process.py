@@ -1,0 +1,107 @@
+"""The feed of a run in one process: no channel, and at most one thread, which reads ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from types import TracebackType
+
+import pyarrow as pa
+
+from millstream.engines.job import Job
+from millstream.log.contracts import Log
+from millstream.log.epochs import Epoch, PartitionName
+from millstream.log.ranges import ranges_of, read_table, records_schema
+from millstream.state.checkpoints import States
+from millstream.steps.processor import EpochResult
+
+__all__ = ["SingleProcessFeed"]
+
+
+class SingleProcessFeed:
+    """Reads and processes one epoch after the other in this process.
+
+    `read_ahead`: where there is much to read, a thread reads the next epoch in the meantime.
+    """
+
+    def __init__(self, job: Job, *, read_ahead: bool = False) -> None:
+        self._job, self._processor = job, job.processor
+        self._read_ahead = read_ahead
+        self._reader = _Reader(job)
+        self._offered: deque[tuple[Epoch, Future[pa.Table] | None]] = deque()
+        self._records: pa.Table = None
+
+    def wants(self, full: bool) -> bool:
+        """A small epoch is not cut ahead: it would be larger after the one in progress."""
+        return not self._offered or (self._read_ahead and full and len(self._offered) == 1)
+
+    def offer(self, epoch: Epoch) -> None:
+        self._offered.append((epoch, self._reader.ahead(epoch) if self._offered else None))
+
+    def ready(self, seconds: float) -> Sequence[Epoch]:
+        if not self._offered:
+            self._job.stop.wait(seconds)
+            return ()
+        epoch, reading = self._offered[0]
+        self._records = reading.result() if reading is not None else self._reader.read(epoch)
+        return (epoch,)
+
+    def unfinished(self) -> Sequence[Epoch]:
+        return self.ready(0.0) if self._offered else ()
+
+    def finish(self) -> None:
+        """All state is in this process."""
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        self._processor.restore(states, partitions)
+
+    def skip(self, epoch: Epoch) -> None:
+        self._processor.skip(epoch)
+
+    def process(self, epoch: Epoch, attempt: int) -> EpochResult:
+        offered, _ = self._offered.popleft()
+        assert offered is epoch, (offered, epoch)
+        return self._processor.process(epoch, self._records, attempt)
+
+    def request_states(self) -> Callable[[], States]:
+        return self._processor.save
+
+    def work_ahead(self) -> None:
+        """Nobody else works here."""
+
+    def __enter__(self) -> SingleProcessFeed:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._reader.close()
+
+
+class _Reader:
+    """Reads epochs: at once, or ahead in a thread, from logs of its own."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._schema = records_schema(job.graph.fields)
+        self._ending = ExitStack()
+        self._thread: ThreadPoolExecutor | None = None
+        self._logs: Mapping[str, Log] = {}
+
+    def read(self, epoch: Epoch) -> pa.Table:
+        return self._read(epoch, self._job.logs)
+
+    def ahead(self, epoch: Epoch) -> Future[pa.Table]:
+        if self._thread is None:
+            self._logs = {s.name: s.config.open(self._job.places[s.name]) for s in self._job.config.logs}
+            for log in self._logs.values():
+                self._ending.callback(log.close)
+            self._thread = self._ending.enter_context(ThreadPoolExecutor(1, "millstream-read"))
+        return self._thread.submit(self._read, epoch, self._logs)
+
+    def close(self) -> None:
+        self._ending.close()
+
+    def _read(self, epoch: Epoch, logs: Mapping[str, Log]) -> pa.Table:
+        ranges = ranges_of(epoch, self._job.epoch_log.totals.partitions)
+        return read_table(ranges, logs.__getitem__, self._schema)

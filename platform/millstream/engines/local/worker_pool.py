@@ -1,0 +1,157 @@
+"""The pool of worker processes of one run: their channels, their deaths, their silence."""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
+from types import TracebackType
+
+from millstream.engines.fork_server import fork_server
+from millstream.engines.job import Job
+from millstream.engines.local.channel import Channel, Closed
+from millstream.engines.local.worker_process import BEAT_SECONDS, WorkerSpec, run_worker
+from millstream.engines.recovery import WorkerLost
+from millstream.engines.workers.messages import Message
+from millstream.engines.workers.roles import COORDINATOR, SEQUENCER, role_names
+from millstream.engines.workers.stages import stages_of
+from millstream.errors import MillstreamError
+
+__all__ = ["LocalWorkerPool"]
+
+_SILENCE_SECONDS = 5.0
+"""A worker that has sent no beat for so long hangs."""
+_LOOK_SECONDS = 2 * BEAT_SECONDS
+_UNKNOWN = 255
+"""The exit code of a worker when the fork server, which would know it, is gone."""
+
+
+class LocalWorkerPool:
+    """Starts the workers of a job; as a context, ends them."""
+
+    def __init__(self, job: Job) -> None:
+        self.names = role_names(job.config.engine.workers)
+        try:
+            self._start(job)
+        except (EOFError, ConnectionError) as error:
+            message = "the process that starts workers is gone"
+            raise WorkerLost(message) from error
+        except OSError as error:
+            tmpdir = "AF_UNIX" in str(error)
+            hint = "set TMPDIR to a shorter path" if tmpdir else "take fewer, or allow more open files (ulimit -n)"
+            message = f"{len(self.names)} workers cannot be started: {error.strerror or error}; {hint}"
+            raise MillstreamError(message) from error
+
+    def _start(self, job: Job) -> None:
+        ends = _channels(self.names, keyed=stages_of(job.graph).keyed is not None)
+        beats = {name: socket.socketpair() for name in self.names}
+        places = {name: (place.base, place.cache, place.pipeline) for name, place in job.places.items()}
+        context = fork_server(job.config)
+        self._processes: dict[str, ForkServerProcess] = {}
+        for name in self.names:
+            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, places)
+            process = context.Process(
+                target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
+            )
+            process.start()
+            self._processes[name] = process
+        for name in self.names:
+            beats[name][1].close()
+            for end in ends[name].values():
+                end.close()
+        self._channels = {name: Channel(end) for name, end in ends[COORDINATOR].items()}
+        self._beats = {name: beats[name][0] for name in self.names}
+        self._selector = selectors.DefaultSelector()
+        for name in self.names:
+            self._beats[name].setblocking(False)
+            self._selector.register(self._channels[name], selectors.EVENT_READ, (name, False))
+            self._selector.register(self._beats[name], selectors.EVENT_READ, (name, True))
+        self._arrived: deque[Message] = deque()
+        self._looked = time.monotonic()
+        self._silent = dict.fromkeys(self.names, 0.0)
+
+    def send(self, name: str, message: Message) -> None:
+        """Send a message; does not wait for the worker."""
+        try:
+            self._channels[name].send(message)
+        except Closed:
+            self._lost(name)
+
+    def receive(self, seconds: float | None) -> Message | None:
+        """The next message to the coordinator; None if nothing came within these seconds."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while not self._arrived:
+            left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - time.monotonic())
+            self._serve(max(0.0, left))
+            if until is not None and time.monotonic() >= until:
+                break
+        return self._arrived.popleft() if self._arrived else None
+
+    def _serve(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            name, beat = key.data
+            if beat:
+                self._alive(name)
+                continue
+            try:
+                self._arrived.extend(self._channels[name].received())
+            except Closed:
+                self._lost(name)
+        self._look_for_silence()
+
+    def _alive(self, name: str) -> None:
+        try:
+            if not self._beats[name].recv(4096):
+                self._lost(name)
+        except BlockingIOError:
+            return
+        self._silent[name] = 0.0
+
+    def _look_for_silence(self) -> None:
+        """Count only the time in which the coordinator listened: while it was busy or stopped, no beat could arrive."""
+        now = time.monotonic()
+        since, self._looked = now - self._looked, now
+        for name in self.names:
+            self._silent[name] += min(since, _LOOK_SECONDS)
+            if self._silent[name] > _SILENCE_SECONDS:
+                message = f"{name} has not moved for {_SILENCE_SECONDS:.0f} s"
+                raise WorkerLost(message)
+
+    def _lost(self, name: str) -> None:
+        process = self._processes[name]
+        process.join(1)
+        code = process.exitcode
+        how = "is gone" if code in (None, _UNKNOWN) else f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        message = f"{name} (process {process.pid}) {how}"
+        raise WorkerLost(message)
+
+    def __enter__(self) -> LocalWorkerPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.join()
+            process.close()
+        self._selector.close()
+        for channel in self._channels.values():
+            channel.close()
+        for beats in self._beats.values():
+            beats.close()
+
+
+def _channels(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
+    """For each role the sockets to the others that it speaks to: readers to each other only about keys."""
+    ends: dict[str, dict[str, socket.socket]] = {name: {} for name in (COORDINATOR, *names)}
+    for one, other in itertools.combinations((COORDINATOR, *names), 2):
+        if keyed or one == COORDINATOR or SEQUENCER in (one, other):
+            ends[one][other], ends[other][one] = socket.socketpair()
+    return ends

@@ -1,0 +1,129 @@
+"""A worker process: one role, the channels to the others, and a thread that shows that it is alive."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.config.models import Config
+from millstream.engines.local.channel import Channel, Closed
+from millstream.engines.workers.messages import Failed, Message
+from millstream.engines.workers.roles import COORDINATOR, handle, role_of
+from millstream.engines.workers.stages import stages_of
+from millstream.log.contracts import Log, Place
+from millstream.log.ranges import Range, read_table, records_schema
+from millstream.steps.graph import build_graph
+
+__all__ = ["BEAT_SECONDS", "WorkerSpec", "run_worker"]
+
+BEAT_SECONDS = 0.5
+"""How often a worker shows that it is alive."""
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """The configuration of a worker process; `places` has for each source its base, its cache and the pipeline."""
+
+    name: str
+    readers: int
+    config: Config
+    fields: Sequence[str]
+    places: Mapping[str, tuple[Path, Path, str]]
+
+
+def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
+    """Handle and send messages until the coordinator is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator alone
+    threading.Thread(target=_beat, args=(beats,), daemon=True).start()
+    ends = {name: Channel(sock) for name, sock in channels.items()}
+    with suppress(Closed):
+        _make_worker(spec, ends).run()
+    os._exit(0)  # nothing here is to be ended in order
+
+
+def _beat(beats: socket.socket) -> None:
+    """Send beats while this process is alive; end it without a coordinator."""
+    while True:
+        try:
+            beats.send(b".")
+        except OSError:
+            os._exit(1)
+        time.sleep(BEAT_SECONDS)
+
+
+def _make_worker(spec: WorkerSpec, channels: Mapping[str, Channel]) -> _Worker:
+    """A worker that is ready; one that cannot be made sends the error and waits for its end."""
+    try:
+        return _Worker(spec, channels)
+    except Exception as error:
+        channels[COORDINATOR].send(Failed(error))
+        while True:
+            time.sleep(BEAT_SECONDS)
+
+
+class _Worker:
+    def __init__(self, spec: WorkerSpec, channels: Mapping[str, Channel]) -> None:
+        graph = build_graph(spec.config.steps, spec.fields)
+        self._name = spec.name
+        self._sources = {source.name: source.config for source in spec.config.logs}
+        self._places = spec.places
+        self._schema = records_schema(graph.fields)
+        self._logs: dict[str, Log] = {}
+        self._channels = channels
+        self._own: list[Message] = []
+        self._selector = selectors.DefaultSelector()
+        for name, channel in self._channels.items():
+            self._selector.register(channel, selectors.EVENT_READ, name)
+        self._role = role_of(spec.name, spec.readers, graph, stages_of(graph), self._read, self._send)
+
+    def run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                self._serve(key.data)
+            while self._own:
+                handle(self._role, self._own.pop(0), self._send)
+
+    def _serve(self, name: str) -> None:
+        channel = self._channels[name]
+        try:
+            messages = channel.received()
+        except Closed:
+            if name == COORDINATOR:
+                raise
+            self._selector.unregister(channel)  # the coordinator sees it too, and ends this process
+            return
+        for message in messages:
+            handle(self._role, message, self._send)
+
+    def _send(self, name: str, message: Message) -> None:
+        if name == self._name:
+            self._own.append(message)
+            return
+        try:
+            self._channels[name].send(message)
+        except Closed:
+            if name == COORDINATOR:
+                raise
+
+    def _read(self, ranges: Sequence[Range]) -> pa.Table:
+        return read_table(ranges, self._log, self._schema)
+
+    def _log(self, source: str) -> Log:
+        if source not in self._logs:
+            base, cache, pipeline = self._places[source]
+            self._logs[source] = self._open(source, Place(base, cache, pipeline))
+        return self._logs[source]
+
+    def _open(self, source: str, place: Place) -> Any:
+        return self._sources[source].open(place)

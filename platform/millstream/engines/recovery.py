@@ -1,0 +1,85 @@
+"""Recovery by epochs: when a worker is lost, all workers start again from the newest save."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from millstream.engines.driver import Feed, run_epochs
+from millstream.engines.job import Job
+from millstream.errors import MillstreamError
+from millstream.guarantees.delivery import Delivery
+from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.ranges import ranges_of
+
+__all__ = ["StepsFailed", "WorkerLost", "run_with_recovery"]
+
+_MOST_LOSSES = 3
+
+
+class WorkerLost(MillstreamError):
+    """A worker died, or hangs."""
+
+    counts_when_idle = False
+    """Whether it counts as a failure without progress when no epoch is in flight: if not, its work was no cause."""
+
+
+class StepsFailed(Exception):
+    """A step failed in an epoch that may not be the first in progress."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def run_with_recovery(
+    job: Job,
+    open_feed: Callable[[bool], AbstractContextManager[Feed]],
+    advice: str,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Run a job; when a worker is lost, with a new feed. `open_feed` starts its workers, and as a context ends them.
+
+    The argument of `open_feed` says whether epochs may change state before earlier ones are delivered. When a step
+    fails in such an epoch, the workers start again and take one epoch after the other, so the run ends where it would
+    end in one process. `advice` ends the error of a run whose workers are lost again and again.
+    """
+    losses, best = 0, (-1, -1)
+    ahead = job.lifecycle.plan.delivery is Delivery.EXACTLY_ONCE
+    while True:
+        try:
+            with open_feed(ahead) as feed:
+                run_epochs(job, feed, clock)
+                return
+        except StepsFailed as failed:
+            if not ahead:
+                raise failed.error from None
+            ahead = False
+            job.lifecycle.abandon()
+        except WorkerLost as lost:
+            job.lifecycle.abandon()
+            reached, first = _reached(job), job.backpressure.first
+            losses = 1 if reached > best else losses + 1
+            best = max(best, reached)
+            if first is None and not lost.counts_when_idle:
+                losses = 0
+            elif losses == _MOST_LOSSES:
+                where = f" The first epoch in progress was {_records_of(job, first)}" if first is not None else ""
+                message = f"{lost}; that was the {losses}rd time in a row that no epoch was finished.{where}; {advice}"
+                raise type(lost)(message) from lost
+            job.lifecycle.observer.restarted(f"{lost}; all workers start again from the newest checkpoint")
+
+
+def _records_of(job: Job, number: int) -> str:
+    """An epoch with the ranges of its records."""
+    epoch = next(job.epoch_log.reader().epochs(number))
+    partitions = PartitionTable(job.epoch_log.totals.partitions)
+    spans = [f"{partitions.label(r.rank)} {r.start:,} to {r.stop - 1:,}" for r in ranges_of(epoch, partitions)]
+    return f"epoch {number}: {', '.join(spans) or 'no records'}"
+
+
+def _reached(job: Job) -> tuple[int, int]:
+    """The progress of a run: new epochs, and saves, which show progress among epochs that are repeated."""
+    save = job.lifecycle.saves.newest()
+    return job.epoch_log.totals.epochs, save.epoch if save is not None else -1

@@ -1,0 +1,38 @@
+"""The simulated engine: the production's driver loop and feeds in one thread, in an order that a seed decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from millstream.engines.driver import run_epochs
+from millstream.engines.job import Job
+from millstream.engines.local.single_process import SingleProcessFeed
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.simulated.world.worker_pool import SimulatedWorkerPool
+from millstream.engines.simulated.world.world import World
+from millstream.engines.workers.feed import run_with_workers
+
+__all__ = ["SimulatedEngine"]
+
+
+class SimulatedEngine:
+    """Runs a job's epochs as the local engine does, with or without workers, without processes, sockets or a clock."""
+
+    def __init__(self, world: World, graphs: Graphs | None = None, *, packing: bool = True) -> None:
+        self._world, self._graphs, self._packing = world, graphs, packing
+
+    @staticmethod
+    def seeded(seed: int, tell: Callable[[str], None] | None = None) -> SimulatedEngine:
+        """An engine in a world of its own, without faults."""
+        return SimulatedEngine(World(Scheduler(random.Random(seed), tell)))
+
+    def run(self, job: Job) -> None:
+        clock = self._world.scheduler.clock
+        if job.config.engine.workers == 1:
+            with SingleProcessFeed(job) as feed:
+                run_epochs(job, feed, clock)
+            return
+        graphs = self._graphs or Graphs(job.config.steps, job.graph.fields)
+        run_with_workers(job, lambda job: SimulatedWorkerPool(job, self._world, graphs, packing=self._packing), clock)

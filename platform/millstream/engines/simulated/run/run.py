@@ -1,0 +1,243 @@
+"""One simulated run: its durable parts, and its starts through all crashes to its end."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from millstream.config.models import Config
+from millstream.engines.backpressure import Backpressure
+from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
+from millstream.engines.recovery import WorkerLost
+from millstream.engines.simulated.run.engine import SimulatedEngine
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.verdict.history import Durable, History
+from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog, SimulatedSaver
+from millstream.engines.simulated.world.faults import Died, Target
+from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
+from millstream.engines.simulated.world.sinks import Kept, MemorySink
+from millstream.engines.simulated.world.world import World
+from millstream.guarantees.delivery import Delivery
+from millstream.log.epochs import EpochLog, EpochReader
+from millstream.log.epochs.planner import MOST_RECORDS
+from millstream.state.checkpoints import Save, SaveStore
+from millstream.steps.output_rows import row_schema
+from millstream.steps.processor import EpochResult
+
+__all__ = ["Ended", "SimulatedRun", "StartOptions"]
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """The options of one start of a run.
+
+    With an `arrival` above 0 a record comes every so many seconds, and the run follows; if not, all are there.
+    `in_flight` is the number of records that may be cut and not yet finished.
+    """
+
+    workers: int
+    max_records: int
+    max_wait: float = 0.0
+    arrival: float = 0.0
+    in_flight: int = MOST_RECORDS
+    packing: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that has come to its end: its last start, how many there were, and its last epoch."""
+
+    job: Job
+    starts: int
+    last: int
+
+
+class SimulatedRun:
+    """A pipeline over recorded records, started again and again until it comes to its end.
+
+    `options` are asked for at each start. With `replay` it takes the epochs of another run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        graphs: Graphs,
+        records: Recorded,
+        world: World,
+        folder: Path,
+        options: Callable[[], StartOptions],
+        replay: EpochReader | None = None,
+    ) -> None:
+        plan = delivery_plan(config)
+        self.disk = Disk(folder)
+        self._config, self._records = config, records
+        self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
+        self._options, self._replay = options, replay
+        graph = graphs.lend()
+        self.kept = {name: Kept(row_schema(output)) for name, output in graph.outputs.items()}
+        graphs.take_back(graph)
+        self.history: History | None = None
+        """Of the deliveries whose results show what has happened."""
+        if plan.delivery is not Delivery.EXACTLY_ONCE:
+            self.history = History(plan, len(self.kept))
+
+    def to_its_end(self) -> Ended:
+        """Start, crash and start again, until a start ends by itself."""
+        for start in itertools.count(1):
+            job, target = self._start()
+            if target is None and not job.stop.is_set():
+                return Ended(job, start, job.epoch_log.totals.next_epoch - 1)
+            self._graphs.take_back(job.graph)
+            if target is not None:
+                self._die(target)
+            elif self.history is not None:
+                self.history.ended()
+        raise AssertionError
+
+    def _start(self) -> tuple[Job, Target | None]:
+        """One start, and the target of the fault that ended it."""
+        options = self._options()
+        self._scheduler.tell(lambda: f"=== a start: {options}")
+        job = self._job(options)
+        self._world.asked = job.stop
+        target = None
+        try:
+            SimulatedEngine(self._world, self._graphs, packing=options.packing).run(job)
+        except Died as died:
+            target = died.target
+        except WorkerLost as lost:
+            reason = str(lost)
+            self._scheduler.tell(lambda: f"coordinator: ends, {reason}")
+            try:
+                job.lifecycle.abandon()
+                target = Target.COORDINATOR
+            except Died as died:
+                target = died.target
+        self._scheduler.clear()
+        job.epoch_log.close()
+        return job, target
+
+    def _die(self, target: Target) -> None:
+        self._crashed()
+        if target is not Target.POWER:
+            return
+        self.disk.lose_power(self._scheduler.rng)
+        for kept in self.kept.values():
+            kept.lose_power(self._scheduler.rng)
+        if self.history is not None:
+            self.history.lost_commit(self._committed())
+
+    def _crashed(self) -> None:
+        """All memory is gone, or that of all workers."""
+        if self.history is None:
+            return
+        newest = SaveStore(self.disk.saves, {}).newest()
+        delivered = tuple(kept.last for kept in self.kept.values())
+        self.history.crashed(Durable(newest.epoch if newest else -1, self._committed(), delivered))
+
+    def _committed(self) -> int:
+        return EpochReader(self.disk.epochs).totals().committed
+
+    # ------------------------------------------------------------ one start
+
+    def _job(self, options: StartOptions) -> Job:
+        graph, scheduler, world, history = self._graphs.lend(), self._scheduler, self._world, self.history
+        there = self._there(options)
+        log = SimulatedEpochLog(self.disk, world, history.committed if history else _ignored)
+        storage = Storage(
+            folder=self.disk.epochs.parent,
+            logs={source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()},
+            epoch_log=log,
+            saves=SaveStore(self.disk.saves, {}),
+            sinks={
+                name: MemorySink(name, kept, world, partial(history.delivered, place) if history else _ignored)
+                for place, (name, kept) in enumerate(self.kept.items())
+            },
+            sink_keys={name: name for name in self.kept},
+            places={},
+        )
+        follow = options.arrival > 0
+        size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
+        changed = {"type": "local", "workers": options.workers, "epoch": size}
+        engine = self._config.engine.model_copy(update=changed)
+        return make_job(
+            self._config.model_copy(update={"engine": engine}),
+            graph,
+            storage,
+            CutOptions(
+                options.max_records, options.max_wait, not follow, self._left(log) if follow else None, self._replay
+            ),
+            stop=_Stop(world),
+            observe=lambda cutter, backpressure: _Observer(history, storage.saves, self._crashed),
+            backpressure=Backpressure(max(options.max_records, MOST_RECORDS - options.in_flight), scheduler.clock),
+            clock=scheduler.clock,
+            saver_of=lambda store, done: SimulatedSaver(store, done, self.disk, world, self._written),
+        )
+
+    def _written(self, save: Save) -> None:
+        if self.history is not None:
+            self.history.saved(save.number, save.epoch)
+
+    def _there(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
+        """How much of a partition there is by now; those that come while it runs begin one after the other."""
+        if not options.arrival:
+            return lambda part: part.size
+        begins, records = {}, 0
+        for parts in self._records.values():
+            for part in parts:
+                begins[part] = records
+                records += part.size // 2
+        return lambda part: int(self._scheduler.now / options.arrival) - begins[part]
+
+    def _left(self, log: EpochLog) -> int:
+        """How many offsets are not cut yet."""
+        totals, left = log.totals, sum(part.size for parts in self._records.values() for part in parts)
+        starts = {
+            (source, part.partition.name): part.start for source, parts in self._records.items() for part in parts
+        }
+        for rank, partition in enumerate(totals.partitions):
+            left -= totals.positions[rank] - starts[partition.source, partition.name]
+        return left
+
+
+class _Observer:
+    """Records the starts of a run in its history, and the losses of workers as crashes."""
+
+    def __init__(self, history: History | None, saves: SaveStore, crashed: Callable[[], None]) -> None:
+        self._history, self._saves, self._crashed = history, saves, crashed
+
+    def started(self, first: int) -> None:
+        if self._history is not None:
+            newest = self._saves.newest()
+            self._history.began(first, newest.epoch if newest else -1)
+
+    def finished_epoch(self, result: EpochResult) -> None: ...
+
+    def checkpointed(self, save: Save, seconds: float) -> None: ...
+
+    def restarted(self, reason: str) -> None:
+        self._crashed()
+
+
+def _ignored(epoch: int) -> None:
+    """Effects with exactly_once have no history."""
+
+
+class _Stop(threading.Event):
+    """What a run waits for, by the clock of its world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def wait(self, timeout: float | None = None) -> bool:
+        scheduler = self._world.scheduler
+        until = scheduler.now + (timeout or 0.0)
+        self._world.step()
+        if not scheduler.step(until):
+            scheduler.idle(until)
+        return self.is_set()

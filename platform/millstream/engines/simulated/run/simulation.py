@@ -1,0 +1,135 @@
+"""Seeds into runs, and runs into verdicts: any number of schedules of one pipeline."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millstream.config.models import Config
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.run.run import Ended, SimulatedRun, StartOptions
+from millstream.engines.simulated.verdict.checker import differences_exactly_once, differences_of_the_others
+from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns, epochs_key, golden_run
+from millstream.engines.simulated.world.faults import FaultPlan, Target, planned_faults
+from millstream.engines.simulated.world.logs import Recorded
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.simulated.world.world import World
+from millstream.log.epochs import EpochReader
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoints import SaveStore
+
+__all__ = ["Outcome", "Simulation"]
+
+_KEPT_GOLDENS = 16
+_EPOCHS = (2, 3, 5, 7, 10)
+"""How many epochs the records make."""
+_ARRIVALS = (0.001, 0.003, 0.006)
+"""Seconds until all records are there, where they come while the run goes on."""
+_PATIENCE = 20_000
+"""Steps of which nothing comes: more than any schedule needs."""
+_CHANGES = 0.3
+"""How often a start is set up otherwise than the one before."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one schedule came to. `wrong`: each difference from what the delivery promises, in a line."""
+
+    seed: int
+    wrong: tuple[str, ...]
+    injected: Mapping[Target, int]
+    starts: int
+    epochs: int
+    steps: int
+
+
+class Simulation:
+    """Runs schedules of a pipeline over recorded records, one after the other, with their disks in a folder."""
+
+    def __init__(self, config: Config, records: Recorded, folder: Path) -> None:
+        fields = [field for source in config.logs for field in source.config.fields]
+        self._config, self._records = config, records
+        self._graphs = Graphs(config.steps, fields)
+        self._size = sum(part.size for parts in records.values() for part in parts)
+        self._goldens: dict[str, Golden] = {}
+        self._folder = folder
+
+    def run(self, seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
+        """The schedule of a seed: always the same."""
+        rng = random.Random(seed)
+        epochs = rng.choice(_EPOCHS)
+        plan = FaultPlan(planned_faults(rng, steps=40 * epochs, effects=14 * epochs))
+        scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"), _PATIENCE)
+        folder = self._folder / "run"
+        options = self._options(rng, epochs)
+        run = SimulatedRun(
+            self._config, self._graphs, self._records, World(scheduler, plan), folder, lambda: next(options)
+        )
+        ended: Ended | None = None
+        try:
+            ended = run.to_its_end()
+            wrong = tuple(self._differences(run, ended))
+        except Exception as error:
+            wrong = (f"{type(error).__name__}: {error}",)
+            raised = "".join(traceback.format_exception(error))
+            scheduler.tell(lambda: raised)
+        finally:
+            if ended is not None:
+                ended.job.epoch_log.close()
+                self._graphs.take_back(ended.job.graph)
+            shutil.rmtree(folder, ignore_errors=True)
+        for line in wrong:
+            scheduler.tell(lambda line=line: f"WRONG: {line}")  # type: ignore[misc]
+        return Outcome(
+            seed,
+            wrong,
+            Counter(plan.injected),
+            ended.starts if ended else 0,
+            ended.last + 1 if ended else 0,
+            scheduler.steps,
+        )
+
+    def _options(self, rng: random.Random, epochs: int) -> Iterator[StartOptions]:
+        size = max(1, self._size // epochs)
+        follow = rng.random() < 0.2
+        options = StartOptions(
+            workers=rng.choice((1, 2, 2, 3, 3, 4)),
+            max_records=size,
+            max_wait=rng.choice((0.0, 0.0005, 0.005)),
+            arrival=rng.choice(_ARRIVALS) / self._size if follow else 0.0,
+            in_flight=rng.choice((size, 3 * size, 100_000)),
+            packing=rng.random() < 0.25,
+        )
+        while True:
+            yield options
+            if rng.random() < _CHANGES:
+                options = replace(
+                    options, workers=rng.choice((1, 2, 3, 4)), max_records=max(1, size * rng.choice((1, 2, 3)) // 2)
+                )
+
+    def _differences(self, run: SimulatedRun, ended: Ended) -> Iterator[str]:
+        epochs = EpochReader(run.disk.epochs)
+        newest = SaveStore(run.disk.saves, {}).newest()
+        applied = newest.applied if newest else Applied()  # with at_most_once all may be lost
+        if run.history is None:
+            yield from differences_exactly_once(ended, run.kept, applied, self._golden(epochs))
+            return
+        references = ReferenceRuns(epochs, self._graphs, self._records)
+        yield from differences_of_the_others(ended, run.kept, run.history, applied, references)
+
+    def _golden(self, epochs: EpochReader) -> Golden:
+        key = epochs_key(epochs)
+        golden = self._goldens.pop(key, None)
+        if golden is None:
+            folder = self._folder / "golden"
+            golden = golden_run(self._config, self._graphs, self._records, epochs, folder)
+            shutil.rmtree(folder)
+        if len(self._goldens) == _KEPT_GOLDENS:
+            self._goldens.pop(next(iter(self._goldens)))
+        self._goldens[key] = golden  # as the one used last
+        return golden

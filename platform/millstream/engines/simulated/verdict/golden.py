@@ -1,0 +1,91 @@
+"""The references of a simulated run: the same epochs in one process, without faults."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from millstream.config.models import Config
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.run.run import SimulatedRun, StartOptions
+from millstream.engines.simulated.verdict.history import Sequenced
+from millstream.engines.simulated.world.logs import MemoryLog, Recorded
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.simulated.world.world import World
+from millstream.log.epochs import EpochReader, Totals
+from millstream.log.ranges import ranges_of, read_table, records_schema
+from millstream.state.checkpoints import States
+from millstream.steps.processor import EpochProcessor
+
+__all__ = ["Golden", "ReferenceRuns", "epochs_key", "golden_run"]
+
+_NEVER = 1_000_000
+
+
+@dataclass(frozen=True)
+class Golden:
+    """An undisturbed run: its state, its rows, and the totals of its epoch log."""
+
+    states: States
+    rows: Mapping[str, pa.Table]
+    totals: Totals
+
+
+def epochs_key(epochs: EpochReader) -> str:
+    """Equal for runs of the same epochs."""
+    return json.dumps([epoch.line() for epoch in epochs.epochs()])
+
+
+def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:
+    """Replay the epochs of a run, in a folder for the while."""
+    guarantee = config.guarantee.model_copy(
+        update={"delivery": "exactly_once", "save_every": _NEVER, "commit_every": _NEVER}
+    )
+    world = World(Scheduler(random.Random(0)))
+    alone = config.model_copy(update={"guarantee": guarantee})
+    run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
+    job = run.to_its_end().job
+    rows = {name: kept.rows() for name, kept in run.kept.items()}
+    golden = Golden(job.processor.save(), rows, job.epoch_log.totals)
+    graphs.take_back(job.graph)
+    return golden
+
+
+class ReferenceRuns:
+    """The results of one process for epochs in any order, some of them again, or never."""
+
+    def __init__(self, epochs: EpochReader, graphs: Graphs, records: Recorded) -> None:
+        self._graphs = graphs
+        self._epochs = {epoch.number: epoch for epoch in epochs.epochs()}
+        self._partitions = epochs.totals().partitions
+        self._records = records
+        self._rows: dict[Sequenced, Mapping[str, pa.Table]] = {}
+
+    def rows(self, met: Sequenced) -> Mapping[str, pa.Table]:
+        """The rows of the epoch met last."""
+        if met not in self._rows:
+            self.states(met)
+        return self._rows[met]
+
+    def states(self, met: Sequenced) -> States:
+        """The state after all of them."""
+        graph = self._graphs.lend()
+        schema = records_schema(graph.fields)
+        logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
+        processor = EpochProcessor(graph)
+        processor.restore({}, [])
+        for place, (number, processed) in enumerate(met, 1):
+            epoch = self._epochs[number]
+            if processed:
+                records = read_table(ranges_of(epoch, self._partitions), logs.__getitem__, schema)
+                self._rows[met[:place]] = processor.process(epoch, records).rows
+            else:
+                processor.skip(epoch)
+        states = processor.save()
+        self._graphs.take_back(graph)
+        return states

@@ -1,0 +1,45 @@
+"""Messages in a few words, for the trace of a schedule."""
+
+from __future__ import annotations
+
+from millstream.engines.workers.messages import (
+    Allow,
+    AskSave,
+    Done,
+    EpochPart,
+    Failed,
+    Message,
+    Read,
+    Restore,
+    Saved,
+    Skip,
+    Take,
+)
+
+__all__ = ["described"]
+
+
+def described(message: Message) -> str:
+    """A message in a few words.
+
+    >>> described(Allow(3, 6))
+    'Allow epochs 3 to 5'
+    """
+    name = type(message).__name__
+    match message:
+        case Allow(start, stop):
+            return f"{name} epoch {start}" if stop == start + 1 else f"{name} epochs {start} to {stop - 1}"
+        case Read(epoch, ranges):
+            return f"{name} epoch {epoch}, {sum(part.stop - part.start for part in ranges)} records"
+        case Take(epoch) | Skip(epoch):
+            return f"{name} epoch {epoch.number}"
+        case EpochPart(part):
+            return f"{name} of epoch {part.epoch}, {part.records.num_rows} records"
+        case Done(result):
+            return f"{name} epoch {result.epoch.number}"
+        case AskSave(number) | Saved(number):
+            return f"{name} {number}"
+        case Restore():
+            return name
+        case Failed(error):
+            return f"{name}: {error}"

@@ -1,0 +1,81 @@
+"""Sinks that keep their rows in memory, through every crash of a simulated run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from millstream.engines.simulated.world.world import World
+from millstream.errors import MillstreamError
+from millstream.log.contracts import Mark
+
+__all__ = ["Kept", "MemorySink"]
+
+
+class Kept:
+    """What a sink holds: each append with its epoch, and the mark. An append of no rows is durable with the next."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.appends: list[tuple[int, pa.Table]] = []
+        self.mark: Mark | None = None
+        self._durable: Mark | None = None
+
+    def add(self, rows: pa.Table, mark: Mark) -> None:
+        self.appends.append((mark.epoch, rows))
+        self.mark = mark
+        if rows.num_rows:
+            self._durable = mark
+
+    def sync(self) -> None:
+        self._durable = self.mark
+
+    def lose_power(self, rng: random.Random) -> None:
+        """A mark without rows may be gone."""
+        if rng.random() < 0.5:
+            self.mark = self._durable
+        self._durable = self.mark
+
+    @property
+    def last(self) -> int:
+        """The epoch appended last; -1 if none was."""
+        return self.appends[-1][0] if self.appends else -1
+
+    def rows(self) -> pa.Table:
+        return pa.concat_tables([self.schema.empty_table(), *(rows for _, rows in self.appends)])
+
+
+class MemorySink:
+    """A sink as one start of a run has it; `appended` is called with the epoch of each append."""
+
+    keeps = True
+
+    def __init__(self, output: str, kept: Kept, world: World, appended: Callable[[int], None]) -> None:
+        self._output, self._kept, self._world, self._appended = output, kept, world, appended
+        self._open = True
+
+    def mark(self) -> Mark | None:
+        return self._kept.mark
+
+    def append(self, rows: pa.Table, mark: Mark) -> None:
+        if not self._open:
+            message = f"rows of epoch {mark.epoch} are appended to the sink of {self._output}, which is closed"
+            raise MillstreamError(message)
+
+        def do() -> None:
+            self._kept.add(rows, mark)
+            self._appended(mark.epoch)
+
+        self._world.effect(lambda: f"{self._output} gets {rows.num_rows} rows, up to epoch {mark.epoch}", do)
+
+    def read(self) -> Iterator[pa.Table]:
+        yield self._kept.rows()
+
+    def close(self) -> None:
+        self._world.effect(lambda: f"{self._output} is closed", self._kept.sync)
+        self._open = False
+
+    def abandon(self) -> None:
+        self._open = False

@@ -1,0 +1,162 @@
+"""A pool of workers without processes: the production's roles, and channels that a scheduler empties."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+import pyarrow as pa
+
+from millstream.engines.job import Job
+from millstream.engines.local.channel import packed, unpacked
+from millstream.engines.recovery import WorkerLost
+from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.verdict.trace import described
+from millstream.engines.simulated.world.faults import Killed
+from millstream.engines.simulated.world.scheduler import Ready, Stuck
+from millstream.engines.simulated.world.world import World
+from millstream.engines.workers.messages import Message
+from millstream.engines.workers.roles import COORDINATOR, Role, Send, handle, role_names, role_of
+from millstream.engines.workers.stages import stages_of
+from millstream.log.ranges import Range, read_table, records_schema
+
+__all__ = ["SimulatedWorkerPool"]
+
+_SILENCE_SECONDS = 0.1
+_NEVER_LEFT = 0.5
+"""The share of deaths in which messages are lost that the worker had still to send."""
+
+
+class SimulatedWorkerPool:
+    """Starts a job's roles in a world; as a context, ends them.
+
+    A channel is in order, and no message comes twice: a socket between two processes does not do that either. Between
+    channels any order is possible. A role handles one message at a time; a message that it sends is on its way at once.
+    `packing`: messages go through the bytes that they are between processes.
+    """
+
+    def __init__(self, job: Job, world: World, graphs: Graphs, *, packing: bool) -> None:
+        self.names = role_names(job.config.engine.workers)
+        self.running: str | None = None
+        self._world, self._scheduler = world, world.scheduler
+        self._graphs, self._packing = graphs, packing
+        self._lent = [graphs.lend() for _ in self.names]
+        schema = records_schema(job.graph.fields)
+
+        def read(ranges: Sequence[Range]) -> pa.Table:
+            return read_table(ranges, job.logs.__getitem__, schema)
+
+        self._roles: dict[str, Role] = {
+            name: role_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._send_of(name))
+            for name, graph in zip(self.names, self._lent, strict=True)
+        }
+        self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
+        self._arrived: deque[Message] = deque()
+        self._gone: set[str] = set()
+        self._stopped: set[str] = set()
+        self._lost: str | None = None
+
+    # ------------------------------------------------------------ the coordinator's side
+
+    def send(self, name: str, message: Message) -> None:
+        self._world.step()
+        if name in self._gone - self._stopped and self._scheduler.rng.random() < _NEVER_LEFT:
+            self._lose(f"{name} is gone")
+        self._carry(COORDINATOR, name, message)
+        self._scheduler.interleave()
+        self._notice()
+
+    def receive(self, seconds: float | None) -> Message | None:
+        self._world.step()
+        until = float("inf") if seconds is None else self._scheduler.now + seconds
+        self._scheduler.interleave()
+        while not self._arrived:
+            self._notice()
+            if not self._scheduler.step(until):
+                if seconds is None:
+                    message = "the coordinator waits for a message, and nobody has one to send"
+                    raise Stuck(message)
+                self._scheduler.idle(until)
+            if self._scheduler.now >= until:
+                break
+        if not self._arrived:
+            self._notice()
+            return None
+        return self._arrived.popleft()
+
+    def _lose(self, how: str) -> None:
+        self._lost = self._lost or how
+
+    def _notice(self) -> None:
+        if self._lost is not None:
+            self._scheduler.tell(lambda: f"coordinator: {self._lost}")
+            raise WorkerLost(self._lost)
+
+    # ------------------------------------------------------------ the workers' side
+
+    def ready(self) -> Iterator[Ready]:
+        for (sender, receiver), channel in self._channels.items():
+            if channel and receiver not in self._gone:
+                yield f"{sender} -> {receiver}", lambda ends=(sender, receiver): self._deliver(*ends)  # type: ignore[misc]
+
+    def _deliver(self, sender: str, receiver: str) -> None:
+        carried = self._channels[sender, receiver].popleft()
+        message: Message = unpacked(carried) if isinstance(carried, memoryview) else carried
+        self._scheduler.tell(lambda: f"{sender} -> {receiver}: {described(message)}")
+        if receiver == COORDINATOR:
+            self._arrived.append(message)
+            self._scheduler.progress()
+            return
+        self.running = receiver
+        try:
+            self._world.step()
+            handle(self._roles[receiver], message, self._send_of(receiver))
+        except Killed:
+            pass
+        finally:
+            self.running = None
+
+    def _send_of(self, name: str) -> Send:
+        def send(receiver: str, message: Message) -> None:
+            self._world.step()
+            self._carry(name, receiver, message)
+
+        return send
+
+    def _carry(self, sender: str, receiver: str, message: Message) -> None:
+        carried = packed(message) if self._packing else message
+        self._channels.setdefault((sender, receiver), deque()).append(carried)
+
+    # ------------------------------------------------------------ deaths
+
+    @property
+    def alive(self) -> list[str]:
+        return [name for name in self.names if name not in self._gone]
+
+    def hit(self, name: str, *, stopped: bool) -> None:
+        """A worker dies, or is stopped; the coordinator learns of it at some later time."""
+        rng, scheduler = self._scheduler.rng, self._scheduler
+        scheduler.tell(lambda: f"*** {name} is {'stopped' if stopped else 'killed'}")
+        self._gone.add(name)
+        if stopped:
+            self._stopped.add(name)
+            scheduler.at(scheduler.now + _SILENCE_SECONDS, lambda: self._lose(f"{name} has not moved for a while"))
+            return
+        for (sender, _), channel in self._channels.items():
+            if sender == name and channel and rng.random() < _NEVER_LEFT:
+                for _ in range(rng.randrange(len(channel) + 1)):
+                    channel.pop()
+        scheduler.at(scheduler.now + rng.expovariate(1000), lambda: self._lose(f"{name} was killed"))
+
+    def __enter__(self) -> SimulatedWorkerPool:
+        self._scheduler.join(self)
+        self._world.workers = self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._scheduler.leave(self)
+        self._world.workers = None
+        self._roles = {}
+        for graph in self._lent:
+            self._graphs.take_back(graph)

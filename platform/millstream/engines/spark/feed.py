@@ -1,0 +1,214 @@
+"""The feed of a run on Spark: a Structured Streaming query brings the records of epochs to this process.
+
+Spark reads the epoch log by itself, so an epoch that is cut needs no message. Spark's checkpoint is new at every start:
+everything durable is in the epoch log and the saves.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.engines.job import Job
+from millstream.engines.spark.failures import failure
+from millstream.engines.spark.handover import Handover
+from millstream.engines.spark.placement import worker_steps
+from millstream.engines.spark.source import EPOCH, RECORDS, EpochSource, opened
+from millstream.errors import MillstreamError
+from millstream.log.epochs import Epoch, PartitionName
+from millstream.log.ranges import records_schema
+from millstream.state.checkpoints import States
+from millstream.steps.graph import Node
+from millstream.steps.processor import EpochResult
+
+__all__ = ["SparkFeed"]
+
+_LOOK_SECONDS = 0.2
+_SOON_SECONDS = 0.3
+"""How long Spark is not started while there is no epoch: a run without new records ends without it."""
+
+
+class SparkFeed:
+    """Starts a query with the first epoch, or soon; steps that may run in Spark's workers run there."""
+
+    def __init__(self, job: Job, session: Callable[[], SparkSession], folder: Path) -> None:
+        self._job, self._session, self._folder = job, session, folder
+        self._processor = job.processor
+        self._ahead = worker_steps(job.graph, job.config.engine)
+        self._processor.run_ahead(node.name for node in self._ahead)
+        self._schema = _schema_after(self._ahead, records_schema(job.graph.fields))
+        self._offered: deque[Epoch] = deque()
+        self._arrived: dict[int, pa.Table] = {}
+        """By epoch, the records that Spark has read, of epochs that are not processed yet."""
+        self._query: _Query | None = None
+        self._start_at = time.monotonic() + _SOON_SECONDS
+
+    def wants(self, full: bool) -> bool:
+        return True
+
+    def offer(self, epoch: Epoch) -> None:
+        self._offered.append(epoch)
+
+    def ready(self, seconds: float) -> Sequence[Epoch]:
+        if self._query is None:
+            if not self._offered and time.monotonic() < self._start_at:
+                self._job.stop.wait(seconds)
+                return ()
+            self._query = self._start()
+        if not self._arrived:
+            self._arrived = self._query.arrived(seconds)
+        # Spark reads all that the epoch log has: epochs to be repeated may arrive before they are offered.
+        return [epoch for epoch in self._offered if epoch.number in self._arrived]
+
+    def unfinished(self) -> Sequence[Epoch]:
+        return ()
+
+    def finish(self) -> None:
+        """All state is in this process."""
+
+    def close(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        self._processor.restore(states, partitions)
+
+    def skip(self, epoch: Epoch) -> None:
+        self._processor.skip(epoch)
+
+    def process(self, epoch: Epoch, attempt: int) -> EpochResult:
+        offered = self._offered.popleft()
+        assert offered is epoch, (offered, epoch)
+        return self._processor.process(epoch, self._arrived.pop(epoch.number), attempt)
+
+    def request_states(self) -> Callable[[], States]:
+        return self._processor.save
+
+    def work_ahead(self) -> None:
+        """All steps with state run in this process."""
+
+    def _start(self) -> _Query:
+        first = self._offered[0].number if self._offered else self._job.epoch_log.totals.next_epoch
+        return _Query(self._session(), self._folder, _handover(self._job, first, self._ahead), self._schema)
+
+
+class _Query:
+    """A running query. The records of its micro-batches wait in a queue, and Spark reads on at once."""
+
+    def __init__(self, session: SparkSession, folder: Path, handover: Handover, schema: pa.Schema) -> None:
+        self._path, self._schema = folder / "handover.json", schema
+        handover.write(self._path)
+        self._tables: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
+        self._closing = threading.Event()
+        self._checked = time.monotonic()
+        self._warming = threading.Thread(target=_warm, args=(session, self._path), name="millstream-warm")
+        self._warming.start()
+        try:
+            self._query = _start_query(session, folder, self._put)
+        except (PySparkException, Py4JError) as error:
+            self._end()
+            raise failure(str(error)) from error
+
+    def arrived(self, seconds: float) -> dict[int, pa.Table]:
+        """The epochs of the next micro-batch in order, each with its records."""
+        try:
+            return _by_epoch(self._tables.get(timeout=seconds), self._schema)
+        except queue.Empty:
+            if time.monotonic() - self._checked >= _LOOK_SECONDS:
+                _check(self._query)
+                self._checked = time.monotonic()
+            return {}
+
+    def stop(self) -> None:
+        self._closing.set()
+        try:
+            self._query.stop()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._warming.join()
+        self._path.unlink()  # options in it may come from the environment
+
+    def _put(self, frame: DataFrame, _: int) -> None:
+        """Spark calls it with a micro-batch."""
+        table = frame.toArrow()
+        while not self._closing.is_set():
+            try:
+                self._tables.put(table, timeout=_LOOK_SECONDS)
+            except queue.Full:
+                continue
+            return
+
+
+def _warm(session: SparkSession, handover: Path) -> None:
+    """Let Spark's workers import and open what they will need while the query is still being planned."""
+
+    def touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opened(handover, Handover.read(handover))
+        yield from batches
+
+    tasks = os.cpu_count() or 1
+    with suppress(PySparkException, Py4JError):  # the query fails in the same way, and reports it
+        session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
+
+
+def _schema_after(steps: Sequence[Node], records: pa.Schema) -> pa.Schema:
+    """The columns that come from Spark's workers, where records still have those that cannot be read among them."""
+    for node in steps:
+        records = node.step.process(records.empty_table()).records.schema
+    return records
+
+
+def _handover(job: Job, first: int, ahead: Sequence[Node]) -> Handover:
+    return Handover(
+        epoch_log=str(job.epoch_log.folder),
+        first=first,
+        places={name: (str(place.base), str(place.cache), place.pipeline) for name, place in job.places.items()},
+        sources={source.name: source.config.model_dump(mode="json") for source in job.config.logs},
+        worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
+        fields=list(job.graph.fields),
+        tasks=os.cpu_count() or 1,
+    )
+
+
+def _start_query(session: SparkSession, folder: Path, put: Callable[[DataFrame, int], None]) -> StreamingQuery:
+    checkpoint = folder / "checkpoint"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    session.dataSource.register(EpochSource)
+    stream = session.readStream.format(EpochSource.name()).option("handover", str(folder / "handover.json")).load()
+    return stream.writeStream.foreachBatch(put).option("checkpointLocation", str(checkpoint)).start()
+
+
+def _by_epoch(table: pa.Table, schema: pa.Schema) -> dict[int, pa.Table]:
+    """The epochs of a micro-batch in order, each with its records; markers stand for those without any."""
+    parts: dict[int, list[pa.Table]] = {}
+    for number, packed in zip(table[EPOCH].to_pylist(), table[RECORDS], strict=True):
+        batches = parts.setdefault(number, [schema.empty_table()])
+        if packed.is_valid:
+            batches.append(pa.ipc.open_stream(packed.as_buffer()).read_all())
+    return {number: pa.concat_tables(parts[number]) for number in sorted(parts)}
+
+
+def _check(query: StreamingQuery) -> None:
+    """A query that failed is a crash of the run."""
+    if query.isActive:
+        return
+    error = query.exception()
+    if error is None:
+        message = "Spark's query ended by itself"
+        raise MillstreamError(message)
+    raise failure(str(error)) from error

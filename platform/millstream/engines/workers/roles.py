@@ -1,0 +1,236 @@
+"""The roles of workers, readers and the sequencer. No I/O, no clock: messages in, messages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.arrays import Array
+from millstream.engines.workers.exchange import ORDER, Exchange, gather, in_place, scatter
+from millstream.engines.workers.messages import (
+    Allow,
+    AskSave,
+    Done,
+    EpochPart,
+    Failed,
+    Message,
+    Read,
+    Restore,
+    Rows,
+    Saved,
+    Skip,
+    Take,
+)
+from millstream.engines.workers.stages import Stages
+from millstream.errors import MillstreamError, StepFailed
+from millstream.log.epochs import Epoch
+from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.ranges import Range
+from millstream.state.checkpoints import States
+from millstream.state.dirty_rows import Touched
+from millstream.state.keyed_state import Entries, Keyed
+from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
+from millstream.steps.graph import Graph, Node
+from millstream.steps.keys import owner
+from millstream.steps.processor import EpochProcessor
+
+__all__ = ["COORDINATOR", "SEQUENCER", "ReadRanges", "Role", "Send", "handle", "reader_name", "role_names", "role_of"]
+
+COORDINATOR = "coordinator"
+SEQUENCER = "sequencer"
+
+Send = Callable[[str, Message], None]
+"""Sends a message to the role of this name."""
+
+ReadRanges = Callable[[Sequence[Range]], pa.Table]
+"""Reads from the logs."""
+
+
+def reader_name(place: int) -> str:
+    """The name of the reader with this number.
+
+    >>> reader_name(0)
+    'reader 0'
+    """
+    return f"reader {place}"
+
+
+class Reader:
+    """Reads whole epochs, takes them through the first steps, and owns its share of the keys of a keyed one."""
+
+    def __init__(self, place: int, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> None:
+        self._readers = readers
+        self._graph = graph
+        self._read, self._send = read, send
+        self._head = Chain(graph, stages.head)
+        self._partitions = PartitionTable()
+        self._named: set[int] = set()
+        """The partitions whose names were sent to the other readers."""
+        self._owned = _Owned(graph, stages.keyed, place, readers) if stages.keyed is not None else None
+
+    def handle(self, message: Message) -> None:
+        if isinstance(message, Read):
+            self._partitions.learn({wanted.rank: wanted.partition for wanted in message.ranges})
+            epoch = begin_epoch(message.epoch, self._read(message.ranges), self._graph)
+            self._head.run(epoch, self._partitions)
+            self._pass_on(epoch)
+        elif self._owned is not None:
+            if isinstance(message, EpochPart):
+                self._partitions.learn(message.names)
+            self._owned.handle(message, self._send, self._partitions)
+
+    def _pass_on(self, epoch: EpochInProgress) -> None:
+        if self._owned is None:
+            self._send(SEQUENCER, EpochPart(epoch))
+            return
+        names = {rank: self._partitions[rank] for rank in epoch.inputs if rank not in self._named}
+        self._named |= names.keys()
+        for place, part in enumerate(scatter(epoch, self._owned.key, self._readers)):
+            self._send(reader_name(place), EpochPart(part, names))
+
+
+class _Owned:
+    """A keyed step, with the keys that are this reader's."""
+
+    def __init__(self, graph: Graph, node: Node, place: int, readers: int) -> None:
+        self.key = str(node.traits.key)
+        self._name, self._step = node.name, node.step
+        self._place, self._readers = place, readers
+        self._exchange = Exchange(parts=1)
+        self._chain = Chain(graph, [node], whole=False)
+        self._sent = _SentStates()
+
+    def handle(self, message: Message, send: Send, partitions: PartitionTable) -> None:
+        match message:
+            case EpochPart():
+                self._exchange.take(message.part)
+            case Allow():
+                self._exchange.allow(message)
+            case Restore():
+                self._restore(message.states.get(self._name, {}))
+            case AskSave():
+                send(COORDINATOR, self._sent.message(message.number, {self._name: self._step.save()}))
+            case _:
+                raise AssertionError(message)
+        while (parts := self._exchange.ready()) is not None:
+            send(SEQUENCER, EpochPart(self._run(parts[0], partitions)))
+
+    def _run(self, epoch: EpochInProgress, partitions: PartitionTable) -> EpochInProgress:
+        settled, records = epoch.outputs, epoch.records
+        epoch.records, epoch.outputs = records.drop_columns([ORDER]), {}
+        self._chain.run(epoch, partitions)
+        try:
+            epoch.records = in_place(epoch.records, records)
+            made = {name: [in_place(table, records) for table in tables] for name, tables in epoch.outputs.items()}
+        except StepFailed as error:
+            message = f"step '{self._name}' failed in epoch {epoch.epoch}: {error}"
+            raise StepFailed(message) from error
+        epoch.outputs = {name: [*settled.get(name, ()), *made.get(name, ())] for name in {**settled, **made}}
+        return epoch
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._sent = _SentStates()
+        self._step.restore({key: value for key, value in state.items() if owner(key, self._readers) == self._place})
+
+
+class _SentStates:
+    """The states that were sent to the coordinator: of those that track their changes, the changes are enough next."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Keyed] = {}
+        self._arrays: dict[tuple[str, str], Touched] = {}
+
+    def message(self, number: int, states: States) -> Saved:
+        by_key = {step: state for step, state in states.items() if isinstance(state, Keyed)}
+        changed = {step: _changes(before, by_key[step]) for step, before in self._by_key.items()}
+        self._by_key = by_key
+        sent = {step: state for step, state in states.items() if step not in changed}
+        touched: dict[str, dict[str, Array | Rows]] = {}
+        for step, state in sent.items():
+            arrays = {} if step in by_key else {n: value for n, value in state.items() if isinstance(value, Touched)}
+            if arrays:
+                touched[step] = {name: self._touched(step, name, array) for name, array in arrays.items()}
+                sent[step] = {name: value for name, value in state.items() if name not in arrays}
+        return Saved(number, sent, changed, touched)
+
+    def _touched(self, step: str, name: str, array: Touched) -> Array | Rows:
+        places = array.since(self._arrays.get((step, name)))
+        self._arrays[step, name] = array
+        return np.asarray(array) if places is None else Rows(places, array.rows(places))
+
+
+def _changes(before: Keyed, now: Keyed) -> Mapping[str, bytes | None]:
+    changes = now.since(before)
+    if changes is None:  # it does not track its changes since the one before
+        changes = Entries(now).since(Entries(before))
+    return changes or {}
+
+
+class Sequencer:
+    """Puts epochs in their order again, runs the steps that cannot be shared, and sends the results."""
+
+    def __init__(self, readers: int, graph: Graph, stages: Stages, send: Send) -> None:
+        self._send = send
+        self._epochs: dict[int, Epoch] = {}
+        if stages.keyed is None:
+            self._exchange = Exchange(parts=1)
+            self._processor = EpochProcessor(graph, stages.rest)
+        else:
+            self._exchange = Exchange(parts=readers)
+            self._processor = EpochProcessor(graph, [stages.keyed, *stages.rest])
+            self._processor.run_ahead([stages.keyed.name])
+        self._scattered = stages.keyed is not None
+        self._sent = _SentStates()
+
+    def handle(self, message: Message) -> None:
+        match message:
+            case Take():
+                self._epochs[message.epoch.number] = message.epoch
+            case EpochPart():
+                self._exchange.take(message.part)
+            case Allow():
+                self._exchange.allow(message)
+            case Restore():
+                self._sent = _SentStates()
+                self._processor.restore(message.states, message.partitions)
+            case Skip():
+                self._processor.skip(message.epoch)
+            case AskSave():
+                self._send(COORDINATOR, self._sent.message(message.number, self._processor.save()))
+            case _:
+                raise AssertionError(message)
+        while (parts := self._exchange.ready()) is not None:
+            epoch = gather(parts) if self._scattered else parts[0]
+            self._send(COORDINATOR, Done(self._processor.complete(self._epochs.pop(epoch.epoch), epoch)))
+
+
+Role = Reader | Sequencer
+
+
+def role_names(workers: int) -> list[str]:
+    """The roles of so many workers, the sequencer last.
+
+    >>> role_names(3)
+    ['reader 0', 'reader 1', 'sequencer']
+    """
+    return [*(reader_name(place) for place in range(workers - 1)), SEQUENCER]
+
+
+def role_of(name: str, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> Role:
+    """The role of this name."""
+    if name == SEQUENCER:
+        return Sequencer(readers, graph, stages, send)
+    return Reader(int(name.rpartition(" ")[2]), readers, graph, stages, read, send)
+
+
+def handle(role: Role, message: Message, send: Send) -> None:
+    """Let a role handle a message; the coordinator is sent its failure."""
+    try:
+        role.handle(message)
+    except Exception as error:
+        known = isinstance(error, MillstreamError | OSError)  # other exceptions may not be picklable
+        sent = error if known else MillstreamError(f"{type(error).__name__}: {error}")
+        send(COORDINATOR, Failed(sent, message.epoch if isinstance(message, Read) else None))

@@ -1,0 +1,356 @@
+"""The lifecycle of epochs: they pass their five points in the order that `delivery.order` gives.
+
+The one place where processing, notes, sinks, saves and commits meet. Every engine hands its epochs to it in order. A
+group of epochs passes each point as a whole: one durable write of notes, one append to each sink, one save at most.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from millstream.errors import AlteredLog
+from millstream.guarantees.crash_point import Armed
+from millstream.guarantees.delivery import Delivery, Point, due, order
+from millstream.guarantees.replay import compare_replay
+from millstream.guarantees.sink_guard import SinkGuard
+from millstream.log.contracts import Mark, Sink
+from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveStore, States
+from millstream.steps.processor import EpochResult
+
+__all__ = ["DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
+
+
+_KEPT_SAVES = 3
+"""The number of saves kept, for a sink that has lost its last appends."""
+_PAUSE, _LONGEST_PAUSE = 9, 1.0
+"""After a background save, pause for nine times its duration, at most one second: saving takes at most a tenth of the
+time, and a crash replays about a second of work."""
+
+
+@dataclass(frozen=True)
+class DeliveryPlan:
+    """The delivery of a pipeline, and the distances of its saves and commits in epochs."""
+
+    delivery: Delivery
+    save_every: int = 1
+    commit_every: int = 1
+
+
+class Steps(Protocol):
+    """All steps of a pipeline with their state, wherever they run."""
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        """Go on from these states; `partitions` are those of the epoch log."""
+        ...
+
+    def skip(self, epoch: Epoch) -> None:
+        """Pass over an epoch that is lost to the state (at_most_once)."""
+        ...
+
+    def process(self, epoch: Epoch, attempt: int) -> EpochResult:
+        """Take the next epoch through all steps."""
+        ...
+
+    def request_states(self) -> Callable[[], States]:
+        """Ask for the state after the epochs processed so far; the call returns it."""
+        ...
+
+    def work_ahead(self) -> None:
+        """Let the epochs that follow change state before those just processed are delivered."""
+        ...
+
+
+class LifecycleObserver(Protocol):
+    """Receives the events of a run's lifecycle; `checkpointed` comes from the thread that wrote the save."""
+
+    def started(self, first: int) -> None:
+        """State is loaded; `first` is the first epoch to take."""
+        ...
+
+    def finished_epoch(self, result: EpochResult) -> None:
+        """An epoch has passed all its points."""
+        ...
+
+    def checkpointed(self, save: Save, seconds: float) -> None:
+        """A save is durable; writing it took so many seconds."""
+        ...
+
+    def restarted(self, reason: str) -> None:
+        """The lifecycle starts again from the newest save, for this reason."""
+        ...
+
+
+class _NoObserver:
+    def started(self, first: int) -> None: ...
+
+    def finished_epoch(self, result: EpochResult) -> None: ...
+
+    def checkpointed(self, save: Save, seconds: float) -> None: ...
+
+    def restarted(self, reason: str) -> None: ...
+
+
+@dataclass
+class _Group:
+    """Epochs that pass their points together. `wait`: what the delivery promises of each point is durable at once."""
+
+    epochs: Sequence[Epoch]
+    wait: bool
+    results: list[EpochResult] = field(default_factory=list)
+    applied: Applied = field(default_factory=Applied)
+    states: Callable[[], States] | None = None
+
+    @property
+    def last(self) -> int:
+        return self.epochs[-1].number
+
+
+@dataclass
+class EpochLifecycle:
+    """Takes epochs through their points: `start`, then `take` in order of epochs, then `end` for a clean end.
+
+    `start` may be called again, with new steps, after a worker was lost: everything returns to what is durable.
+    """
+
+    plan: DeliveryPlan
+    log: EpochLog
+    saves: SaveStore
+    sinks: Mapping[str, Sink]
+    sink_keys: Mapping[str, str]
+    crash: Armed | None = None
+    observer: LifecycleObserver = field(default_factory=_NoObserver)
+    clock: Callable[[], float] = time.monotonic
+    saver_of: Callable[[SaveStore, Callable[[Save], None]], Saver] = Saver
+    """Makes the background writer of saves."""
+    _steps: Steps = field(init=False)
+    _guard: SinkGuard = field(init=False)
+    _saver: Saver = field(init=False)
+    _passing: Mapping[Point, Callable[[_Group], None]] = field(init=False)
+    _notes: dict[int, list[Note]] = field(default_factory=dict)
+    """By epoch, the notes of earlier starts, until the epoch is replayed."""
+    _applied: Applied = field(default_factory=Applied)
+    _last: int = -1
+    _saved_epoch: int = -1
+    _saving_since: float = 0.0
+    _pause_until: float = float("-inf")
+    _covered: int | None = None
+    """The last epoch that may be committed: a save covers it that this start has written, or goes on from."""
+    _dirty: bool = False
+
+    def __post_init__(self) -> None:
+        self._saver = self.saver_of(self.saves, self._save_done)
+        self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
+        self._passing = {
+            Point.CUT: self._cut,
+            Point.PROCESS: self._process,
+            Point.DELIVER: self._deliver,
+            Point.SAVE: self._save,
+            Point.COMMIT: self._commit,
+        }
+
+    # ------------------------------------------------------------ start
+
+    def start(self, steps: Steps) -> int:
+        """Load the newest usable state into the steps; the first epoch to take."""
+        self._saver.wait()
+        self._steps, self._notes, self._covered, self._dirty = steps, {}, None, False
+        totals = self.log.totals
+        self._guard = SinkGuard(self.log, self.sinks, self.sink_keys)
+        save = self.saves.newest()
+        if self._guarded and save is not None:
+            self._guard.catch_up(save.epoch)
+            save = self.saves.newest(upto=self._guard.lowest(save.epoch))
+        newest = max(save.epoch if save else -1, totals.committed, self._guard.highest())
+        if newest >= totals.next_epoch and newest >= 0:
+            message = (
+                f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} has been saved or "
+                "delivered: the log was truncated; start over with --fresh"
+            )
+            raise AlteredLog(message)
+        self._applied = save.applied.copy() if save else Applied()
+        self._saved_epoch = save.epoch if save else -1
+        if self._guarded and save is not None:
+            self._covered = save.epoch  # the work of an earlier start that was not yet committed
+        first = (self._saved_epoch if self._guarded else totals.committed) + 1
+        steps.restore(self.saves.load(save) if save else {}, totals.partitions)
+        self._last = first - 1
+        self._read_log(first)
+        self.observer.started(first)
+        return first
+
+    def _read_log(self, first: int) -> None:
+        """Skip the epochs between the save and `first`; remember the notes of those from `first` on."""
+        reader = self.log.reader()
+        if self._saved_epoch + 1 < first:
+            lost = reader.epochs(self._saved_epoch + 1)
+            for epoch in itertools.takewhile(lambda epoch: epoch.number < first, lost):
+                self._steps.skip(epoch)
+        if first < self.log.totals.next_epoch:
+            for note in reader.notes(first):
+                self._notes.setdefault(note.epoch, []).append(note)
+
+    # ------------------------------------------------------------ epochs
+
+    def together(self, epochs: Sequence[Epoch]) -> int:
+        """The number of these epochs, the next ones, that form one group.
+
+        With exactly_once all of them, but a group ends at the epoch of an armed crash; with the other deliveries one.
+        """
+        if not self._guarded:
+            return min(1, len(epochs))
+        armed = self.crash.point.epoch if self.crash is not None else None
+        return next((place for place, epoch in enumerate(epochs, 1) if epoch.number == armed), len(epochs))
+
+    def take(self, epochs: Sequence[Epoch]) -> None:
+        """Take epochs that are ready through all points, group by group."""
+        while epochs:
+            count = self.together(epochs)
+            self._advance(epochs[:count])
+            epochs = epochs[count:]
+
+    def _advance(self, epochs: Sequence[Epoch]) -> None:
+        # Until an armed crash has come, saves are not made in the background: a crash shows its own epoch's state.
+        armed = self.crash is not None and epochs[-1].number <= self.crash.point.epoch
+        group = _Group(epochs, wait=armed or not self._guarded)
+        for point in order(self.plan.delivery):
+            self._passing[point](group)
+            for epoch in epochs:
+                self._passed(point, epoch.number)
+        for result in group.results:
+            self.observer.finished_epoch(result)
+
+    def _cut(self, group: _Group) -> None:
+        """The cutter has written the cuts."""
+        numbers = [epoch.number for epoch in group.epochs]
+        assert numbers == list(range(self._last + 1, self._last + 1 + len(numbers))), (self._last, numbers)
+        assert group.last < self.log.totals.next_epoch, "an epoch's cut is in the log before any effect of the epoch"
+        assert self._guarded or self.log.totals.committed < numbers[0], "nothing of a new epoch is committed"
+
+    def _process(self, group: _Group) -> None:
+        """Process the epochs; their notes are durable before a sink gets the first row of them."""
+        assert self.plan.delivery is not Delivery.AT_MOST_ONCE or self.log.totals.committed >= group.last
+        for epoch in group.epochs:
+            group.results.append(self._processed(epoch))
+        group.applied = self._applied.copy()
+        if self._guarded:
+            if self._may_save(group.last, group.wait):
+                group.states = self._steps.request_states()
+            self._steps.work_ahead()
+        self.log.sync()
+
+    def _processed(self, epoch: Epoch) -> EpochResult:
+        """Process an epoch and write its note; a replay that differs stops here, before any effect."""
+        before = self._notes.pop(epoch.number, [])
+        result = self._steps.process(epoch, len(before) + 1)
+        assert result.epoch.number == epoch.number == self._last + 1
+        for note in before[:1]:
+            compare_replay(note, result.note, self.log.totals.partitions, outputs=self._guarded)
+        self.log.note(result.note)
+        self._applied.add(epoch.number)
+        self._last = epoch.number
+        self._dirty = True
+        return result
+
+    def _deliver(self, group: _Group) -> None:
+        """Append to every sink what it does not have."""
+        assert len(group.results) == len(group.epochs), "rows are delivered after their epochs are processed"
+        for name, sink in self.sinks.items():
+            wanted = [r for r in group.results if not self._guarded or self._guard.lacks(name, r.epoch.number)]
+            if wanted:
+                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), Mark(self.log.id, group.last))
+                self._guard.advance(name, group.last, back=not self._guarded)
+            self._passed(Point.DELIVER, group.last, name)
+
+    def _save(self, group: _Group) -> None:
+        """Save the state, if that is due: in the background, or durable on return where the group waits."""
+        assert self.plan.delivery is Delivery.AT_MOST_ONCE or self._guard.lowest(group.last) >= group.last
+        if not self._guarded and due(group.last, self.plan.save_every):
+            group.states = self._steps.request_states()
+        if group.states is not None:
+            self._start_save(group.last, group.applied, group.states)
+            if group.wait:
+                self._saver.wait()
+
+    def _commit(self, group: _Group) -> None:
+        if self.plan.delivery is Delivery.AT_MOST_ONCE:
+            assert group.last > self.log.totals.committed
+            self.log.commit(group.last)
+            self.log.sync()
+            return
+        wanted = any(due(epoch.number, self.plan.commit_every) for epoch in group.epochs)
+        if wanted and self._commit_covered(group.last) and group.wait:
+            self.log.sync()
+
+    def _passed(self, point: Point, epoch: int, sink: str | None = None) -> None:
+        if self.crash is not None:
+            self.crash.pass_by(point, epoch, sink)
+
+    # ------------------------------------------------------------ saves and commits
+
+    def _may_save(self, last: int, wait: bool = False) -> bool:
+        """Whether a save after this epoch is due, and the one before is written and its pause is over."""
+        paused = self._saver.busy or self.clock() < self._pause_until
+        return last - self._saved_epoch >= self.plan.save_every and (wait or not paused)
+
+    def _start_save(self, epoch: int, applied: Applied, states: Callable[[], States]) -> None:
+        assert epoch <= self._last, "a save is never ahead of the epochs that are processed"
+        assert not self._guarded or epoch >= self._saved_epoch  # others repeat epochs that are in the save
+        self._saving_since = self.clock()
+        self._saver.start(epoch, applied, states())
+        self._saved_epoch = epoch
+
+    def _save_done(self, save: Save) -> None:
+        self._covered = save.epoch
+        self.saves.drop_before(self.saves.numbers()[-_KEPT_SAVES:][0])
+        now = self.clock()
+        took = now - self._saving_since
+        self._pause_until = now + min(_PAUSE * took, _LONGEST_PAUSE)
+        self.observer.checkpointed(save, took)
+
+    def _commit_covered(self, epoch: int) -> bool:
+        """Commit up to `epoch`, as far as a save covers it; whether there was anything to commit."""
+        if self._covered is None:
+            return False
+        committed = min(epoch, self._covered)
+        if committed <= self.log.totals.committed:
+            return False
+        self.log.commit(committed)
+        return True
+
+    def on_idle(self) -> None:
+        """Nothing is ready: with exactly_once, save in the background and commit what is not yet.
+
+        The other deliveries promise after which epochs they save, so they wait for these.
+        """
+        if not self._guarded or self._saver.busy:
+            return
+        if self._may_save(self._last):
+            self._start_save(self._last, self._applied.copy(), self._steps.request_states())
+        elif due(self._last, self.plan.commit_every) and self._commit_covered(self._last):
+            self.log.sync()
+
+    # ------------------------------------------------------------ ends
+
+    def end(self) -> None:
+        """A clean end: save and commit everything, close the sinks."""
+        self._saver.wait()
+        if self._dirty and self._covered != self._last:  # a save of this start, so that it may be committed
+            self._start_save(self._last, self._applied.copy(), self._steps.request_states())
+            self._saver.wait()
+        self._commit_covered(self._last)
+        self.log.sync()
+        for sink in self.sinks.values():
+            sink.close()
+
+    def abandon(self) -> None:
+        """An end that is not clean: write nothing more, and wait for the save that is being written."""
+        self._saver.wait()

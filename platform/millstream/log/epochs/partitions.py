@@ -1,0 +1,57 @@
+"""The partitions of an epoch log by rank: their place in it, which never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from millstream.log.epochs import Added, Epoch, PartitionName
+
+__all__ = ["PartitionTable"]
+
+
+class PartitionTable:
+    """The partitions by rank, kept up to date with the `Added` events of epochs.
+
+    >>> table = PartitionTable([PartitionName("news", "a", 0)])
+    >>> table.follow(Epoch(3, {}, (Added(PartitionName("news", "b", 1)),)))
+    [1]
+    >>> table.position(1, 7), table.position(2, 7)
+    ('news/b offset 7', 'partition 2 offset 7')
+    """
+
+    def __init__(self, partitions: Iterable[PartitionName] = ()) -> None:
+        self._names = dict(enumerate(partitions))
+        self._ranks = {name: rank for rank, name in self._names.items()}
+
+    def __getitem__(self, rank: int) -> PartitionName:
+        return self._names[rank]
+
+    def __iter__(self) -> Iterator[PartitionName]:
+        return iter(self._names.values())
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, partition: PartitionName) -> int:
+        """The rank of a partition, the next one if it is new."""
+        rank = self._ranks.setdefault(partition, len(self._names))
+        self._names[rank] = partition
+        return rank
+
+    def follow(self, epoch: Epoch) -> list[int]:
+        """Add the partitions that an epoch adds; their ranks."""
+        return [self.add(event.partition) for event in epoch.events if isinstance(event, Added)]
+
+    def learn(self, names: Mapping[int, PartitionName]) -> None:
+        """Take over names from another process, which need not know all ranks below them."""
+        self._names |= names
+        self._ranks |= {name: rank for rank, name in names.items()}
+
+    def label(self, rank: int) -> str:
+        """A partition in words."""
+        name = self._names.get(rank)
+        return f"{name.source}/{name.name}" if name is not None else f"partition {rank}"
+
+    def position(self, rank: int, offset: int) -> str:
+        """A record in words."""
+        return f"{self.label(rank)} offset {offset}"

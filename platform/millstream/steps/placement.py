@@ -1,0 +1,49 @@
+"""Placement of steps on Spark: its workers process records before they are in order and without their rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millstream.config.document import Problem
+from millstream.steps.contracts import Scope
+from millstream.steps.graph import Node
+from millstream.suggestions import suggestion
+
+__all__ = ["driver_only", "placement_problems"]
+
+
+def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list[Problem]:
+    """The wishes of `engine.run` that cannot be met: by step name, "driver" or "worker"."""
+    problems = []
+    names = [node.name for node in steps]
+    for name, where in wanted.items():
+        if name not in names:
+            message = f"there is no such step; one of {', '.join(names)}{suggestion(name, names)}"
+            problems.append(Problem(("engine", "run", name), message))
+            continue
+        if where == "driver":
+            continue
+        ahead = steps[: names.index(name) + 1]
+        for node in ahead:
+            why = driver_only(node)
+            if why is None and wanted.get(node.name) == "driver":
+                why = "is to run on the driver"
+            if why is not None:
+                place = "it" if node.name == name else f"step {node.name!r} before it"
+                message = f"this step cannot run in workers: {place} {why}; leave it to the driver"
+                problems.append(Problem(("engine", "run", name), message))
+                break
+    return problems
+
+
+def driver_only(node: Node) -> str | None:
+    """Why a step cannot run in Spark's workers, where records are not in order and rejects not set apart yet."""
+    if node.traits.scope is not Scope.STATELESS:
+        return "has state"
+    if node.traits.ordered:
+        return "depends on the order of records"
+    if not node.traits.deterministic:
+        return "is not deterministic"
+    if node.step.outputs:
+        return "makes outputs"
+    return None if node.traits.only_adds else "may change records or leave some out"

@@ -1,0 +1,125 @@
+"""The processor of epochs: records in; rows for the outputs and the epoch's note out. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream.log.epochs import Ended, Epoch, Note, PartitionName
+from millstream.log.epochs.partitions import PartitionTable
+from millstream.records import digest_of
+from millstream.state.checkpoints import States
+from millstream.state.digests import states_digest
+from millstream.state.dirty_rows import Value
+from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
+from millstream.steps.declared import check_result
+from millstream.steps.graph import Graph, Node
+from millstream.steps.output_rows import row_schema, rows_for_sinks
+from millstream.substreams.event_time import EventTime
+
+__all__ = ["EpochProcessor", "EpochResult"]
+
+_ENGINE = "event time"
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """The result of an epoch: its rows by output, and its note."""
+
+    epoch: Epoch
+    rows: Mapping[str, pa.Table]
+    note: Note
+
+
+class EpochProcessor:
+    """The steps of a pipeline with their state, all in one process.
+
+    `steps` are the last steps of the pipeline, through which epochs are taken here; by default all.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[Node] | None = None) -> None:
+        self.graph = graph
+        self._partitions = PartitionTable()
+        self._chain = Chain(graph, graph.steps if steps is None else steps)
+        self._event_time = EventTime()
+        self._no_rows = {name: row_schema(output).empty_table() for name, output in graph.outputs.items()}
+
+    def run_ahead(self, steps: Iterable[str]) -> None:
+        """These steps run elsewhere, before the records come here; their state is not kept here either."""
+        self._chain = Chain(self.graph, self._chain.steps, steps)
+
+    def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
+        """Take one epoch through all steps. `records` has the log's columns and `_rank`, in any order."""
+        return self.complete(epoch, begin_epoch(epoch.number, records, self.graph), attempt)
+
+    def complete(self, epoch: Epoch, begun: EpochInProgress, attempt: int = 1) -> EpochResult:
+        """Take one epoch, which has perhaps passed its first steps elsewhere, through the others and its boundary."""
+        self._join(epoch)
+        self._event_time.observe(begun.latest)
+        self._chain.run(begun, self._partitions)
+        ended = self._event_time.edge(event.rank for event in epoch.events if isinstance(event, Ended))
+        if ended is not None:
+            for node in self._chain.here:
+                if "time" in node.step.traits.ends:
+                    result = node.step.ended(ended)
+                    check_result(node.name, result, node.made, node.step.outputs)
+                    begun.collect(result)
+        rows = {name: self._rows(name, begun.outputs.get(name, [])) for name in self.graph.outputs}
+        note = Note(
+            epoch=epoch.number,
+            attempt=attempt,
+            records=sum(count for count, _ in begun.inputs.values()),
+            rejects=rows["rejects"].num_rows,
+            correct=begun.correct,
+            labelled=begun.labelled,
+            baselines=begun.baselines,
+            inputs=begun.inputs,
+            steps=begun.steps,
+            outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},
+        )
+        return EpochResult(epoch, rows, note)
+
+    def skip(self, epoch: Epoch) -> None:
+        """An epoch is lost (at_most_once): its partitions still come and go."""
+        self._join(epoch)
+        self._event_time.leave(event.rank for event in epoch.events if isinstance(event, Ended))
+
+    def save(self) -> States:
+        """The state of every step and of event time; the arrays stay as they are."""
+        states: dict[str, Mapping[str, Value]] = {node.name: node.step.save() for node in self._chain.here}
+        states[_ENGINE] = {"event_time": self._event_time.save()}
+        return states
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        """Go on from a save; an empty one is the beginning. `partitions` are those of the epochs before."""
+        for node in self._chain.here:
+            node.step.restore(states.get(node.name, {}))
+        saved = states.get(_ENGINE, {}).get("event_time")
+        self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
+        self._partitions = PartitionTable(partitions)
+
+    def model_digest(self) -> str | None:
+        """The fingerprint of the model, or of the first of several; None without one."""
+        for node in self._chain.steps:
+            fingerprint = getattr(node.step, "fingerprint", None)
+            if fingerprint is not None:
+                return str(fingerprint())
+        return None
+
+    def state_digest(self) -> str:
+        """A digest of all state, waiting blocks and open windows included; free of step names' order."""
+        return states_digest(self.save())
+
+    def _join(self, epoch: Epoch) -> None:
+        for rank in self._partitions.follow(epoch):
+            self._event_time.join(rank)
+
+    def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:
+        if not tables:
+            return self._no_rows[name]
+        schema = self.graph.outputs[name].schema
+        chosen = [table.select(schema.names) for table in tables]
+        alike = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
+        return rows_for_sinks(pa.concat_tables(alike), self._no_rows[name].schema, list(self._partitions))

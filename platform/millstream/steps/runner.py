@@ -1,0 +1,68 @@
+"""The runner of a step: checks its result, and names the step, the epoch and the record when it fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from millstream.errors import MillstreamError, StepFailed
+from millstream.log.epochs.partitions import PartitionTable
+from millstream.records import OFFSET, RANK
+from millstream.steps.contracts import Result
+from millstream.steps.declared import check_result
+from millstream.steps.graph import Node
+
+__all__ = ["EpochPosition", "RecordPosition", "run_step"]
+
+
+class RecordPosition(Protocol):
+    """The position of records in words, for errors."""
+
+    def of_record(self, rank: int, offset: int) -> str:
+        """One record, as in "epoch 3, news/0 offset 17"."""
+        ...
+
+    def of_batch(self, records: pa.Table) -> str:
+        """Several records, as in "in epoch 3, in records from news/0 offset 12 on"."""
+        ...
+
+
+@dataclass(frozen=True)
+class EpochPosition:
+    """The position of records of an epoch.
+
+    >>> EpochPosition(3, PartitionTable()).of_batch(pa.table({"_rank": [0], "_offset": [12]}))
+    'in epoch 3, in records from partition 0 offset 12 on'
+    """
+
+    epoch: int
+    partitions: PartitionTable
+
+    def of_record(self, rank: int, offset: int) -> str:
+        return f"epoch {self.epoch}, {self.partitions.position(rank, offset)}"
+
+    def of_batch(self, records: pa.Table) -> str:
+        if not records.num_rows:
+            return f"in epoch {self.epoch}"
+        first = self.partitions.position(records[RANK][0].as_py(), records[OFFSET][0].as_py())
+        return f"in epoch {self.epoch}, in records from {first} on"
+
+
+def run_step(node: Node, records: pa.Table, position: RecordPosition) -> Result:
+    """The result of a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
+    try:
+        result = node.step.process(records)
+    except StepFailed as error:
+        if error.rank is None or error.offset is None:
+            raise
+        message = f"{error} ({position.of_record(error.rank, error.offset)})"
+        raise StepFailed(message, error.rank, error.offset) from error
+    except MillstreamError:
+        raise
+    except Exception as error:
+        message = f"step '{node.name}' failed {position.of_batch(records)}: {type(error).__name__}: {error}"
+        raise StepFailed(message) from error
+    check_result(node.name, result, node.made, node.step.outputs)
+    return result

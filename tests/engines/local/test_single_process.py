@@ -1,0 +1,97 @@
+"""One worker: what is read ahead changes no result, and an end leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.config.load import Loaded, read_config
+from millstream.engines.driver import run_epochs
+from millstream.engines.job import Job
+from millstream.engines.local.engine import LocalEngine
+from millstream.engines.local.single_process import SingleProcessFeed
+from millstream.log.epochs import EpochReader
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+
+
+def loaded(folder: Path) -> Loaded:
+    lines = [json.dumps({"text": f"word{n % 7} word{n % 3}", "label": "ab"[n % 2], "time": n}) for n in range(1050)]
+    (folder / "documents.jsonl").write_text("".join(line + "\n" for line in lines))
+    config: dict[str, Any] = {
+        "name": "alone",
+        "source": {"type": "files", "path": "documents.jsonl"},
+        "pipeline": {"use": "text_topics", "features": {"type": "hashed_text", "dimensions": 64}},
+        "engine": {"type": "local", "epoch": {"max_records": 100}},
+    }
+    return read_config(config, folder, "alone.yaml")
+
+
+class Watching:
+    """The local engine, with a look at the job after every epoch that is processed."""
+
+    def __init__(self, look: Callable[[Job], None]) -> None:
+        self._look = look
+
+    def run(self, job: Job) -> None:
+        process = job.processor.process
+
+        def processed(*given: Any, **named: Any) -> Any:
+            self._look(job)
+            return process(*given, **named)
+
+        job.processor.process = processed  # type: ignore[method-assign]
+        LocalEngine().run(job)
+
+
+class NothingAhead:
+    def run(self, job: Job) -> None:
+        with SingleProcessFeed(job) as feed:
+            run_epochs(job, feed)
+
+
+def results(summary: Summary) -> tuple[Any, ...]:
+    return summary.records, summary.epochs, summary.model, summary.state, summary.outputs
+
+
+def test_full_epochs_are_read_ahead_and_results_are_the_same(tmp_path: Path) -> None:
+    in_flight: list[int] = []
+    threads: set[str] = set()
+
+    def look(job: Job) -> None:
+        in_flight.append(job.backpressure.in_flight)
+        threads.update(thread.name for thread in threading.enumerate())
+
+    config = loaded(tmp_path)
+    ahead = start(config, Options(tmp_path / "ahead"), engine=Watching(look))
+    assert in_flight == [2] * 9 + [1, 1]  # the last has 50 records
+    assert any(name.startswith("millstream-read") for name in threads)
+    assert not any(thread.name.startswith("millstream-read") for thread in threading.enumerate())
+    assert results(start(config, Options(tmp_path / "not"), engine=NothingAhead())) == results(ahead)
+
+
+def test_an_end_that_is_asked_for_leaves_no_epoch_cut_and_not_taken(tmp_path: Path) -> None:
+    config, stop = loaded(tmp_path), threading.Event()
+    stopped = start(config, Options(tmp_path / "run"), engine=Watching(lambda job: stop.set()), stop=stop)
+    assert (stopped.ended, stopped.records) == ("stopped", 200)
+    totals = EpochReader(tmp_path / "run/epochs").totals()
+    assert totals.next_epoch == totals.committed + 1 == 2
+    whole = start(config, Options(tmp_path / "whole"))
+    assert results(start(config, Options(tmp_path / "run"))) == results(whole)
+
+
+def test_what_goes_wrong_while_reading_ahead_ends_the_run_after_the_epoch_before(tmp_path: Path) -> None:
+    config = loaded(tmp_path)
+
+    def cut_short(job: Job) -> None:
+        if job.backpressure.in_flight == 2 and job.epoch_log.totals.processed == 300:
+            (tmp_path / "documents.jsonl").unlink()
+
+    with pytest.raises(Exception, match=r"documents\.jsonl"):
+        start(config, Options(tmp_path / "run"), engine=Watching(cut_short))
+    assert EpochReader(tmp_path / "run/epochs").totals().processed >= 400

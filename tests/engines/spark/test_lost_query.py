@@ -1,0 +1,100 @@
+"""A query that loses its Python processes is started again: the run goes on from the newest save."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, results, write_documents
+from pyspark.errors import PySparkException
+
+from millstream.engines.local.engine import LocalEngine
+from millstream.engines.spark import feed
+from millstream.engines.spark.engine import SparkEngine
+from millstream.engines.spark.failures import QueryLost
+from millstream.log.epochs import planner
+from millstream.runs.observer import Observer, Watched
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+from millstream.runs.termination import descendants
+from millstream.steps.processor import EpochResult
+
+pytestmark = pytest.mark.spark
+
+
+class Killing(Observer):
+    """Kills the Python processes of Spark whose command line has a word, after an epoch; keeps the reasons."""
+
+    def __init__(self, word: str, after: int) -> None:
+        self.reasons: list[str] = []
+        self._word, self._after = word, after
+
+    def finished_epoch(self, result: EpochResult) -> None:
+        if result.epoch.number == self._after and not self.reasons:
+            for pid in descendants(os.getpid()):
+                if self._word in Path(f"/proc/{pid}/cmdline").read_text():
+                    os.kill(pid, signal.SIGKILL)
+
+    def restarted(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.setattr(planner, "MOST_RECORDS", 2 * EPOCH_RECORDS)  # so that epochs follow the kill
+    write_documents(tmp_path / "documents")
+    return Pipeline(tmp_path, SparkEngine(), engine_name="spark")
+
+
+def run(pipeline: Pipeline, observer: Observer) -> Summary:
+    def observers(watched: Watched) -> Sequence[Observer]:
+        return [observer]
+
+    options = Options(pipeline.folder / "runs/run", follow=False)
+    return start(pipeline.loaded("run"), options, engine=pipeline.engine, observers=observers)
+
+
+@pytest.mark.parametrize(("word", "restarts"), [("streaming_source_runner", 1), ("pyspark.daemon", 0)])
+def test_killed_python_processes_cost_a_line_at_most(pipeline: Pipeline, word: str, restarts: int) -> None:
+    """The one that plans is a start of another query; Spark itself replaces its workers."""
+    killing = Killing(word, after=2)
+    summary = run(pipeline, killing)
+    assert len(killing.reasons) == restarts
+    golden = Pipeline(pipeline.folder, LocalEngine()).run("golden")
+    assert results(summary) == results(golden)
+
+
+class Failing:
+    """Lets so many queries fail at their start, as Spark does when a Python process takes more than ten seconds."""
+
+    def __init__(self, times: int) -> None:
+        self._left, self._start = times, feed._start_query
+
+    def __call__(self, *given: Any) -> Any:
+        if self._left:
+            self._left -= 1
+            raise PySparkException("Python worker failed to connect back.")
+        return self._start(*given)
+
+
+def test_a_query_whose_processes_do_not_start_in_time_is_tried_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "_start_query", Failing(2))
+    killing = Killing("nothing", after=0)
+    assert run(pipeline, killing).epochs == EPOCHS
+    assert [reason.partition(";")[0] for reason in killing.reasons] == [
+        "Spark's query ended: Python worker failed to connect back"
+    ] * 2
+
+
+def test_without_progress_the_third_time_ends_the_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_start_query", Failing(3))
+    killing = Killing("nothing", after=0)
+    with pytest.raises(QueryLost, match=r"connect back; that was the 3rd time in a row .* look at .*/spark/spark\.log"):
+        run(pipeline, killing)
+    assert len(killing.reasons) == 2

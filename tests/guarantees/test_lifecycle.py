@@ -1,0 +1,210 @@
+"""The lifecycle of epochs: how often background saves are written, groups and crashes, invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from millstream.guarantees.crash_point import Armed, CrashPoint
+from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle
+from millstream.log.contracts import Mark
+from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName, SinkAdded
+from millstream.runs.observer import Observer
+from millstream.state.applied_epochs import Applied
+from millstream.state.checkpoint_writer import Saver
+from millstream.state.checkpoints import Save, SaveStore, States
+from millstream.steps.processor import EpochResult
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Steps:
+    """Steps that take 20 ms for an epoch, and 10 ms to say what they remember."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def process(self, epoch: Epoch, attempt: int) -> EpochResult:
+        self._clock.now += 0.02
+        return EpochResult(
+            epoch, {"rows": pa.table({"a": [epoch.number]})}, Note(epoch.number, attempt, 0, 0, 0, 0, {}, {}, {})
+        )
+
+    def skip(self, epoch: Epoch) -> None:
+        raise AssertionError
+
+    def request_states(self) -> Callable[[], States]:
+        def asked() -> States:
+            self._clock.now += 0.01
+            return {"step": {"state": np.zeros(1)}}
+
+        return asked
+
+    def work_ahead(self) -> None:
+        pass
+
+    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+        pass
+
+
+class AtOnce(Saver):
+    def start(self, epoch: int, applied: Applied, states: States) -> None:
+        super().start(epoch, applied, states)
+        self.wait()
+
+
+class Saves(Observer):
+    """Notes the epochs after which there was a save."""
+
+    def __init__(self, epochs: list[int]) -> None:
+        self._epochs = epochs
+
+    def checkpointed(self, save: Save, seconds: float) -> None:
+        self._epochs.append(save.epoch)
+
+
+@pytest.fixture
+def saved_epochs(tmp_path: Path) -> Callable[..., list[int]]:
+    """Takes 13 epochs through their points; the epochs after which there was a save."""
+
+    def take(*, delivery: Delivery = Delivery.EXACTLY_ONCE, save_every: int = 1, **given: Any) -> list[int]:
+        clock, saves = Clock(), list[int]()
+
+        log = EpochLog(tmp_path / "epochs")
+        lifecycle = EpochLifecycle(
+            DeliveryPlan(delivery, save_every),
+            log,
+            SaveStore(tmp_path / "saves", {}),
+            {},
+            {},
+            observer=Saves(saves),
+            clock=clock,
+            saver_of=AtOnce,
+            **given,
+        )
+        lifecycle.start(Steps(clock))
+        for number in range(13):
+            epoch = Epoch(number, {})
+            log.cut(epoch)
+            lifecycle.take([epoch])
+        lifecycle.end()
+        log.close()
+        return saves
+
+    return take
+
+
+def test_background_saves_take_a_tenth_of_the_time(saved_epochs: Callable[..., list[int]]) -> None:
+    assert saved_epochs() == [0, 5, 10, 12]  # the last at the end
+
+
+def test_they_are_no_closer_than_save_every(saved_epochs: Callable[..., list[int]]) -> None:
+    assert saved_epochs(save_every=7) == [6, 12]
+
+
+def test_none_is_put_off_until_an_armed_crash_has_come(saved_epochs: Callable[..., list[int]]) -> None:
+    armed = Armed(CrashPoint.parse("process@3"), lambda: None)
+    assert saved_epochs(crash=armed) == [0, 1, 2, 3, 8, 12]
+
+
+def test_saves_that_are_waited_for_do_not_pause(saved_epochs: Callable[..., list[int]]) -> None:
+    assert saved_epochs(delivery=Delivery.AT_LEAST_ONCE, save_every=2) == [1, 3, 5, 7, 9, 11, 12]
+
+
+class Rows:
+    """A sink that keeps the last epoch of each append."""
+
+    keeps = True
+
+    def __init__(self) -> None:
+        self.appends: list[int] = []
+
+    def mark(self) -> Mark | None:
+        return None
+
+    def append(self, rows: pa.Table, mark: Mark) -> None:
+        self.appends.append(mark.epoch)
+
+    def read(self) -> Iterator[pa.Table]:
+        return iter(())
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+class Crash(Exception):
+    pass
+
+
+def fire() -> None:
+    raise Crash
+
+
+def lifecycle_in(
+    folder: Path, delivery: Delivery = Delivery.EXACTLY_ONCE, crash: str | None = None
+) -> tuple[EpochLifecycle, Rows, list[Epoch]]:
+    """A lifecycle with one sink, and eight epochs that are cut."""
+    log, sink = EpochLog(folder / "epochs"), Rows()
+    epochs = [Epoch(number, {}, (SinkAdded("rows"),) if number == 0 else ()) for number in range(8)]
+    for epoch in epochs:
+        log.cut(epoch)
+    armed = Armed(CrashPoint.parse(crash), fire) if crash is not None else None
+    saves = SaveStore(folder / "saves", {})
+    lifecycle = EpochLifecycle(DeliveryPlan(delivery), log, saves, {"rows": sink}, {"rows": "rows"}, armed)
+    assert lifecycle.start(Steps(Clock())) == 0
+    return lifecycle, sink, epochs
+
+
+@pytest.mark.parametrize(
+    ("crash", "processed", "delivered", "saved", "committed"),
+    [
+        ("cut@5", 0, [], -1, -1),
+        ("process@5", 6, [], -1, -1),
+        ("deliver.rows@5", 6, [5], -1, -1),
+        ("deliver@5", 6, [5], -1, -1),
+        ("save@5", 6, [5], 5, -1),
+        ("commit@5", 6, [5], 5, 5),
+    ],
+)
+def test_a_crash_comes_when_its_whole_group_has_passed_the_point(
+    tmp_path: Path, crash: str, processed: int, delivered: list[int], saved: int, committed: int
+) -> None:
+    lifecycle, sink, epochs = lifecycle_in(tmp_path, crash=crash)
+    with pytest.raises(Crash):
+        lifecycle.take(epochs)
+    newest = lifecycle.saves.newest()
+    assert sink.appends == delivered
+    assert (newest.epoch if newest else -1, lifecycle.log.totals.committed) == (saved, committed)
+    assert len(list(lifecycle.log.reader().notes())) == processed
+
+
+@pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
+def test_without_exactly_once_each_epoch_is_a_group(tmp_path: Path, delivery: Delivery) -> None:
+    lifecycle, sink, epochs = lifecycle_in(tmp_path, delivery)
+    assert lifecycle.together(epochs) == 1
+    lifecycle.take(epochs)
+    assert sink.appends == list(range(8))
+
+
+def test_an_epoch_that_is_left_out_is_refused(tmp_path: Path) -> None:
+    lifecycle, _, epochs = lifecycle_in(tmp_path)
+    with pytest.raises(AssertionError):
+        lifecycle.take([epochs[0], epochs[2]])
+
+
+def test_an_epoch_that_is_not_in_the_log_is_refused(tmp_path: Path) -> None:
+    lifecycle, _, epochs = lifecycle_in(tmp_path)
+    with pytest.raises(AssertionError, match="cut is in the log"):
+        lifecycle.take([*epochs, Epoch(8, {})])
