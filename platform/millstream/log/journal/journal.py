@@ -28,7 +28,7 @@ from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.reader import JournalReader, newest_part
 from millstream.log.journal.segment import Part, first_indexes, part_head, part_path, part_seed
 
-__all__ = ["Entry", "Journal", "JournalReader"]
+__all__ = ["Journal"]
 
 _MAKING = "_making"
 
