@@ -1,4 +1,4 @@
-"""What a delivery does to results when a run crashes: the one function that everything else is judged by.
+"""The effects of crashes under each delivery: the one function by which everything else is judged.
 
 An epoch passes five points. Their order is the delivery's. With S the last epoch in the save written last, C the last
 commit, D the epoch a sink appended last, a crash leaves: trained twice (C, S], rows repeated (C, D], lost to the
@@ -15,7 +15,7 @@ __all__ = ["Crash", "Delivery", "Effects", "Point", "due", "effects", "order"]
 
 
 class Delivery(StrEnum):
-    """How often a record may count, chosen by each pipeline."""
+    """The number of times that a record may count, chosen by each pipeline."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -46,7 +46,7 @@ def order(delivery: Delivery) -> tuple[Point, ...]:
 
 
 def due(epoch: int, every: int) -> bool:
-    """Whether a save or a commit is due after `epoch`."""
+    """True if a save or a commit is due after `epoch`."""
     return (epoch + 1) % every == 0
 
 
@@ -83,7 +83,7 @@ def _last_due(first: int, last: int, every: int) -> int | None:
 def effects(
     delivery: Delivery, save_every: int, commit_every: int, crashes: Iterable[Crash], sinks: int = 1
 ) -> Effects:
-    """What a run that crashes in these places, one after the other, gets wrong once it has ended.
+    """The epochs that a run with these crashes, one after the other, has got wrong once it has ended.
 
     Every crash lies in the run that the one before it led to: at or after that run's first epoch.
 

@@ -1,4 +1,4 @@
-"""What a crash does under a delivery, point by point, at worst: computed from `delivery.effects` alone."""
+"""The worst effects of a crash under a delivery, point by point: computed from `delivery.effects` alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RESTARTS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a crash right after a point does, at worst, as numbers of epochs; rows are told by sink.
+    """The worst effects of a crash right after a point, as numbers of epochs; rows by sink.
 
     `sink` is set for a crash in the midst of `deliver`, right after that sink.
     """
@@ -36,13 +36,13 @@ class Outcome:
 
     @property
     def harmless(self) -> bool:
-        """Whether nothing of the crash can be seen in the results."""
+        """True if the crash cannot be seen in the results."""
         rows = [*self.rows_repeated.values(), *self.rows_missing.values()]
         return not any([self.trained_twice, self.lost, *rows])
 
 
 def restart(delivery: Delivery) -> str:
-    """What a start after a crash does."""
+    """The work of a start after a crash, in words."""
     return _RESTARTS[delivery]
 
 
