@@ -1,4 +1,4 @@
-"""Which Java a Spark session runs on."""
+"""The Java that Spark and the local broker run on."""
 
 from __future__ import annotations
 

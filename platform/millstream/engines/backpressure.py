@@ -45,7 +45,7 @@ class Backpressure:
             self._records = 0
 
     def room(self) -> bool:
-        """Whether another epoch may be cut."""
+        """True while another epoch may be cut."""
         with self._lock:
             return room(len(self._open), self._records, self._max_records)
 

@@ -30,11 +30,11 @@ from millstream.log.epochs.partitions import PartitionTable
 __all__ = ["Cutter", "LogCutter", "ReplayCutter"]
 
 _LOOK_SECONDS = 0.25
-"""How often a followed source is asked for new partitions."""
+"""The time between two looks for new partitions of a followed source."""
 
 
 class Cutter(Protocol):
-    """Where an engine's epochs come from."""
+    """The source of an engine's epochs."""
 
     def cut(self, now: float) -> Epoch | None:
         """The next epoch, written to the epoch log, if one is due."""
@@ -42,17 +42,17 @@ class Cutter(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether there will be no more epochs in this start."""
+        """True when there will be no more epochs in this start."""
         ...
 
     @property
     def exhausted(self) -> bool:
-        """Whether it is done before the log is: it has cut all the records it was to cut."""
+        """True when it has cut the records of its budget, and the log may have more."""
         ...
 
     @property
     def behind(self) -> int | None:
-        """How many offsets were there at the last look, within this start's reach, and not yet cut; None if unknown."""
+        """The number of offsets at the last look, within this start's reach, that are not yet cut; None if unknown."""
         ...
 
 
@@ -135,7 +135,7 @@ class LogCutter:
         return epoch
 
     def _to_be_noted(self) -> bool:
-        """Whether there are events that cannot wait for a record: where reading begins is decided once."""
+        """True if an event cannot wait for a record: the position where reading begins is decided once."""
         return any(not self.until_idle or isinstance(event, Added) for event in self._events)
 
     def _look_for_partitions(self) -> None:

@@ -25,7 +25,7 @@ class Feed(Steps, Protocol):
     """
 
     def wants(self, full: bool) -> bool:
-        """Whether another epoch may be offered; `full`: the next one is as large as it may be."""
+        """True if another epoch may be offered; `full`: the next one is as large as it may be."""
         ...
 
     def offer(self, epoch: Epoch) -> None:

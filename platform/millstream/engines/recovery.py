@@ -22,7 +22,7 @@ class WorkerLost(MillstreamError):
     """A worker died, or hangs."""
 
     counts_when_idle = False
-    """Whether it counts as a failure without progress when no epoch is in flight: if not, its work was no cause."""
+    """True if it counts as a failure without progress also when no epoch is in flight, and no work was the cause."""
 
 
 class StepsFailed(Exception):

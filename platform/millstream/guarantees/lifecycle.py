@@ -297,7 +297,7 @@ class EpochLifecycle:
     # ------------------------------------------------------------ saves and commits
 
     def _may_save(self, last: int, wait: bool = False) -> bool:
-        """Whether a save after this epoch is due, and the one before is written and its pause is over."""
+        """True if a save after this epoch is due, and the one before is written and its pause is over."""
         paused = self._saver.busy or self.clock() < self._pause_until
         return last - self._saved_epoch >= self.plan.save_every and (wait or not paused)
 
@@ -317,7 +317,7 @@ class EpochLifecycle:
         self.observer.checkpointed(save, took)
 
     def _commit_covered(self, epoch: int) -> bool:
-        """Commit up to `epoch`, as far as a save covers it; whether there was anything to commit."""
+        """Commit up to `epoch`, as far as a save covers it; False if there was nothing to commit."""
         if self._covered is None:
             return False
         committed = min(epoch, self._covered)

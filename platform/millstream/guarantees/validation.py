@@ -34,7 +34,7 @@ def checked_graph(loaded: Loaded) -> Graph:
 
 
 def _impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
-    """What a config asks of its guarantee or its engine that these steps cannot give."""
+    """The problems of a guarantee or an engine that these steps cannot serve."""
     problems = []
     if Delivery(config.guarantee.delivery) is Delivery.EXACTLY_ONCE:
         for node in steps:

@@ -30,7 +30,7 @@ class Watched:
     cutter: Cutter
     backpressure: Backpressure
     archived: Path | None = None
-    """Where the run went that `--fresh` moved away."""
+    """The folder to which `--fresh` has moved the run before."""
 
 
 class Observer:

@@ -44,7 +44,7 @@ __all__ = ["Options", "engine_of", "start", "versions"]
 
 @dataclass(frozen=True)
 class Options:
-    """What a start is told beside its config. `follow` None: as the sources have it."""
+    """The options of a start beside its config. `follow` None: as the sources have it."""
 
     run: Path
     follow: bool | None = None
@@ -64,7 +64,7 @@ def versions() -> Mapping[str, str]:
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
-    """What may not change while a run directory is resumed."""
+    """The parts of a config that may not change while a run directory is resumed."""
     resolved = loaded.resolved()
     config = loaded.config
     several = resolved.get("sources")

@@ -1,4 +1,4 @@
-"""A pipeline's steps, built one on the other, and the outputs that they make."""
+"""The graph of a pipeline: its steps, each built for the columns of the one before, and their outputs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Graph:
     fields: tuple[str, ...]
     records: pa.Schema
     source_name: str = "source"
-    """What `rejects` calls the log, for records that it cannot read."""
+    """The step name in `rejects` of records that the log cannot read."""
 
     @property
     def log_columns(self) -> list[str]:
@@ -87,7 +87,7 @@ def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:
 
 
 def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Graph | None, list[Problem]]:
-    """What `build_graph` builds, or all that keeps it from being built."""
+    """The graph, or None and all problems that keep it from being built."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
     problems = [Problem(steps[place].path, message) for place, message in duplicates([step.name for step in steps])]
     columns = [column for column in log_schema(names) if column.name != REJECT]

@@ -28,7 +28,7 @@ from millstream.steps.graph import build_graph
 __all__ = ["BEAT_SECONDS", "WorkerSpec", "run_worker"]
 
 BEAT_SECONDS = 0.5
-"""How often a worker shows that it is alive."""
+"""The time between two beats of a worker."""
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ _QUIET = "-Xlog:disable"  # what does not fit an archive is reported on standard
 
 
 def recording(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this run is to make the archive."""
+    """True if this run makes the archive."""
     return environment.get("MILLSTREAM_RECORD_CLASSES") == "1"
 
 
 def archive(java: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the archive for this Java and the installed Spark is kept."""
+    """The path of the archive for this Java and the installed Spark."""
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     build = f"{java.resolve()} {pyspark.__file__} {pyspark.__version__}"
     return cache / "millstream" / f"spark-{hashlib.sha256(build.encode()).hexdigest()[:16]}.jsa"

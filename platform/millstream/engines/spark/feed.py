@@ -38,7 +38,7 @@ __all__ = ["SparkFeed"]
 
 _LOOK_SECONDS = 0.2
 _SOON_SECONDS = 0.3
-"""How long Spark is not started while there is no epoch: a run without new records ends without it."""
+"""The delay of Spark's start while there is no epoch: a run without new records ends without it."""
 
 
 class SparkFeed:

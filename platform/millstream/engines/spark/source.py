@@ -117,7 +117,7 @@ class EpochStreamReader(DataSourceStreamReader):
 
 
 _OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Node]]] = {}
-"""What this worker has opened for the start that it serves; workers outlive micro-batches."""
+"""The logs and steps of this worker, for the start that it serves; workers outlive micro-batches."""
 
 
 def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[Node]]:

@@ -36,6 +36,6 @@ def stages_of(graph: Graph) -> Stages:
 
 
 def _shared_by_key(node: Node) -> bool:
-    """Whether a step's keys may be in several places: what it makes must come from single records."""
+    """True if a step's keys may be shared by several workers: each of its rows comes from a single record."""
     traits = node.traits
     return traits.scope is Scope.KEYED and not traits.ends and all(out.of == "record" for out in node.step.outputs)

@@ -22,7 +22,7 @@ _simulations: list[Simulation] = []
 
 
 def outcomes(config: Config, records: Recorded, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
-    """What the schedules of these seeds come to, in their order; no more are run once nobody asks."""
+    """The outcomes of these seeds, in their order; a seed runs only when its outcome is asked for."""
     base = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=base) as folder:
         if jobs == 1:

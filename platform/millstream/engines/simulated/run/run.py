@@ -183,7 +183,7 @@ class SimulatedRun:
             self.history.saved(save.number, save.epoch)
 
     def _there(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
-        """How much of a partition there is by now; those that come while it runs begin one after the other."""
+        """The size of a partition by now; partitions that come while it runs begin one after the other."""
         if not options.arrival:
             return lambda part: part.size
         begins, records = {}, 0
@@ -194,7 +194,7 @@ class SimulatedRun:
         return lambda part: int(self._scheduler.now / options.arrival) - begins[part]
 
     def _left(self, log: EpochLog) -> int:
-        """How many offsets are not cut yet."""
+        """The number of offsets that are not cut yet."""
         totals, left = log.totals, sum(part.size for parts in self._records.values() for part in parts)
         starts = {
             (source, part.partition.name): part.start for source, parts in self._records.items() for part in parts
@@ -228,7 +228,7 @@ def _ignored(epoch: int) -> None:
 
 
 class _Stop(threading.Event):
-    """What a run waits for, by the clock of its world."""
+    """A stop event that waits by the clock of its world."""
 
     def __init__(self, world: World) -> None:
         super().__init__()

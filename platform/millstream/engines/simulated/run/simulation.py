@@ -27,18 +27,18 @@ __all__ = ["Outcome", "Simulation"]
 
 _KEPT_GOLDENS = 16
 _EPOCHS = (2, 3, 5, 7, 10)
-"""How many epochs the records make."""
+"""The numbers of epochs that the records may make."""
 _ARRIVALS = (0.001, 0.003, 0.006)
 """Seconds until all records are there, where they come while the run goes on."""
 _PATIENCE = 20_000
 """Steps of which nothing comes: more than any schedule needs."""
 _CHANGES = 0.3
-"""How often a start is set up otherwise than the one before."""
+"""The share of starts with other options than the one before."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one schedule came to. `wrong`: each difference from what the delivery promises, in a line."""
+    """The outcome of one schedule. `wrong`: each difference from the promise of the delivery, in a line."""
 
     seed: int
     wrong: tuple[str, ...]

@@ -68,7 +68,7 @@ def differences_of_the_others(
 
 
 def _of_the_end(ended: Ended) -> Iterator[str]:
-    """What holds of every run that has ended by itself."""
+    """The differences from what holds for every run that has ended by itself."""
     if (committed := ended.job.epoch_log.totals.committed) != ended.last:
         yield f"it ended with epoch {ended.last}, and committed {committed}"
 

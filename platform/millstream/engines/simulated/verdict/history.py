@@ -34,10 +34,10 @@ class _Start:
     first: int = 0
     before: Sequenced = ()
     ending: bool = False
-    """Whether it has come to its clean end."""
+    """True once its clean end has begun."""
     passed: Crash | None = None
     before_commit: Crash | None = None
-    """What it had passed when it wrote its last commit, which the power may take away again."""
+    """The point that it had passed when it wrote its last commit, which may be lost with the power."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class History:
     plan: DeliveryPlan
     sinks: int
     known: bool = True
-    """Whether every crash came while epochs passed their points: the one function knows nothing of a clean end."""
+    """True if every crash came while epochs passed their points: `effects` does not cover a clean end."""
     appends: list[list[Sequenced]] = field(init=False)
     """For every sink, append by append, what the state had met that made the rows."""
     _crashes: list[_Crashed] = field(default_factory=list)
@@ -72,7 +72,7 @@ class History:
         self._start = _Start(first, (*before, *lost))
 
     def met(self, epoch: int) -> Sequenced:
-        """What the state of this start has met once an epoch is processed."""
+        """The epochs that the state of this start has met once an epoch is processed."""
         start = self._start
         return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
@@ -122,7 +122,7 @@ class History:
         return [crash.passed or Crash(Point.CUT, crash.durable.committed + 1) for crash in self._crashes]
 
     def union(self) -> Effects:
-        """What the crashes have done together, by the definition."""
+        """The effects of all crashes together, by the definition."""
         twice: set[int] = set()
         lost: set[int] = set()
         repeated: list[set[int]] = [set() for _ in range(self.sinks)]
@@ -139,6 +139,6 @@ class History:
         )
 
     def by_the_function(self) -> Effects:
-        """What the one function says of the points at which they came."""
+        """The effects that the one function gives for the points at which they came."""
         plan = self.plan
         return effects(plan.delivery, plan.save_every, plan.commit_every, self.crashes, self.sinks)

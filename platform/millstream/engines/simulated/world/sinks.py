@@ -15,7 +15,7 @@ __all__ = ["Kept", "MemorySink"]
 
 
 class Kept:
-    """What a sink holds: each append with its epoch, and the mark. An append of no rows is durable with the next."""
+    """The content of a sink: appends with their epochs, and the mark. One without rows is durable with the next."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
