@@ -16,7 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from millstream.errors import MillstreamError
-from millstream_connectors.kafka.broker.places import alone, jar_folder
+from millstream_connectors.kafka.broker.folder_lock import locked
+from millstream_connectors.kafka.broker.paths import jar_folder
 
 __all__ = ["VERSION", "Jar", "ensure", "pinned"]
 
@@ -67,7 +68,7 @@ def _pin(line: str) -> Jar:
 def ensure(java: Path, tell: Callable[[str], None]) -> Path:
     """The folder with all the jars, whole; what is missing there or damaged is fetched."""
     folder = jar_folder(VERSION)
-    with alone(folder):
+    with locked(folder):
         jars = pinned()
         missing = [jar for jar in jars if not (folder / jar.file).is_file()]
         damaged = [jar for jar in jars if jar not in missing and _sha256(folder / jar.file) != jar.sha256]

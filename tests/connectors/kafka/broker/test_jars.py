@@ -11,7 +11,7 @@ from millstream.engines.spark.java import java_home
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.broker import jars
 from millstream_connectors.kafka.broker.jars import VERSION, Jar, ensure, pinned
-from millstream_connectors.kafka.broker.places import jar_folder
+from millstream_connectors.kafka.broker.paths import jar_folder
 
 pytestmark = pytest.mark.kafka
 
