@@ -112,9 +112,7 @@ class FoundProgress:
 class ProgressReader:
     """Finds the progress of an output, without disturbing the run that writes it."""
 
-    def __init__(
-        self, cluster: Cluster, coordinators: Coordinators, signature: Signature, timeout: float = 120.0
-    ) -> None:
+    def __init__(self, cluster: Cluster, coordinators: Coordinators, signature: Signature, timeout: float) -> None:
         self._cluster, self._coordinators = cluster, coordinators
         self._signature = signature
         self._fetcher = Fetcher(cluster, "read_committed", skip_removed=True)

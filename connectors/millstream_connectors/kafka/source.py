@@ -45,7 +45,7 @@ class KafkaSource(BaseModel):
     (['text', 'label', 'time'], False)
     >>> from pathlib import Path
     >>> list(KafkaSource(bootstrap="127.0.0.1:9092").problems(Place(Path(), Path())))
-    [('topic', 'name what to read: `topic`, or `topics: [...]`, or `pattern`')]
+    [('topic', 'no topic is given: set `topic`, `topics: [...]` or `pattern`')]
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
@@ -151,7 +151,7 @@ class KafkaSource(BaseModel):
         asked = {"topic": self.topic, "topics": self.topics, "pattern": self.pattern}
         given = [name for name, value in asked.items() if value is not None]
         if not given:
-            yield "topic", "name what to read: `topic`, or `topics: [...]`, or `pattern`"
+            yield "topic", "no topic is given: set `topic`, `topics: [...]` or `pattern`"
         if len(given) > 1:
             yield given[1], f"`{given[0]}` is given too; a source has one of topic, topics and pattern"
         if self.topics is not None and len(set(self.topics)) < len(self.topics):

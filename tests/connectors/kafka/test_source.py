@@ -27,7 +27,7 @@ PLACE = Place(Path("base"), Path("cache"))
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, ("topic", "name what to read: `topic`, or `topics: [...]`, or `pattern`")),
+        ({}, ("topic", "no topic is given: set `topic`, `topics: [...]` or `pattern`")),
         (
             {"topic": "a", "topics": ["b"]},
             ("topics", "`topic` is given too; a source has one of topic, topics and pattern"),
@@ -145,5 +145,5 @@ def test_validate_reports_mistakes_at_their_keys(tmp_path: Path) -> None:
         "news.yaml source.formt: unknown key; did you mean `format`?",
     ]
     config["source"] = {"type": "kafka", **NOWHERE}
-    with pytest.raises(ConfigError, match=r"source.topic: name what to read"):
+    with pytest.raises(ConfigError, match=r"source.topic: no topic is given"):
         checked_graph(read_config(config, tmp_path, "news.yaml"))

@@ -117,7 +117,7 @@ class Cluster:
     def create(self, topic: str, partitions: int) -> Topic:
         """Create a topic with the brokers' defaults for all other settings; return the topic if it already exists."""
 
-        async def created(nodes: Nodes) -> None:
+        async def create(nodes: Nodes) -> None:
             wanted = CreateTopicsRequest.CreatableTopic(
                 name=topic, num_partitions=partitions, replication_factor=-1, assignments=[], configs=[]
             )
@@ -126,7 +126,7 @@ class Cluster:
                 if one.error_code != kafka_errors.TopicAlreadyExistsError.errno:
                     check_code(one.error_code, f"topic {topic}{f' ({one.error_message})' if one.error_message else ''}")
 
-        async def found(nodes: Nodes) -> Topic:
+        async def find(nodes: Nodes) -> Topic:
             topics = await self._metadata(nodes, [topic])
             if topic not in topics:
                 raise kafka_errors.LeaderNotAvailableError(f"topic {topic}")
@@ -134,8 +134,8 @@ class Cluster:
                 self._leader((topic, number))
             return topics[topic]
 
-        self.ask("creating a topic", created)
-        return self.ask("creating a topic", found)
+        self.ask("creation", create)
+        return self.ask("creation", find)
 
     def deletes_messages(self, topic: str) -> bool:
         """Whether the brokers delete messages of a topic; true if this user may not read the topic's settings."""

@@ -6,7 +6,7 @@ KafkaClientError
 ├── RetryStopped           the caller stopped while the client was retrying
 ├── InvalidSecurity        the TLS and password options cannot be used on this machine
 ├── InvalidData            a record batch cannot be read
-├── TopicAltered           a topic no longer holds what it held
+├── TopicAltered           a topic does not have its earlier messages
 │   ├── TopicRecreated     it was deleted and created again
 │   └── MessagesLost       its messages are gone or damaged, although nothing has removed them
 ├── OffsetRemoved          the brokers have removed the messages at a requested offset
@@ -65,7 +65,7 @@ class InvalidData(KafkaClientError):
 
 
 class TopicAltered(KafkaClientError):
-    """A topic no longer holds what it held."""
+    """A topic does not have its earlier messages."""
 
 
 class TopicRecreated(TopicAltered):
