@@ -33,8 +33,8 @@ class TopicAdmin:
         self._admin.close()
 
     def create(self, name: str, partitions: int = 1, **settings: str) -> str:
-        """Create a topic; `_` in the names of settings is `.`."""
-        configs = {key.replace("_", "."): value for key, value in settings.items()}
+        """Create a topic whose messages stay, however old their timestamps are; `_` in names of settings is `.`."""
+        configs = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in settings.items()}
         self._admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)], wait_for_metadata=True)
         return name
 

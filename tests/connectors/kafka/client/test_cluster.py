@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, TypeVar
@@ -31,8 +32,8 @@ def topic(broker: SharedBroker, cluster: Cluster) -> Topic:
 
 def produce(broker: SharedBroker, topic: Topic, times: list[int], partition: int = 0) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    for time in times:
-        producer.send(topic.name, b"{}", partition=partition, timestamp_ms=time)
+    for millis in times:
+        producer.send(topic.name, b"{}", partition=partition, timestamp_ms=millis)
     producer.flush()
     producer.close()
 
@@ -60,14 +61,15 @@ def test_kafkas_internal_topics_are_not_listed(cluster: Cluster) -> None:
 
 @pytest.mark.kafka
 def test_beginnings_ends_and_offsets_at_a_time(cluster: Cluster, topic: Topic, broker: SharedBroker) -> None:
-    produce(broker, topic, [1_000, 2_000, 3_000])
+    millis = time.time_ns() // 1_000_000  # brokers soon delete messages with old timestamps
+    produce(broker, topic, [millis, millis + 1_000, millis + 2_000])
     pairs = [(topic.name, number) for number in topic.partitions]
     first, second, third = pairs
     assert cluster.beginnings(pairs) == {first: 0, second: 0, third: 0}
     assert cluster.ends(pairs) == {first: 3, second: 0, third: 0}
-    assert cluster.offsets_at(pairs, 2_000_000) == {first: 1, second: 0, third: 0}
-    assert cluster.offsets_at([first], 2_000_001) == {first: 2}
-    assert cluster.offsets_at([first], 3_000_001) == {first: 3}
+    assert cluster.offsets_at(pairs, (millis + 1_000) * 1_000) == {first: 1, second: 0, third: 0}
+    assert cluster.offsets_at([first], (millis + 1_000) * 1_000 + 1) == {first: 2}
+    assert cluster.offsets_at([first], (millis + 2_000) * 1_000 + 1) == {first: 3}
 
 
 @pytest.mark.kafka
