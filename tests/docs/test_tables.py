@@ -19,7 +19,7 @@ from millstream.config import plugins
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.prometheus import METRICS
 from millstream.substreams.windows import CountWindow, TumblingWindow
-from millstream_connectors.kafka.security import Security
+from millstream_connectors.kafka.client.security import Security
 
 PARTS = section("docs/reference.md", "## Parts")
 COMMANDS = section("docs/reference.md", "## Commands")

@@ -1,4 +1,4 @@
-"""Topics as a log: each of their partitions is one of its."""
+"""Kafka topics as a log: each partition of a topic is a partition of the log."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from millstream.errors import AlteredLog, Contradiction, Truncated
+from millstream.errors import Contradiction
 from millstream.log.contracts import Partition, Place
 from millstream.suggestions import suggestion
-from millstream_connectors.kafka.begins import AtTime
-from millstream_connectors.kafka.cluster import Cluster, Pair, Topic, named
-from millstream_connectors.kafka.edges import Edges, Ends
-from millstream_connectors.kafka.fetching import Fetcher, made_again, removed
-from millstream_connectors.kafka.ids import TopicIds
-from millstream_connectors.kafka.waiting import HURRY_SECONDS
+from millstream_connectors.kafka.client.cluster import Cluster, Pair, Topic, partition_name
+from millstream_connectors.kafka.client.errors import OffsetRemoved, TopicRecreated
+from millstream_connectors.kafka.client.fetcher import Fetcher
+from millstream_connectors.kafka.errors import millstream_errors
+from millstream_connectors.kafka.offset_cache import EndOffsetCache, OffsetCache
+from millstream_connectors.kafka.options import FAIL_FAST_SECONDS
+from millstream_connectors.kafka.start_position import AtTime
+from millstream_connectors.kafka.topic_ids import TopicIds
 
 if TYPE_CHECKING:
     from millstream_connectors.kafka.source import KafkaSource
@@ -27,168 +29,183 @@ __all__ = ["KafkaLog"]
 
 _LOGGER = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
-"""How often all topics of a cluster are looked through for those that match a pattern."""
-_GONE_SECONDS = 5.0
-"""How long a topic has to be unknown to be gone: one that was just made is not known to all brokers at once."""
+_LISTING_SECONDS = 1.0
+"""The pause between two listings of all topics of a cluster, in search of those that match a pattern."""
+_DELETED_SECONDS = 5.0
+"""A topic counts as deleted when it has been unknown for so long: brokers learn of a new topic one after the other."""
 
 
 class KafkaLog:
-    """The topics of a `KafkaSource`; connects when it is first asked, in the process that asks.
+    """The topics of a `KafkaSource`; it connects at the first call, in the process that makes the call.
 
-    While the brokers are away after they have answered once, what was known last is told, until patience is used up;
-    reading waits.
+    While the brokers are unavailable, methods other than `read` return the last known values, until the timeout; `read`
+    waits.
     """
 
     def __init__(self, config: KafkaSource, place: Place) -> None:
         self._config = config
-        self._hurry = place.hurry
-        patience = HURRY_SECONDS if place.hurry else config.patience / 1e6
-        self._cluster = Cluster(config.bootstrap, config.security, patience, place.base, place.stopped)
+        self._read_only = place.hurry
+        timeout = FAIL_FAST_SECONDS if place.hurry else config.timeout / 1e6
+        self._cluster = Cluster(config.bootstrap, config.security, timeout, place.base, place.stopped)
         self._fetcher = Fetcher(self._cluster, config.isolation, skip_removed=config.on_truncated == "earliest")
-        self._reading = config.reading
+        self._parser = config.parser
         self._topics: dict[str, Topic] | None = None
-        self._looked = 0.0
+        self._listed = 0.0
         self._missing: dict[str, float] = {}
-        self._ids = TopicIds(place.cache)
-        self._told: Mapping[str, str] = {}
-        self._firsts = Edges(self._cluster.beginnings)
-        self._begins = Edges(self._offsets_of_begin)
-        self._ends = Ends(
+        self._ids_file = TopicIds(place.cache)
+        self._expected_ids: Mapping[str, str] = {}
+        self._first_offsets = OffsetCache(self._cluster.beginnings)
+        self._start_offsets = OffsetCache(self._request_start_offsets)
+        self._end_offsets = EndOffsetCache(
             lambda pairs: self._cluster.ends(pairs, config.isolation),
             lambda pairs: self._cluster.ends_briefly(pairs, config.isolation),
         )
 
     @property
     def fields(self) -> Sequence[str]:
-        return self._reading.columns
+        return self._parser.columns
 
+    @millstream_errors()
     def partitions(self) -> Sequence[Partition]:
-        """All partitions, by topic and number; their number is `_partition` if there is one topic."""
-        self._looked_for()
-        alone = self._config.topic is not None
-        return [Partition(named(pair), pair[1] if alone else None) for pair in self._known()]
+        """All partitions, by topic and number; with one topic, `_partition` is Kafka's number."""
+        self._update_topics()
+        one_topic = self._config.topic is not None
+        return [Partition(partition_name(pair), pair[1] if one_topic else None) for pair in self._known()]
 
+    @millstream_errors()
     def beginning(self, partition: str, *, joined: bool = False) -> int:
-        """Where `from` says; for a partition that was added while the source was read, its first message."""
-        pair, begin = _pair(partition), self._config.begin
+        """The offset that `from` selects; for a partition that was added during the run, its first message."""
+        pair, start = _pair(partition), self._config.start
         if joined:
-            return self.resume(partition, 0)  # what was removed of it before it was found belonged to the run
-        if begin == "earliest":
+            return self._resume(pair, 0)  # messages that were removed before the run found the partition belonged to it
+        if start == "earliest":
             return self._first(pair)
-        if begin == "latest" or isinstance(begin, AtTime):
-            return self._begins.of(pair, self._known())
-        wanted = begin.offsets.get(pair[1])
+        if start == "latest" or isinstance(start, AtTime):
+            return self._start_offsets.get(pair, self._known())
+        wanted = start.offsets.get(pair[1])
         if wanted is None:
             return self._first(pair)
-        end = self._begins.of(pair, self._known())
+        end = self._start_offsets.get(pair, self._known())
         if wanted > end:
-            message = f"`from` says offset {wanted:,} of {partition}, which ends at {end:,}"
+            message = f"`from` has offset {wanted:,} for {partition}, which ends at {end:,}"
             raise Contradiction(message)
-        return self.resume(partition, wanted)
+        return self._resume(pair, wanted)
 
+    @millstream_errors()
     def resume(self, partition: str, wanted: int) -> int:
-        """There, or at the first message that is left, if `on_truncated` says so."""
-        first = self._first(_pair(partition))
-        if wanted >= first:
-            return wanted
-        if self._config.on_truncated == "fail":
-            raise Truncated(removed(_pair(partition), wanted, first))
-        _LOGGER.warning("%s: offsets %d to %d were removed, going on at %d", partition, wanted, first - 1, first)
-        return first
+        """The wanted offset; if it was removed and `on_truncated` allows, the first remaining one."""
+        return self._resume(_pair(partition), wanted)
 
+    @millstream_errors()
     def end(self, partition: str) -> int:
-        """Where what can be read ended a few milliseconds ago, never less than was told before.
+        """The end of the readable messages some milliseconds ago, never less than before.
 
-        A topic that has really lost messages is found out when they are read.
+        Lost messages are detected by `read`.
         """
-        return self._ends.of(_pair(partition), self._known())
+        return self._end_offsets.get(_pair(partition), self._known())
 
     def ended(self, partition: str) -> bool:
         return False
 
+    @millstream_errors()
     def identity(self, partition: str, upto: int) -> str:
-        """The id of the topic: one that is deleted and made again has another."""
-        known = self._topics or self._looked_for()
+        """The id of the topic, which changes when the topic is deleted and created again."""
+        known = self._topics or self._update_topics()
         return f"topic id {known[_pair(partition)[0]].id} of cluster {self._cluster.id}"
 
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         pair = _pair(partition)
-        for messages in self._fetcher.read(pair, start, stop, self._id(pair[0])):
-            yield self._reading.records(messages)
+        with millstream_errors():
+            for messages in self._fetcher.read(pair, start, stop, self._expected_id(pair[0])):
+                yield self._parser.parse(messages)
 
     def close(self) -> None:
         self._cluster.close()
 
     def _first(self, pair: Pair) -> int:
-        return self._firsts.of(pair, self._known())
+        return self._first_offsets.get(pair, self._known())
 
-    def _offsets_of_begin(self, pairs: Collection[Pair]) -> Mapping[Pair, int]:
-        """Those of the time that `from` says, else the ends."""
-        if isinstance(self._config.begin, AtTime):
-            return self._cluster.offsets_at(pairs, self._config.begin.micros, self._config.isolation)
+    def _resume(self, pair: Pair, wanted: int) -> int:
+        first = self._first(pair)
+        if wanted >= first:
+            return wanted
+        name = partition_name(pair)
+        if self._config.on_truncated == "fail":
+            raise OffsetRemoved(name, wanted, first)
+        _LOGGER.warning("%s: offsets %d to %d were removed, continuing at %d", name, wanted, first - 1, first)
+        return first
+
+    def _request_start_offsets(self, pairs: Collection[Pair]) -> Mapping[Pair, int]:
+        """The offsets at the timestamp in `from`; without a timestamp, the ends."""
+        if isinstance(self._config.start, AtTime):
+            return self._cluster.offsets_at(pairs, self._config.start.micros, self._config.isolation)
         return self._cluster.ends(pairs, self._config.isolation)
 
     # Topics
 
-    def _id(self, name: str) -> str | None:
-        """The id of a topic as it was seen here, or else by the process that looks for topics."""
+    def _expected_id(self, name: str) -> str | None:
+        """The id of a topic as this log has seen it, or as the process that lists the topics has written it."""
         if self._topics is not None:
             return self._topics[name].id if name in self._topics else None
-        if name not in self._told:
-            self._told = self._ids.read()
-        return self._told.get(name)
+        if name not in self._expected_ids:
+            self._expected_ids = self._ids_file.read()
+        return self._expected_ids.get(name)
 
     def _known(self) -> list[Pair]:
         topics = self._topics or {}
         return [pair for name in sorted(topics) for pair in topics[name].pairs]
 
-    def _looked_for(self) -> Mapping[str, Topic]:
-        """The topics as they are now; as they were, if nobody answers."""
+    def _update_topics(self) -> Mapping[str, Topic]:
+        """The current topics; the last known ones if no broker answers."""
         names, now = self._config.names, time.monotonic()
         if self._topics is None:
-            self._topics = self._begun(self._matching(self._cluster.topics(names)))
-        elif names is not None or now - self._looked >= _LOOK_SECONDS:
+            self._topics = self._first_topics(self._matching(self._cluster.topics(names)))
+        elif names is not None or now - self._listed >= _LISTING_SECONDS:
             found = self._cluster.topics_briefly(names)
             if found is not None:
                 self._compare(self._topics, self._matching(found), now)
                 self._topics |= self._matching(found)
         else:
             return self._topics
-        if not self._hurry:
-            self._ids.write({name: topic.id for name, topic in self._topics.items()})
-        self._looked = now
+        if not self._read_only:
+            self._ids_file.write({name: topic.id for name, topic in self._topics.items()})
+        self._listed = now
         return self._topics
 
     def _matching(self, topics: Mapping[str, Topic]) -> dict[str, Topic]:
         pattern = self._config.pattern
         return {name: topic for name, topic in topics.items() if pattern is None or re.fullmatch(pattern, name)}
 
-    def _begun(self, found: dict[str, Topic]) -> dict[str, Topic]:
-        """The topics at the start: made or refused, where they are not there."""
+    def _first_topics(self, found: dict[str, Topic]) -> dict[str, Topic]:
+        """The topics at the start: a missing one is created or refused."""
         missing = [name for name in self._config.names or () if name not in found]
-        if gone := sorted(self._ids.read().keys() & missing):
+        if deleted := sorted(self._ids_file.read().keys() & missing):
             message = (
-                f"topic {gone[0]} was read by this run and is not at {self._config.bootstrap} any more: if it was "
-                "deleted, start over with --fresh"
+                f"topic {deleted[0]} was read by this run and no longer exists at {self._config.bootstrap}: "
+                "if it was deleted, start over with --fresh"
             )
             raise Contradiction(message)
-        if missing and self._config.create and not self._hurry:
+        if missing and self._config.create and not self._read_only:
             return found | {name: self._cluster.create(name, self._config.partitions) for name in missing}
         if missing:
             self._refuse(missing[0])
-        if not found and not self._hurry:
+        if not found and not self._read_only:
             _LOGGER.warning("no topic matches %s yet; waiting for one", self._config.pattern)
-        begin = self._config.begin
-        if self._config.topic is not None and not isinstance(begin, str | AtTime):
-            numbers = found[self._config.topic].partitions
-            if unknown := sorted(begin.offsets.keys() - numbers):
-                message = (
-                    f"`from` has an offset for partition {unknown[0]} of {self._config.topic}, "
-                    f"whose partitions are 0 to {numbers[-1]}"
-                )
-                raise Contradiction(message)
+        self._check_start_offsets(found)
         return found
+
+    def _check_start_offsets(self, found: Mapping[str, Topic]) -> None:
+        """Refuse offsets in `from` for partitions that the topic does not have."""
+        start = self._config.start
+        if self._config.topic is None or isinstance(start, str | AtTime):
+            return
+        numbers = found[self._config.topic].partitions
+        if unknown := sorted(start.offsets.keys() - numbers):
+            message = (
+                f"`from` has an offset for partition {unknown[0]} of {self._config.topic}, "
+                f"whose partitions are 0 to {numbers[-1]}"
+            )
+            raise Contradiction(message)
 
     def _refuse(self, name: str) -> None:
         message = (
@@ -199,16 +216,16 @@ class KafkaLog:
         raise Contradiction(message)
 
     def _compare(self, known: Mapping[str, Topic], found: Mapping[str, Topic], now: float) -> None:
-        """Refuse topics that are gone, or other ones of the same name."""
+        """Refuse topics that were deleted, or replaced by others of the same name."""
         for name, topic in known.items():
             if name not in found:
-                if now - self._missing.setdefault(name, now) >= _GONE_SECONDS:
+                if now - self._missing.setdefault(name, now) >= _DELETED_SECONDS:
                     message = f"topic {name} was deleted while it was read; start over with --fresh"
                     raise Contradiction(message)
             else:
                 self._missing.pop(name, None)
                 if found[name].id != topic.id:
-                    raise AlteredLog(made_again(name))
+                    raise TopicRecreated(name)
 
 
 def _pair(partition: str) -> Pair:

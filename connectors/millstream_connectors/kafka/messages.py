@@ -1,4 +1,4 @@
-"""Rows of an output as messages: the row in JSON, its identity (or a column of it) as key, and a partition."""
+"""Encodes rows of an output as messages: the row in JSON, its identity or one of its columns as key, a partition."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafka.partitioner.default import murmur2
 
 from millstream.errors import ConfigError
 from millstream.log.contracts import Mark
 from millstream.log.formats.rows import json_lines
-from millstream_connectors.kafka.encoding import Message, Messages
-from millstream_connectors.kafka.marks import Signature
+from millstream_connectors.kafka.client.encoding import Message, Messages
+from millstream_connectors.kafka.client.partitioner import key_hash
+from millstream_connectors.kafka.progress import Signature
 
 __all__ = ["RowMessages"]
 
 
 @dataclass(frozen=True)
 class RowMessages:
-    """Turns rows into messages, for the partitions of a topic.
+    """Encodes rows as messages for the partitions of a topic.
 
-    With several, a key decides, as with Java's producer; a row without one goes where its epoch's number points.
+    The key of a row selects the partition, as in Java's producer; a row without a key goes to the partition whose index
+    is the epoch's number modulo the number of partitions.
     """
 
     signature: Signature
@@ -40,16 +41,16 @@ class RowMessages:
             )
             raise ConfigError(message)
 
-    def of(self, rows: pa.Table, mark: Mark, millis: int) -> Mapping[int, Messages]:
+    def encode(self, rows: pa.Table, progress: Mark, millis: int) -> Mapping[int, Messages]:
         """The messages of an epoch's rows, by partition."""
         values = json_lines(rows.select(self.schema.names)).split(b"\n")[:-1]
         content = list(zip(self._keys(rows), values, strict=True))
-        header = self.signature.header(mark)
+        header = self.signature.header(progress)
         if len(self.partitions) == 1:
             return {self.partitions[0]: Messages(content, header, millis)}
         parts: dict[int, list[Message]] = {}
         for message in content:
-            parts.setdefault(self._partition(message[0], mark), []).append(message)
+            parts.setdefault(self._partition(message[0], progress.epoch), []).append(message)
         return {number: Messages(part, header, millis) for number, part in sorted(parts.items())}
 
     def _keys(self, rows: pa.Table) -> list[bytes | None]:
@@ -61,18 +62,18 @@ class RowMessages:
         keys: list[bytes | None] = joined.cast(pa.binary()).to_pylist()
         return keys
 
-    def _partition(self, key: bytes | None, mark: Mark) -> int:
-        chosen = mark.epoch if key is None else murmur2(key) & 0x7FFFFFFF
+    def _partition(self, key: bytes | None, epoch: int) -> int:
+        chosen = epoch if key is None else key_hash(key)
         return self.partitions[chosen % len(self.partitions)]
 
-    def described(self, message: Message) -> str:
-        """Which row a message is, for people."""
+    def describe(self, message: Message) -> str:
+        """The identity of the row in a message, for people."""
         row = json.loads(message[1])
         return ", ".join(f"{name} {row[name]}" for name in self.identity or self.schema.names[:1])
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as they stand in a row's JSON, without quotes."""
+    """Values in the form that they have in a row's JSON, without quotes."""
     if pa.types.is_timestamp(column.type):
         return pc.replace_substring(pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ"), ".000000Z", "Z")
     return column.cast(pa.string())

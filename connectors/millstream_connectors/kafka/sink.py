@@ -1,9 +1,9 @@
-"""The Kafka sink of a config: an output's rows as messages of a topic."""
+"""The Kafka sink of a config: it writes an output's rows as messages to a topic."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Literal
 
 import pyarrow as pa
@@ -12,21 +12,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.config.durations import Duration
 from millstream.errors import Contradiction
 from millstream.log.contracts import Mark, Place
-from millstream_connectors.kafka.access import Access
-from millstream_connectors.kafka.addresses import Bootstrap, TopicName
-from millstream_connectors.kafka.clearing import check, clear
-from millstream_connectors.kafka.cluster import Cluster, Topic
-from millstream_connectors.kafka.marks import Signature
+from millstream_connectors.kafka.client.cluster import Cluster, Topic
+from millstream_connectors.kafka.client.security import Security
+from millstream_connectors.kafka.errors import millstream_errors
 from millstream_connectors.kafka.messages import RowMessages
-from millstream_connectors.kafka.rows import KafkaRows
-from millstream_connectors.kafka.security import Security
-from millstream_connectors.kafka.waiting import HURRY_SECONDS
+from millstream_connectors.kafka.options import FAIL_FAST_SECONDS, Bootstrap, TopicName
+from millstream_connectors.kafka.output_topic import OutputTopic
+from millstream_connectors.kafka.progress import Signature
+from millstream_connectors.kafka.sink_writer import KafkaSinkWriter
+from millstream_connectors.kafka.topic_deletion import check_deletion, delete_output
 
 __all__ = ["KafkaSink"]
 
 
 class KafkaSink(BaseModel):
-    """Rows as messages of a topic: the value is the row in JSON, as `millstream read` prints it.
+    """Writes rows as messages to a topic: the value is the row in JSON, as `millstream read` prints it.
 
     >>> from pathlib import Path
     >>> sink = KafkaSink(bootstrap="127.0.0.1:9092", topic="popular")
@@ -37,61 +37,70 @@ class KafkaSink(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["kafka"] = "kafka"
-    bootstrap: Bootstrap = Field(description="Brokers to begin with: `host:port`, several with commas between them.")
+    bootstrap: Bootstrap = Field(
+        description="Brokers to connect to first: `host:port`, several with commas between them."
+    )
     topic: TopicName = Field(description="The topic.")
     key: str | None = Field(
         default=None,
-        description="A column whose text is the message's key; by default what tells one row from another.",
+        description="The column whose text is the message's key; by default the row's identity.",
     )
-    create: bool = Field(default=True, description="Make the topic if it is not there.")
-    partitions: int = Field(default=1, ge=1, description="How many partitions it is made with.")
-    patience: Duration = Field(default=120_000_000, description="How long a broker that is away is waited for.")
-    security: Security | None = Field(default=None, description="TLS and passwords, if the brokers want them.")
+    create: bool = Field(default=True, description="Create the topic if it does not exist.")
+    partitions: int = Field(default=1, ge=1, description="The number of partitions of a topic that is created.")
+    timeout: Duration = Field(default=120_000_000, description="How long to retry while the brokers are unavailable.")
+    security: Security | None = Field(default=None, description="TLS and passwords, if the brokers require them.")
 
     def open(
         self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
-    ) -> KafkaRows:
-        access = self._access(place, output)
+    ) -> KafkaSinkWriter:
+        topic = self._connect(place, output)
         try:
-            partitions = (access.topic() or self._create(access)).partitions
-            messages = RowMessages(access.signature, schema, identity, self.key, partitions)
-            return KafkaRows(access, messages, lambda: self.read(place, output, schema), guarded=guarded)
+            with millstream_errors():
+                partitions = (topic.topic() or self._create(topic)).partitions
+                messages = RowMessages(topic.signature, schema, identity, self.key, partitions)
+                return KafkaSinkWriter(topic, messages, lambda: self.read(place, output, schema), guarded=guarded)
         except BaseException:
-            access.close()
+            topic.close()
             raise
 
     def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        with closing(self._access(place, output)) as access:
-            yield from access.rows(schema)
+        with self._connected(place, output) as topic:
+            yield from topic.rows(schema)
 
     def problems(self, place: Place) -> Iterable[tuple[str, str]]:
         return [("security", problem) for problem in self.security.problems(place.base)] if self.security else []
 
     def mark(self, place: Place, output: str) -> Mark | None:
-        with closing(self._access(place, output)) as access:
-            return access.marks.look().mark
+        with self._connected(place, output) as topic:
+            return topic.progress.find().progress
 
     def location(self, place: Place, output: str) -> str:
         return f"kafka://{self.bootstrap}/{self.topic}"
 
     def may_clear(self, place: Place, output: str) -> None:
         """Refuse if the topic has messages of others, or the brokers would delete none."""
-        with closing(self._access(place, output)) as access:
-            check(access)
+        with self._connected(place, output) as topic:
+            check_deletion(topic)
 
     def clear(self, place: Place, output: str) -> None:
         """Delete the rows, and the group's offsets; refused if the topic has messages of others."""
-        with closing(self._access(place, output)) as access:
-            clear(access)
+        with self._connected(place, output) as topic:
+            delete_output(topic)
 
-    def _access(self, place: Place, output: str) -> Access:
-        seconds = self.patience / 1e6
-        seconds = min(seconds, HURRY_SECONDS) if place.hurry else seconds
+    @contextmanager
+    def _connected(self, place: Place, output: str) -> Iterator[OutputTopic]:
+        with millstream_errors(), closing(self._connect(place, output)) as topic:
+            yield topic
+
+    def _connect(self, place: Place, output: str) -> OutputTopic:
+        seconds = self.timeout / 1e6
+        seconds = min(seconds, FAIL_FAST_SECONDS) if place.hurry else seconds
         cluster = Cluster(self.bootstrap, self.security, seconds, place.base, place.stopped)
-        return Access(cluster, Signature(place.pipeline, output, self.topic), self.location(place, output), seconds)
+        signature = Signature(place.pipeline, output, self.topic)
+        return OutputTopic(cluster, signature, self.location(place, output), seconds)
 
-    def _create(self, access: Access) -> Topic:
+    def _create(self, topic: OutputTopic) -> Topic:
         if not self.create:
-            message = f"there is no {access.where}; make the topic, or say `create: true`"
+            message = f"there is no {topic.location}; create the topic, or set `create: true`"
             raise Contradiction(message)
-        return access.cluster.create(self.topic, self.partitions)
+        return topic.cluster.create(self.topic, self.partitions)

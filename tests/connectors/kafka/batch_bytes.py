@@ -1,4 +1,4 @@
-"""Record batches byte by byte, as Kafka's documentation describes them."""
+"""Encodes record batches byte by byte, as Kafka's documentation describes them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import crc32c
 import pyarrow as pa
 
-from millstream_connectors.kafka.codecs import CODECS
+from millstream_connectors.kafka.client.codecs import CODECS
 
-__all__ = ["CONTROL", "LOG_APPEND_TIME", "TRANSACTIONAL", "Message", "batch", "mark", "number"]
+__all__ = ["CONTROL", "LOG_APPEND_TIME", "TRANSACTIONAL", "Message", "batch", "control_record", "number"]
 
 Header = tuple[bytes, bytes | None]
 
@@ -26,7 +26,7 @@ class Message:
 
 
 def number(value: int) -> bytes:
-    """A number of varying length, as a record has them."""
+    """A number of variable length, as in a record."""
     value = (value << 1) ^ (value >> 63)
     written = b""
     while value > 127:
@@ -49,7 +49,7 @@ def batch(
     newest: int = 0,
     producer: int = -1,
 ) -> bytes:
-    """A batch; `base` and `last` where compaction has removed the edges."""
+    """A batch; `base` and `last` are given where compaction has removed the first or the last message."""
     base = messages[0].offset if base is None else base
     last = messages[-1].offset if last is None else last
     time = messages[0].time if messages else -1
@@ -69,7 +69,7 @@ def batch(
 TRANSACTIONAL, CONTROL, LOG_APPEND_TIME = 0x10, 0x20, 0x08
 
 
-def mark(offset: int, producer: int, *, commit: bool) -> bytes:
+def control_record(offset: int, producer: int, *, commit: bool) -> bytes:
     key = struct.pack(">hh", 0, int(commit))
     message = Message(offset, struct.pack(">hi", 0, 0), key)
     return batch([message], attributes=TRANSACTIONAL | CONTROL, producer=producer)

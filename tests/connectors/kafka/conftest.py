@@ -1,46 +1,57 @@
-"""What tests of Kafka share: topics to fill, a connection, a sink."""
+"""Fixtures for Kafka tests: topics, a connection, a sink."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
-from connectors.kafka.producing import Producing
-from connectors.kafka.sinking import Sinking
+from connectors.kafka.pipeline_runs import HANG_SECONDS
+from connectors.kafka.sink_topic import SinkTopic
+from connectors.kafka.topic_admin import TopicAdmin
 from kafka_broker import SharedBroker
 
-from millstream_connectors.kafka.cluster import Cluster
+from millstream_connectors.kafka.client import connection
+from millstream_connectors.kafka.client.cluster import Cluster
 
 
 @pytest.fixture
-def producing(broker: SharedBroker) -> Iterator[Producing]:
-    producing = Producing(broker.bootstrap)
-    yield producing
-    producing.close()
+def topics(broker: SharedBroker) -> Iterator[TopicAdmin]:
+    with closing(TopicAdmin(broker.bootstrap)) as topics:
+        yield topics
 
 
 @pytest.fixture
 def cluster(broker: SharedBroker) -> Iterator[Cluster]:
-    cluster = Cluster(broker.bootstrap, patience=30)
-    yield cluster
-    cluster.close()
+    with closing(Cluster(broker.bootstrap, timeout=HANG_SECONDS)) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def sinking(broker: SharedBroker) -> Sinking:
-    return Sinking(broker.bootstrap, broker.topic("sink"))
+def sink_topic(broker: SharedBroker) -> SinkTopic:
+    return SinkTopic(broker.bootstrap, broker.topic("sink"))
 
 
 @pytest.fixture
-def made(broker: SharedBroker) -> Callable[..., Sinking]:
+def created(broker: SharedBroker) -> Callable[..., SinkTopic]:
     """A sink with other options, in a topic that may have settings of its own."""
 
-    def make(*, partitions: int = 1, settings: dict[str, str] | None = None, **options: object) -> Sinking:
+    def create(*, partitions: int = 1, settings: dict[str, str] | None = None, **options: object) -> SinkTopic:
         topic = broker.topic("sink")
         if settings is not None:
-            producing = Producing(broker.bootstrap)
-            producing.topic(topic, partitions, **settings)
-            producing.close()
-        return Sinking(broker.bootstrap, topic, options={"patience": "60s", **options})
+            with closing(TopicAdmin(broker.bootstrap)) as topics:
+                topics.create(topic, partitions, **settings)
+        return SinkTopic(broker.bootstrap, topic, options={"timeout": f"{HANG_SECONDS}s", **options})
 
-    return make
+    return create
+
+
+@pytest.fixture
+def every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the answer to every attempt before the timeout is checked.
+
+    On a busy machine the last attempt before a short timeout may have no answer yet, and then the error does not name
+    the reason that the test expects.
+    """
+    monkeypatch.setattr(connection, "_POLL_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(connection, "_MIN_ANSWER_SECONDS", HANG_SECONDS)

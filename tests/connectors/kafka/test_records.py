@@ -1,4 +1,4 @@
-"""Messages into records: JSON, text or bytes; what cannot be read is a reject that says why."""
+"""Messages as records: JSON, text or bytes; a message that cannot be parsed is a reject with its reason."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from connectors.kafka.batch_bytes import Message, batch
 
 from millstream.records import log_schema
-from millstream_connectors.kafka.batches import scan
-from millstream_connectors.kafka.records import Reading
+from millstream_connectors.kafka.client.batches import scan
+from millstream_connectors.kafka.records import MessageParser
 
-JSON = Reading("json", {"text": "body", "label": "kind", "time": "at"}, None, {}, message_time=False)
-TEXT = Reading("text", {}, None, {}, message_time=False)
-RAW = Reading("raw", {}, None, {}, message_time=False)
+JSON = MessageParser("json", {"text": "body", "label": "kind", "time": "at"}, None, {}, message_time=False)
+TEXT = MessageParser("text", {}, None, {}, message_time=False)
+RAW = MessageParser("raw", {}, None, {}, message_time=False)
 
 
-def read(reading: Reading, *messages: Message) -> list[dict[str, Any]]:
-    found = reading.records(scan(batch(messages), [], 0, 1000).records)
+def read(parser: MessageParser, *messages: Message) -> list[dict[str, Any]]:
+    found = parser.parse(scan(batch(messages), [], 0, 1000).records)
     found.validate(full=True)
-    assert found.schema == log_schema(reading.columns)
+    assert found.schema == log_schema(parser.columns)
     rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 
@@ -30,14 +30,14 @@ def row(offset: int, time: int | None = None, reject: str | None = None, **field
     return {"_offset": offset, "_time": time, "_reject": reject, **fields}
 
 
-def test_json_values_at_their_own_offsets() -> None:
+def test_json_values_are_records_at_their_own_offsets() -> None:
     messages = [Message(3, b'{"body": "a", "kind": 7, "at": 2}'), Message(9, b'{"body": "b"}')]
     assert read(JSON, *messages) == [row(3, 2_000_000, text="a", label="7"), row(9, text="b", label=None)]
 
 
-def test_a_value_that_cannot_be_read_is_a_reject_among_others() -> None:
+def test_a_value_that_cannot_be_parsed_is_a_reject() -> None:
     values = [b'{"body": "a"}', b'{"body": ', b'{"body":\n"b"}', b"\xff", b"", None, b"{}"]
-    rows = read(JSON, *(Message(place, value) for place, value in enumerate(values)))
+    rows = read(JSON, *(Message(offset, value) for offset, value in enumerate(values)))
     assert [(found["text"], found["_reject"]) for found in rows] == [
         ("a", None),
         (None, "not JSON: Expecting value at character 9"),
@@ -68,8 +68,8 @@ def test_raw_bytes_are_base64() -> None:
 
 
 def test_the_key_and_headers_are_columns() -> None:
-    reading = replace(TEXT, key="who", headers={"origin": "from", "lang": "language"})
-    assert reading.columns == ["text", "who", "origin", "lang"]
+    parser = replace(TEXT, key="who", headers={"origin": "from", "lang": "language"})
+    assert parser.columns == ["text", "who", "origin", "lang"]
     messages = [
         Message(0, b"a", b"me", headers=[(b"from", b"here"), (b"language", b"en")]),
         Message(1, b"b", None, headers=[(b"from", None)]),
@@ -77,8 +77,8 @@ def test_the_key_and_headers_are_columns() -> None:
         Message(3, b"d", b"me", headers=[(b"from", b"x\xff")]),
         Message(4, b"\xff", b"\xff"),
     ]
-    empty = dict.fromkeys(reading.columns)
-    assert read(reading, *messages) == [
+    empty = dict.fromkeys(parser.columns)
+    assert read(parser, *messages) == [
         row(0, text="a", who="me", origin="here", lang="en"),
         row(1, text="b", who=None, origin=None, lang=None),
         row(2, reject="key is not UTF-8 at byte 0", **empty),
@@ -87,18 +87,18 @@ def test_the_key_and_headers_are_columns() -> None:
     ]
 
 
-def test_the_messages_own_time() -> None:
-    reading = replace(JSON, fields={"text": "body"}, message_time=True)
+def test_the_timestamp_of_a_message_may_be_the_records_time() -> None:
+    parser = replace(JSON, fields={"text": "body"}, message_time=True)
     messages = [
         Message(0, b'{"body": "a"}', time=1_700_000_000_123),
         Message(1, b"?", time=5),
         Message(2, b"{}", time=-1),
     ]
     messages += [Message(3, b'{"body": "b"}', time=-1), Message(4, b'{"body": "c"}', time=1 << 60)]
-    times = [found["_time"] for found in read(reading, *messages)]
+    times = [found["_time"] for found in read(parser, *messages)]
     assert times == [1_700_000_000_123_000, None, None, None, None]
 
 
-@pytest.mark.parametrize("reading", [JSON, TEXT, RAW])
-def test_no_messages_are_no_records(reading: Reading) -> None:
-    assert reading.records(scan(b"", [], 0, 0).records) == pa.RecordBatch.from_pylist([], log_schema(reading.columns))
+@pytest.mark.parametrize("parser", [JSON, TEXT, RAW])
+def test_no_messages_are_no_records(parser: MessageParser) -> None:
+    assert parser.parse(scan(b"", [], 0, 0).records) == pa.RecordBatch.from_pylist([], log_schema(parser.columns))

@@ -1,66 +1,71 @@
-"""The Kafka sink: what was appended is there once, whole epochs only, and its mark with it."""
+"""The Kafka sink: every appended row is readable once, together with its whole epoch and the progress."""
 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from connectors.kafka.producing import Producing
-from connectors.kafka.running import eventually
-from connectors.kafka.sinking import LOG, SCHEMA, Sinking, epoch, mark, offsets_of, read
+from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
+from connectors.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, mark, offsets_of, read
+from connectors.kafka.topic_admin import TopicAdmin
 from pydantic import ValidationError
 
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
 from millstream.log.formats.rows import json_lines
-from millstream_connectors.kafka.cluster import Cluster
-from millstream_connectors.kafka.coordinators import Coordinators
-from millstream_connectors.kafka.network import Broker
+from millstream_connectors.kafka.client.cluster import Cluster
+from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.network import Nodes
+from millstream_connectors.kafka.client.transactions import Transactions
+from millstream_connectors.kafka.errors import millstream_errors
+from millstream_connectors.kafka.output_topic import OutputTopic
+from millstream_connectors.kafka.progress import Signature
 from millstream_connectors.kafka.sink import KafkaSink
-from millstream_connectors.kafka.transactions import Transactions
 
 guarded_or_not = pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "unguarded"])
 
 
 @pytest.mark.kafka
 @guarded_or_not
-def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(sinking: Sinking, guarded: bool) -> None:
-    with sinking.opened(guarded=guarded) as sink:
+def test_appended_rows_are_read_in_order_by_the_run_and_by_others(sink_topic: SinkTopic, guarded: bool) -> None:
+    with sink_topic.opened(guarded=guarded) as sink:
         assert sink.mark() is None
         for number in range(5):
             sink.append(epoch(number), mark(number))
             assert sink.mark() == mark(number)
             wanted = offsets_of(*range(number + 1))
             assert read(sink.read())["_offset"].to_pylist() == wanted
-            assert sinking.read()["_offset"].to_pylist() == wanted
-            assert sinking.mark() == mark(number)
-    assert sinking.read().slice(3, 3).equals(epoch(1))
-    assert read(sink.read()).num_rows == 15  # asked after `close` too
-    with sinking.opened(guarded=guarded) as again:
+            assert sink_topic.read()["_offset"].to_pylist() == wanted
+            assert sink_topic.mark() == mark(number)
+    assert sink_topic.read().slice(3, 3).equals(epoch(1))
+    assert read(sink.read()).num_rows == 15  # `read` is also called after `close`
+    with sink_topic.opened(guarded=guarded) as again:
         assert again.mark() == mark(4)
         again.append(epoch(5), mark(5))
-    assert sinking.offsets() == offsets_of(*range(6))
+    assert sink_topic.offsets() == offsets_of(*range(6))
 
 
 @pytest.mark.kafka
-def test_what_was_appended_is_there_at_once_in_however_many_partitions(made: Callable[..., Sinking]) -> None:
-    sinking = dataclasses.replace(made(), options={"partitions": 30})
-    with sinking.opened() as sink:
+def test_appended_rows_are_readable_at_once_in_all_of_many_partitions(created: Callable[..., SinkTopic]) -> None:
+    sink_topic = dataclasses.replace(created(), options={"partitions": 30})
+    with sink_topic.opened() as sink:
         for number in range(3):
             sink.append(epoch(number, 1000), mark(number))
             assert read(sink.read()).num_rows == 1000 * (number + 1)
-            assert sinking.mark() == mark(number)
+            assert sink_topic.mark() == mark(number)
 
 
 @pytest.mark.kafka
-def test_a_message_is_the_row_in_json_with_its_identity_as_key(sinking: Sinking) -> None:
-    with sinking.opened() as sink:
+def test_a_message_is_the_row_in_json_with_its_identity_as_key(sink_topic: SinkTopic) -> None:
+    with sink_topic.opened() as sink:
         sink.append(epoch(7), mark(7))
-    messages = sinking.messages()
+    messages = sink_topic.messages()
     assert b"".join(message.value + b"\n" for message in messages) == json_lines(epoch(7))
     assert [message.key for message in messages] == [b"news/0/7000", b"news/0/7001", b"news/0/7002"]
     [header] = messages[0].headers
@@ -69,174 +74,182 @@ def test_a_message_is_the_row_in_json_with_its_identity_as_key(sinking: Sinking)
 
 @pytest.mark.kafka
 @guarded_or_not
-def test_an_epoch_may_come_again_and_a_lower_one_too(sinking: Sinking, guarded: bool) -> None:
-    with sinking.opened(guarded=guarded) as sink:
+def test_an_epoch_may_be_repeated_and_a_lower_one_too(sink_topic: SinkTopic, guarded: bool) -> None:
+    with sink_topic.opened(guarded=guarded) as sink:
         for number in (3, 4, 4, 1):
             sink.append(epoch(number), mark(number))
             assert sink.mark() == mark(number)
-    assert sinking.offsets() == offsets_of(3, 4, 4, 1)
+    assert sink_topic.offsets() == offsets_of(3, 4, 4, 1)
 
 
 @pytest.mark.kafka
 @guarded_or_not
-def test_epochs_without_rows_ask_the_brokers_nothing(
-    sinking: Sinking, guarded: bool, monkeypatch: pytest.MonkeyPatch
+def test_epochs_without_rows_send_no_request(
+    sink_topic: SinkTopic, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with sinking.opened(guarded=guarded) as sink:
+    with sink_topic.opened(guarded=guarded) as sink:
         with monkeypatch.context() as patched:
-            patched.setattr(Broker, "send", lambda *_: pytest.fail("asked"))
+            patched.setattr(Nodes, "send", lambda *_: pytest.fail("a request was sent"))
             sink.append(SCHEMA.empty_table(), mark(0))
             assert sink.mark() == mark(0)
         sink.append(epoch(1), mark(1))
         sink.append(SCHEMA.empty_table(), mark(2))
-    assert sinking.mark() == mark(1)  # the guard knows that epoch 2 had no rows
-    with sinking.opened(guarded=guarded) as again:
+    assert sink_topic.mark() == mark(1)  # the guard knows that epoch 2 has no rows
+    with sink_topic.opened(guarded=guarded) as again:
         again.append(epoch(3), mark(3))
-    assert sinking.offsets() == offsets_of(1, 3)
+    assert sink_topic.offsets() == offsets_of(1, 3)
 
 
 @pytest.mark.kafka
-def test_rows_of_another_epoch_log_are_not_added_to_and_their_run_goes_on(sinking: Sinking) -> None:
-    with sinking.opened() as ours, sinking.opened() as early:
+def test_rows_of_another_epoch_log_are_refused_and_their_run_continues(sink_topic: SinkTopic) -> None:
+    with sink_topic.opened() as ours, sink_topic.opened() as early:
         ours.append(epoch(0), mark(0))
-        with sinking.opened() as late:
-            for other in (late, early):  # `early` was opened when there were no rows yet
-                with pytest.raises(ForeignSink, match=f"{sinking.topic} holds rows of the epoch log an epoch log"):
+        with sink_topic.opened() as late:
+            for other in (late, early):  # `early` was opened before there were rows
+                with pytest.raises(ForeignSink, match=f"{sink_topic.topic} holds rows of the epoch log an epoch log"):
                     other.append(epoch(1), mark(1, "another log"))
         ours.append(epoch(1), mark(1))
-    assert sinking.offsets() == offsets_of(0, 1)
+    assert sink_topic.offsets() == offsets_of(0, 1)
 
 
 @pytest.mark.kafka
-def test_of_two_copies_of_a_run_the_older_stops_and_every_row_is_there_once(sinking: Sinking) -> None:
-    with sinking.opened() as older:
+def test_of_two_copies_of_a_run_the_older_stops_and_every_row_is_written_once(sink_topic: SinkTopic) -> None:
+    with sink_topic.opened() as older:
         older.append(epoch(0), mark(0))
         older.append(epoch(1), mark(1))
-        with sinking.opened() as newer:
+        with sink_topic.opened() as newer:
             assert newer.mark() == mark(1)
-            older.append(epoch(2), mark(2))  # nobody is shut out before rows come
+            older.append(epoch(2), mark(2))  # no writer is fenced before there are rows
             with pytest.raises(
                 InUse, match="had rows up to epoch 1 when this run was started, and has rows up to epoch 2 now"
             ):
                 newer.append(epoch(2), mark(2))
-            older.append(epoch(3), mark(3))  # which that has not disturbed
-        with sinking.opened() as newer:
+            older.append(epoch(3), mark(3))  # the refused copy has not disturbed it
+        with sink_topic.opened() as newer:
             newer.append(epoch(4), mark(4))
             for _ in range(2):
                 with pytest.raises(InUse, match="another run of pipeline conformance writes predictions to kafka://"):
                     older.append(epoch(4), mark(4))
             newer.append(epoch(5), mark(5))
-    assert sinking.offsets() == offsets_of(*range(6))
+    assert sink_topic.offsets() == offsets_of(*range(6))
 
 
 @pytest.mark.kafka
-def test_a_commit_that_was_done_unheard_counts_though_another_has_fenced_since(sinking: Sinking) -> None:
-    with sinking.opened() as sink, sinking.opened() as other:
+def test_a_commit_without_an_answer_counts_although_another_run_has_fenced_since(sink_topic: SinkTopic) -> None:
+    with sink_topic.opened() as sink, sink_topic.opened() as other:
         sink.append(epoch(0), mark(0))
         other.finish(sink.prepare(epoch(1), mark(1)))
-        fencing(sinking)
+        fence(sink_topic)
         sink.commit()
         assert sink.mark() == mark(1)
         with pytest.raises(InUse):
             sink.append(epoch(2), mark(2))
-    assert sinking.offsets() == offsets_of(0, 1)
+    assert sink_topic.offsets() == offsets_of(0, 1)
 
 
 @pytest.mark.kafka
-def test_a_commit_of_the_run_before_that_is_done_only_after_this_start_has_looked_stops_it_with_the_reason(
-    sinking: Sinking,
+def test_a_late_commit_of_the_previous_run_stops_this_one_with_the_reason(
+    sink_topic: SinkTopic,
 ) -> None:
-    with sinking.opened() as dead:
+    with sink_topic.opened() as dead:
         dead.prepare(epoch(0), mark(0))
-        with sinking.opened() as sink:
+        with sink_topic.opened() as sink:
             assert sink.mark() is None
-            dead.commit()  # the request of a process that has died may be on its way for so long
-            with pytest.raises(InUse, match=r"last transaction of the one before was completed only then.*start"):
+            dead.commit()  # a dead process's request may arrive so late
+            with pytest.raises(InUse, match=r"last transaction of the previous run was completed only then.*start"):
                 sink.append(epoch(0), mark(0))
-    with sinking.opened() as again:
+    with sink_topic.opened() as again:
         assert again.mark() == mark(0)
-    assert sinking.offsets() == offsets_of(0)
+    assert sink_topic.offsets() == offsets_of(0)
 
 
 @pytest.mark.kafka
-def test_a_commit_that_another_has_prevented_is_not_made_up_for(sinking: Sinking) -> None:
-    with sinking.opened() as sink:
+def test_a_commit_that_fencing_has_prevented_is_not_repeated(sink_topic: SinkTopic) -> None:
+    with sink_topic.opened() as sink:
         sink.append(epoch(0), mark(0))
         sink.prepare(epoch(1), mark(1))
-        fencing(sinking)
+        fence(sink_topic)
         with pytest.raises(InUse):
             sink.commit()
-    assert sinking.offsets() == offsets_of(0)
+    assert sink_topic.offsets() == offsets_of(0)
 
 
 @pytest.mark.kafka
-def test_who_writes_between_the_look_and_the_fence_is_noticed(
-    sinking: Sinking, monkeypatch: pytest.MonkeyPatch
+def test_rows_written_between_reading_the_progress_and_fencing_are_noticed(
+    sink_topic: SinkTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fence = Transactions.fence
-    with sinking.opened() as sink, sinking.opened() as other:
+    transactions_fence = Transactions.fence
+    with sink_topic.opened() as sink, sink_topic.opened() as other:
 
         def late(transactions: Transactions) -> None:
-            monkeypatch.setattr(Transactions, "fence", fence)
+            monkeypatch.setattr(Transactions, "fence", transactions_fence)
             other.append(epoch(0), mark(0))
-            fence(transactions)
+            transactions_fence(transactions)
 
         monkeypatch.setattr(Transactions, "fence", late)
         with pytest.raises(InUse, match="had no rows when this run was started, and has rows up to epoch 0 now"):
             sink.append(epoch(0), mark(0))
-    assert sinking.offsets() == offsets_of(0)
+    assert sink_topic.offsets() == offsets_of(0)
 
 
-def fencing(sinking: Sinking) -> None:
-    """Another copy takes over, and writes nothing."""
-    cluster = Cluster(sinking.bootstrap)
-    name = sinking.id
-    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sinking.topic).fence()
+def fence(sink_topic: SinkTopic) -> None:
+    """Fence as another copy of the run, without writing."""
+    cluster = Cluster(sink_topic.bootstrap)
+    name = sink_topic.id
+    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sink_topic.topic).fence()
     cluster.close()
 
 
 @pytest.mark.kafka
-def test_outputs_and_pipelines_share_a_topic_and_read_their_own(sinking: Sinking) -> None:
-    neighbour = dataclasses.replace(sinking, pipeline="neighbour")
-    with sinking.opened() as ours, neighbour.opened() as theirs:
-        with Producing(sinking.bootstrap).producer() as producer:
-            producer.send(sinking.topic, b"not even JSON")
+def test_outputs_and_pipelines_may_share_a_topic_and_read_their_own_rows(sink_topic: SinkTopic) -> None:
+    neighbour = dataclasses.replace(sink_topic, pipeline="neighbour")
+    with sink_topic.opened() as ours, neighbour.opened() as theirs:
+        with TopicAdmin(sink_topic.bootstrap).producer() as producer:
+            producer.send(sink_topic.topic, b"not even JSON")
         ours.append(epoch(0), mark(0))
         theirs.append(epoch(5), mark(5, "their log"))
         ours.append(epoch(1), mark(1))
         assert read(ours.read())["_offset"].to_pylist() == offsets_of(0, 1)
         assert read(theirs.read())["_offset"].to_pylist() == offsets_of(5)
-    assert (sinking.mark(), neighbour.mark()) == (mark(1), mark(5, "their log"))
-    assert sinking.config.mark(sinking.place, "topics") is None
-    assert read(sinking.config.read(sinking.place, "topics", SCHEMA)).num_rows == 0
+    assert (sink_topic.mark(), neighbour.mark()) == (mark(1), mark(5, "their log"))
+    assert sink_topic.config.mark(sink_topic.place, "topics") is None
+    assert read(sink_topic.config.read(sink_topic.place, "topics", SCHEMA)).num_rows == 0
 
 
 @pytest.mark.kafka
 @guarded_or_not
-def test_rows_that_a_transaction_of_somebody_else_hides_are_waited_for_and_never_left_out(
-    sinking: Sinking, guarded: bool, caplog: pytest.LogCaptureFixture
+def test_rows_hidden_by_another_producers_transaction_are_waited_for_and_never_skipped(
+    sink_topic: SinkTopic, guarded: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hasty = dataclasses.replace(sinking, options={"patience": "2s"})
     found: list[int] = []
-    reader = threading.Thread(target=lambda: found.append(sinking.read().num_rows))
-    with sinking.opened(guarded=guarded) as sink:
+    reader = threading.Thread(target=lambda: found.append(sink_topic.read().num_rows))
+    with sink_topic.opened(guarded=guarded) as sink:
         sink.append(epoch(0), mark(0))
-        with Producing(sinking.bootstrap).open_transaction(sinking.topic):
-            assert sinking.read().num_rows == 3  # it hides none yet
+        with TopicAdmin(sink_topic.bootstrap).open_transaction(sink_topic.topic):
+            assert sink_topic.read().num_rows == 3  # the transaction hides no rows yet
             sink.append(epoch(1), mark(1))
-            with pytest.raises(MillstreamError, match="a transaction of another producer is open there, and hides"):
-                hasty.read()
+            with pytest.raises(MillstreamError, match="an open transaction of another producer hides later messages"):
+                read_hastily(sink_topic)
+            caplog.clear()
             reader.start()
-            eventually(lambda: "waiting for the end of topic" in caplog.text, "the word that somebody is waited for")
-    reader.join(60)
+            eventually(lambda: f"waiting for topic {sink_topic.topic}" in caplog.text, "the warning")
+    reader.join(HANG_SECONDS)
     assert found == [6]
 
 
+def read_hastily(sink_topic: SinkTopic) -> None:
+    """Read rows, with a short timeout only for other producers' transactions."""
+    cluster = Cluster(sink_topic.bootstrap, timeout=HANG_SECONDS)
+    signature = Signature(sink_topic.pipeline, OUTPUT, sink_topic.topic)
+    with millstream_errors(), closing(OutputTopic(cluster, signature, "here", timeout=0.5)) as topic:
+        list(topic.rows(SCHEMA))
+
+
 @pytest.mark.kafka
-def test_a_topic_that_is_not_there_is_made_or_refused(made: Callable[..., Sinking]) -> None:
-    with pytest.raises(Contradiction, match=r"there is no kafka://.*; make the topic, or say `create: true`"):
-        made(create=False).open()
-    several = dataclasses.replace(made(), options={"partitions": 3})
+def test_a_missing_topic_is_created_or_refused(created: Callable[..., SinkTopic]) -> None:
+    with pytest.raises(Contradiction, match=r"there is no kafka://.*; create the topic, or set `create: true`"):
+        created(create=False).open()
+    several = dataclasses.replace(created(), options={"partitions": 3})
     with several.opened() as sink:
         sink.append(epoch(0, 200), mark(0))
         sink.append(epoch(1, 200), mark(1))
@@ -251,11 +264,11 @@ def test_a_topic_that_is_not_there_is_made_or_refused(made: Callable[..., Sinkin
 
 @pytest.mark.kafka
 @guarded_or_not
-def test_a_row_larger_than_the_topic_allows_is_named_and_leaves_nothing_behind(
-    made: Callable[..., Sinking], guarded: bool
+def test_a_row_larger_than_the_topic_allows_is_named_and_writes_nothing(
+    created: Callable[..., SinkTopic], guarded: bool
 ) -> None:
-    sinking = made(settings={"max_message_bytes": "2000"})
-    with sinking.opened(guarded=guarded) as sink:
+    sink_topic = created(settings={"max_message_bytes": "2000"})
+    with sink_topic.opened(guarded=guarded) as sink:
         sink.append(epoch(0, 100), mark(0))  # in many small batches
         large = epoch(1).to_pydict()
         large["label"][1] = "x" * 3000
@@ -265,67 +278,73 @@ def test_a_row_larger_than_the_topic_allows_is_named_and_leaves_nothing_behind(
             sink.append(epoch(1).from_pydict(large, SCHEMA), mark(1))
         if guarded:
             sink.append(epoch(2), mark(2))
-            assert sinking.offsets() == [*offsets_of(0, count=100), *offsets_of(2)]
-    assert sinking.mark() == mark(2 if guarded else 1)
+            assert sink_topic.offsets() == [*offsets_of(0, count=100), *offsets_of(2)]
+    assert sink_topic.mark() == mark(2 if guarded else 1)
 
 
 @pytest.mark.kafka
-def test_a_row_of_five_megabytes_is_the_brokers_to_allow(made: Callable[..., Sinking]) -> None:
-    sinking = made(settings={"max_message_bytes": str(10 << 20)})
-    with sinking.opened() as sink:
+def test_a_row_may_have_five_megabytes_if_the_topic_allows(created: Callable[..., SinkTopic]) -> None:
+    sink_topic = created(settings={"max_message_bytes": str(10 << 20)})
+    with sink_topic.opened() as sink:
         sink.append(epoch(0, label="x" * (5 << 20)), mark(0))
-    assert sinking.read().equals(epoch(0, label="x" * (5 << 20)))
+    assert sink_topic.read().equals(epoch(0, label="x" * (5 << 20)))
 
 
-def test_where_it_lies_is_told_without_asking() -> None:
-    sinking = Sinking("one:9092,two:9092", "popular")
-    assert sinking.config.location(sinking.place, "topics") == "kafka://one:9092,two:9092/popular"
+def test_the_location_is_known_without_a_connection() -> None:
+    sink_topic = SinkTopic("one:9092,two:9092", "popular")
+    assert sink_topic.config.location(sink_topic.place, "topics") == "kafka://one:9092,two:9092/popular"
 
 
-def test_what_is_wrong_with_the_options_is_found_without_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_in_the_options_are_found_without_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_SUCH", raising=False)
     security = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "me", "password_env": "NO_SUCH"}
-    sinking = Sinking("here:9092", "topic", options={"security": security})
-    [(option, problem)] = sinking.config.problems(sinking.place)
+    sink_topic = SinkTopic("here:9092", "topic", options={"security": security})
+    [(option, problem)] = sink_topic.config.problems(sink_topic.place)
     assert option == "security" and problem.startswith("password_env: the environment has no variable")
-    for wrong in ({"bootstrap": "here"}, {"topic": "no spaces"}, {"partitions": 0}, {"patience": "2"}):
+    for wrong in ({"bootstrap": "here"}, {"topic": "no spaces"}, {"partitions": 0}, {"timeout": "2"}):
         with pytest.raises(ValidationError, match=next(iter(wrong))):
             KafkaSink(**{"bootstrap": "here:9092", "topic": "topic", **wrong})
 
 
 @pytest.mark.kafka
-def test_nothing_is_left_of_a_sink_that_was_abandoned_or_could_not_be_opened(made: Callable[..., Sinking]) -> None:
-    sinking = made()
-    with sinking.opened() as sink:
+def test_a_sink_that_was_abandoned_or_could_not_be_opened_leaves_no_thread_or_file_open(
+    created: Callable[..., SinkTopic],
+) -> None:
+    sink_topic = created()
+    with sink_topic.opened() as sink:
         sink.append(epoch(0), mark(0))
-    threads, files = threading.enumerate(), sorted(os.listdir("/dev/fd"))
+    gc.collect()  # sockets that other tests' clients have left open
+    threads, files = set(threading.enumerate()), set(os.listdir("/dev/fd"))
     for guarded in (True, False):
-        sink = sinking.open(guarded=guarded)
+        sink = sink_topic.open(guarded=guarded)
         sink.append(epoch(1), mark(1))
         if guarded:
             sink.prepare(epoch(2), mark(2))
         sink.abandon()
         sink.abandon()
-        assert threading.enumerate() == threads
-    closed = sinking.open()
+        assert set(threading.enumerate()) <= threads
+    closed = sink_topic.open()
     closed.close()
     closed.abandon()
-    away = Sinking("127.0.0.1:1", "topic", options={"patience": "200ms"})
-    for wrong in (dataclasses.replace(sinking, options={"key": "colour"}), made(create=False), away):
+    away = SinkTopic("127.0.0.1:1", "topic", options={"timeout": "200ms"})
+    for wrong in (dataclasses.replace(sink_topic, options={"key": "colour"}), created(create=False), away):
         with pytest.raises(MillstreamError):
             wrong.open()
-    assert threading.enumerate() == threads
-    assert sorted(os.listdir("/dev/fd")) == files
+    assert set(threading.enumerate()) <= threads
+    assert set(os.listdir("/dev/fd")) <= files
 
 
 @pytest.mark.kafka
-def test_a_key_that_rows_do_not_have_is_refused(made: Callable[..., Sinking]) -> None:
+def test_a_key_that_rows_do_not_have_is_refused(created: Callable[..., SinkTopic]) -> None:
     with pytest.raises(ConfigError, match="no column 'colour'"):
-        made(key="colour").open()
+        created(key="colour").open()
 
 
-def test_a_broker_that_is_away_is_not_waited_for_in_a_hurry() -> None:
-    sinking = Sinking("127.0.0.1:1", "topic", options={"patience": "1h"})
-    hurried = dataclasses.replace(sinking.place, hurry=True, base=Path("."))
-    with pytest.raises(MillstreamError, match=r"waited for in vain for 2 s: .*connection refused"):
-        sinking.config.mark(hurried, "predictions")
+@pytest.mark.usefixtures("every_answer")
+def test_a_read_only_command_does_not_wait_long_for_a_broker() -> None:
+    sink_topic = SinkTopic("127.0.0.1:1", "topic", options={"timeout": "1h"})
+    read_only = dataclasses.replace(sink_topic.place, hurry=True, base=Path("."))
+    with pytest.raises(
+        MillstreamError, match=r"gave up waiting for Kafka at 127.0.0.1:1 after 2 s: .*connection refused"
+    ):
+        sink_topic.config.mark(read_only, "predictions")

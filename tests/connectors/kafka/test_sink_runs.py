@@ -1,4 +1,4 @@
-"""Whole pipelines into topics: what a crash, an expiry, a stranger and a second run do to them."""
+"""Pipelines that write to topics, with crashes, expired groups, other producers and a second run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from conformance.harness import EPOCHS, Pipeline, write_documents
 from conformance.test_deliveries import expect
-from connectors.kafka.producing import Producing
-from connectors.kafka.sinking import Sinking
+from connectors.kafka.pipeline_runs import HANG_SECONDS
+from connectors.kafka.sink_topic import SinkTopic
+from connectors.kafka.topic_admin import TopicAdmin
 from kafka_broker import SharedBroker
 
 from millstream.engines.local.engine import LocalEngine
@@ -22,32 +23,37 @@ from millstream.runs.summary import Summary
 pytestmark = pytest.mark.kafka
 
 RECORDS = 191
-"""Of those written, one is broken, and makes no prediction."""
+"""The records with a prediction: one of those written is invalid."""
 
 
 class Run:
-    """A pipeline of a name of its own, its predictions in a topic of its own."""
+    """A pipeline whose predictions are in a topic of its own."""
 
     def __init__(self, folder: Path, broker: SharedBroker, delivery: Delivery = Delivery.EXACTLY_ONCE) -> None:
-        self.sinking = Sinking(broker.bootstrap, broker.topic("runs"))
+        self.sink_topic = SinkTopic(broker.bootstrap, broker.topic("runs"))
         write_documents(folder / "documents")
-        sink = {"type": "kafka", "bootstrap": broker.bootstrap, "topic": self.sinking.topic, "patience": "60s"}
+        sink = {
+            "type": "kafka",
+            "bootstrap": broker.bootstrap,
+            "topic": self.sink_topic.topic,
+            "timeout": f"{HANG_SECONDS}s",
+        }
         self.pipeline = Pipeline(folder, LocalEngine(), delivery, sinks={"predictions": sink})
 
     def crash(self, point: Point, epoch: int, sink: str | None = None, name: str = "run") -> None:
         self.pipeline.crash(name, CrashPoint(point, epoch, sink))
 
     def rows(self) -> Counter[int]:
-        """How often what number of rows is there."""
-        return Counter(Counter(message.key for message in self.sinking.messages()).values())
+        """How many rows are in the topic once, twice and so on."""
+        return Counter(Counter(message.key for message in self.sink_topic.messages()).values())
 
     def golden(self) -> Summary:
-        """The same without Kafka, and without a crash."""
+        """The summary of a run without Kafka and without a crash."""
         return Pipeline(self.pipeline.folder, LocalEngine(), self.pipeline.delivery).run("golden")
 
 
 @pytest.fixture
-def made(tmp_path: Path, broker: SharedBroker) -> Callable[..., Run]:
+def created(tmp_path: Path, broker: SharedBroker) -> Callable[..., Run]:
     return lambda delivery=Delivery.EXACTLY_ONCE: Run(tmp_path, broker, delivery)
 
 
@@ -59,8 +65,8 @@ POINTS = [
 ]
 
 
-def test_crashes_at_every_point_leave_each_prediction_in_the_topic_once(made: Callable[..., Run]) -> None:
-    run = made()
+def test_after_crashes_at_every_point_each_prediction_is_in_the_topic_once(created: Callable[..., Run]) -> None:
+    run = created()
     for epoch, (point, sink) in enumerate(POINTS, 1):
         run.crash(point, epoch, sink)
     summary, golden = run.pipeline.run("run"), run.golden()
@@ -69,8 +75,10 @@ def test_crashes_at_every_point_leave_each_prediction_in_the_topic_once(made: Ca
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
-def test_the_other_deliveries_do_what_they_say_and_no_more(made: Callable[..., Run], delivery: Delivery) -> None:
-    run = made(delivery)
+def test_the_other_deliveries_repeat_or_lose_exactly_the_predicted_rows(
+    created: Callable[..., Run], delivery: Delivery
+) -> None:
+    run = created(delivery)
     points = [CrashPoint(Point.DELIVER, 2), CrashPoint(Point.SAVE, 5)]
     for point in points:
         run.pipeline.crash("run", point)
@@ -79,27 +87,27 @@ def test_the_other_deliveries_do_what_they_say_and_no_more(made: Callable[..., R
     assert set(run.rows()) == ({1, 2} if delivery is Delivery.AT_LEAST_ONCE else {1})
 
 
-def test_a_group_that_has_expired_repeats_nothing(made: Callable[..., Run]) -> None:
-    run = made()
+def test_a_group_that_has_expired_repeats_nothing(created: Callable[..., Run]) -> None:
+    run = created()
     run.crash(Point.DELIVER, 3)
-    run.sinking.forget_group()
+    run.sink_topic.forget_group()
     run.pipeline.run("run")
     assert run.rows() == {1: RECORDS}
 
 
-def test_with_group_and_rows_gone_a_run_is_refused_rather_than_repeated(made: Callable[..., Run]) -> None:
-    run = made()
+def test_a_run_whose_group_and_rows_are_gone_is_refused(created: Callable[..., Run]) -> None:
+    run = created()
     run.crash(Point.DELIVER, 3)
-    run.sinking.forget_group()
-    run.sinking.remove_rows()
+    run.sink_topic.forget_group()
+    run.sink_topic.remove_rows()
     with pytest.raises(ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run") as raised:
         run.pipeline.run("run")
     assert raised.value.exit_code == 3
     assert run.rows() == {}
 
 
-def test_another_run_directory_is_refused_and_the_run_that_writes_is_not_disturbed(made: Callable[..., Run]) -> None:
-    run = made()
+def test_another_run_directory_is_refused_and_does_not_disturb_the_writing_run(created: Callable[..., Run]) -> None:
+    run = created()
     run.crash(Point.DELIVER, 3)
     with pytest.raises(ForeignSink, match="sink 'predictions' holds rows of another run's epoch log") as raised:
         run.pipeline.run("another")
@@ -108,20 +116,20 @@ def test_another_run_directory_is_refused_and_the_run_that_writes_is_not_disturb
     assert run.rows() == {1: RECORDS}
 
 
-def test_fresh_starts_over_in_an_empty_topic(made: Callable[..., Run]) -> None:
-    run = made()
+def test_fresh_starts_over_in_an_empty_topic(created: Callable[..., Run]) -> None:
+    run = created()
     run.crash(Point.DELIVER, 3)
     assert run.pipeline.run("run", fresh=True).epochs == EPOCHS
     assert run.rows() == {1: RECORDS}
 
 
-def test_fresh_deletes_neither_rows_of_another_run_nor_messages_of_others(made: Callable[..., Run]) -> None:
-    run = made()
+def test_fresh_deletes_neither_rows_of_another_run_nor_messages_of_others(created: Callable[..., Run]) -> None:
+    run = created()
     run.pipeline.run("run")
     with pytest.raises(ForeignSink, match="--fresh deletes no other run's rows"):
         run.pipeline.run("another", fresh=True)
-    with Producing(run.sinking.bootstrap).producer() as producer:
-        producer.send(run.sinking.topic, b"{}", key=b"theirs")
+    with TopicAdmin(run.sink_topic.bootstrap).producer() as producer:
+        producer.send(run.sink_topic.topic, b"{}", key=b"theirs")
     with pytest.raises(ForeignSink, match="--fresh deletes no messages of others"):
         run.pipeline.run("run", fresh=True)
     assert run.rows() == {1: RECORDS + 1}

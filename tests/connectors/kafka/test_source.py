@@ -1,4 +1,4 @@
-"""The Kafka source: what its options mean."""
+"""The options of the Kafka source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.sourcing import source
+from connectors.kafka.source_options import source
 from pydantic import ValidationError
 
 from millstream.config.load import read_config
@@ -25,65 +25,68 @@ PLACE = Place(Path("base"), Path("cache"))
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
-        ({}, ("topic", "say what to read: `topic`, or `topics: [...]`, or `pattern`")),
+        ({}, ("topic", "no topic is given: set `topic`, `topics: [...]` or `pattern`")),
         (
             {"topic": "a", "topics": ["b"]},
             ("topics", "`topic` is given too; a source has one of topic, topics and pattern"),
         ),
         ({"topics": ["a", "b", "a"]}, ("topics", "a topic is given twice")),
         (
-            {"topics": ["a"], "begin": {"offsets": {0: 1}}},
-            ("from", "offsets are those of one `topic`; for several, begin at a timestamp, earliest or latest"),
+            {"topics": ["a"], "start": {"offsets": {0: 1}}},
+            ("from", "offsets need one `topic`; for several topics, start at a timestamp, earliest or latest"),
         ),
         (
             {"pattern": "a.*", "create": True},
-            ("create", "a pattern has no topic to make; leave it out, and the source waits for topics that match"),
+            (
+                "create",
+                "a pattern names no topic to create; leave `create` out, and the source waits for topics that match",
+            ),
         ),
         (
             {"topic": "a", "security": {"protocol": "SSL", "ca_file": "ca.pem"}},
-            ("security", "ca_file: there is no base/ca.pem"),
+            ("security", "ca_file: there is no file base/ca.pem"),
         ),
     ],
 )
-def test_what_is_wrong_is_found_without_a_network(options: dict[str, Any], told: tuple[str, str]) -> None:
-    assert list(source(**options).problems(PLACE)) == [told]
+def test_mistakes_are_found_without_a_network(options: dict[str, Any], problem: tuple[str, str]) -> None:
+    assert list(source(**options).problems(PLACE)) == [problem]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "problem"),
     [
         ({"bootstrap": "kafka"}, "a broker is HOST:PORT"),
         ({"topic": "a/b"}, "pattern"),
         ({"pattern": "a("}, "not a regular expression: missing"),
-        ({"topic": "a", "begin": "oldest"}, "'earliest' or 'latest'"),
-        ({"topic": "a", "begin": {"timestamp": "soon"}}, "should be a valid datetime"),
-        ({"topic": "a", "begin": {"timestamp": "1969-01-01"}}, "Kafka knows no time before 1970"),
-        ({"topic": "a", "begin": {"offsets": {0: -1}}}, "greater than or equal to 0"),
-        ({"topic": "a", "begin": {"offset": 4}}, "offset"),
+        ({"topic": "a", "start": "oldest"}, "'earliest' or 'latest'"),
+        ({"topic": "a", "start": {"timestamp": "soon"}}, "should be a valid datetime"),
+        ({"topic": "a", "start": {"timestamp": "1969-01-01"}}, "Kafka has no timestamps before 1970"),
+        ({"topic": "a", "start": {"offsets": {0: -1}}}, "greater than or equal to 0"),
+        ({"topic": "a", "start": {"offset": 4}}, "offset"),
         ({"topic": "a", "format": "text", "fields": {"text": "a"}}, "`format` is text: leave them out"),
         ({"topic": "a", "message_time": True, "fields": {"text": "a", "time": "at"}}, "leave out message_time, or"),
         ({"topic": "a", "key": "text"}, "two columns are called text"),
         ({"topic": "a", "key": "time"}, "two columns are called time"),
         ({"topic": "a", "format": "raw", "key": "who", "headers": {"who": "x"}}, "two columns are called who"),
-        ({"topic": "a", "patience": "5"}, "a duration needs a unit"),
+        ({"topic": "a", "timeout": "5"}, "a duration needs a unit"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_invalid_options_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         source(**options)
 
 
 CONFIGS: list[dict[str, Any]] = [
     {"topic": "a"},
-    {"topics": ["a", "b"], "begin": "latest", "format": "text", "key": "label", "headers": {"lang": "language"}},
-    {"topic": "a", "begin": {"timestamp": "2026-03-01T08:00:00+02:00"}, "message_time": True},
-    {"topic": "a", "begin": {"offsets": {0: 12, 1: 40}}, "format": "raw", "message_time": True},
+    {"topics": ["a", "b"], "start": "latest", "format": "text", "key": "label", "headers": {"lang": "language"}},
+    {"topic": "a", "start": {"timestamp": "2026-03-01T08:00:00+02:00"}, "message_time": True},
+    {"topic": "a", "start": {"offsets": {0: 12, 1: 40}}, "format": "raw", "message_time": True},
     {"pattern": "news-.*", "fields": {"text": "body"}, "isolation": "read_uncommitted", "on_truncated": "earliest"},
     {
         "topic": "a",
-        "patience": "90s",
+        "timeout": "90s",
         "create": True,
         "partitions": 3,
         "security": {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "me", "password_env": "A_PASSWORD"},
@@ -92,7 +95,7 @@ CONFIGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", CONFIGS)
-def test_a_config_is_handed_to_other_processes_whole(options: dict[str, Any], tmp_path: Path) -> None:
+def test_other_processes_get_the_same_config(options: dict[str, Any], tmp_path: Path) -> None:
     config = source(**options)
     handed = Handover(
         epoch_log="epochs",
@@ -122,14 +125,14 @@ def test_a_config_is_handed_to_other_processes_whole(options: dict[str, Any], tm
         ({"format": "raw", "headers": {"lang": "l"}}, ["value", "lang"]),
     ],
 )
-def test_the_columns_are_known_without_connecting(options: dict[str, Any], columns: list[str]) -> None:
+def test_the_columns_are_known_without_a_connection(options: dict[str, Any], columns: list[str]) -> None:
     config = source(topic="a", **options)
     assert list(config.fields) == columns
     assert type(config).model_validate(config.model_dump(mode="json")) == config
     assert list(config.open(PLACE).fields) == [name for name in columns if name != "time"]
 
 
-def test_validate_tells_mistakes_at_their_keys(tmp_path: Path) -> None:
+def test_validate_reports_mistakes_at_their_keys(tmp_path: Path) -> None:
     config = {
         "name": "news",
         "source": {"type": "kafka", **NOWHERE, "formt": "json", "from": {"offset": {0: 1}}},
@@ -142,5 +145,5 @@ def test_validate_tells_mistakes_at_their_keys(tmp_path: Path) -> None:
         "news.yaml source.formt: unknown key; did you mean `format`?",
     ]
     config["source"] = {"type": "kafka", **NOWHERE}
-    with pytest.raises(ConfigError, match=r"source.topic: say what to read"):
+    with pytest.raises(ConfigError, match=r"source.topic: no topic is given"):
         checked_graph(read_config(config, tmp_path, "news.yaml"))

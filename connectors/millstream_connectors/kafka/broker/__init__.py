@@ -1,7 +1,8 @@
-"""A Kafka broker of one's own on this machine, without Docker: what `millstream kafka` does, for Python."""
+"""A local Kafka broker without Docker: the Python functions behind `millstream kafka`."""
 
 from millstream_connectors.kafka.broker.node import PORT, Broker
-from millstream_connectors.kafka.broker.places import default_data, free_port
-from millstream_connectors.kafka.broker.process import Running
+from millstream_connectors.kafka.broker.paths import default_data
+from millstream_connectors.kafka.broker.ports import free_port
+from millstream_connectors.kafka.broker.process import BrokerProcess
 
-__all__ = ["PORT", "Broker", "Running", "default_data", "free_port"]
+__all__ = ["PORT", "Broker", "BrokerProcess", "default_data", "free_port"]

@@ -1,4 +1,4 @@
-"""`millstream kafka`: a Kafka broker on this machine, without Docker."""
+"""The command `millstream kafka`: a Kafka broker on this machine, without Docker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _data = click.option(
 def kafka() -> None:
     """Start and stop a Kafka broker on this machine, without Docker.
 
-    Apache Kafka is fetched once (45 MB, into the user's cache) and needs Java 17. A broker is one node that listens on
-    the loopback only, and is known by its data folder: with other folders and ports there may be several.
+    Apache Kafka is downloaded once (45 MB, into the user's cache) and needs Java 17. A broker is one node that listens
+    on the loopback only. Its data folder identifies it: several brokers need different folders and ports.
     """
 
 
@@ -36,17 +36,17 @@ def kafka() -> None:
 @click.option("--port", type=click.IntRange(1, 65535), help="The port to listen on; 9092 unless given.")
 @_data
 def up(port: int | None, data: Path | None) -> None:
-    """Start the broker; it goes on until it is stopped."""
+    """Start the broker; it runs until it is stopped."""
     broker = _broker(data, port)
-    with _told() as tell:
-        began = broker.up(tell)
-    click.echo(f"{'up' if began else 'up already'}: {broker.bootstrap}, data in {broker.data}")
+    with _progress() as report:
+        started = broker.up(report)
+    click.echo(f"{'up' if started else 'up already'}: {broker.bootstrap}, data in {broker.data}")
 
 
 @kafka.command()
 @_data
 def down(data: Path | None) -> None:
-    """Stop the broker; its data stay."""
+    """Stop the broker and keep its data."""
     broker = _broker(data)
     click.echo(f"{'down' if broker.down() else 'was not up'}; data in {broker.data}")
 
@@ -56,16 +56,16 @@ def down(data: Path | None) -> None:
 def reset(data: Path | None) -> None:
     """Stop the broker and delete its data."""
     broker = _broker(data)
-    click.echo(f"deleted {broker.data}" if broker.reset() else f"there is nothing at {broker.data}")
+    click.echo(f"deleted {broker.data}" if broker.reset() else f"{broker.data} does not exist")
 
 
 @kafka.command()
 @_data
 def status(data: Path | None) -> int:
-    """Show whether the broker is up, and what it holds.
+    """Show whether the broker is up, and its topics.
 
-    Exits with 0 if it is up, and with 1 if it is down. Messages take an offset each, and so do the marks of
-    transactions.
+    Exits with 0 if it is up, and with 1 if it is down. Each message takes one offset, and so does each end of a
+    transaction.
     """
     broker = _broker(data)
     running = broker.running()
@@ -82,7 +82,7 @@ def status(data: Path | None) -> int:
 
 
 def _broker(data: Path | None, port: int | None = None) -> Broker:
-    """The broker of this folder; on the port where it is up, unless told otherwise."""
+    """The broker of this folder, on the given port, or else on the port where it is up."""
     from millstream_connectors.kafka.broker import PORT, Broker, default_data
 
     data = data or default_data()
@@ -91,18 +91,18 @@ def _broker(data: Path | None, port: int | None = None) -> Broker:
 
 
 @contextmanager
-def _told() -> Iterator[Callable[[str], None]]:
-    """Shows on standard error what is going on; on a terminal, what moves on stays in one line."""
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Prints messages on standard error; on a terminal, a message that ends in `...` is replaced by the next one."""
     erase = "\r\033[K" if sys.stderr.isatty() else ""
-    moving = False
+    replaceable = False
 
-    def tell(message: str) -> None:
-        nonlocal moving
-        click.echo(erase if moving else "", nl=False, err=True)
-        moving = bool(erase) and message.endswith("...")
-        click.echo(message, nl=not moving, err=True)
+    def report(message: str) -> None:
+        nonlocal replaceable
+        click.echo(erase if replaceable else "", nl=False, err=True)
+        replaceable = bool(erase) and message.endswith("...")
+        click.echo(message, nl=not replaceable, err=True)
 
     try:
-        yield tell
+        yield report
     finally:
-        click.echo(erase if moving else "", nl=False, err=True)
+        click.echo(erase if replaceable else "", nl=False, err=True)

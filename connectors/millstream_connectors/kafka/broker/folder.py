@@ -1,4 +1,4 @@
-"""A broker's data folder: what makes it one, and the process that was last seen at work in it."""
+"""A broker's data folder: the files that identify it, its cluster, and its last known process."""
 
 from __future__ import annotations
 
@@ -10,99 +10,98 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from millstream.errors import MillstreamError
-from millstream_connectors.kafka.broker.process import Running
+from millstream_connectors.kafka.broker.process import BrokerProcess
 from millstream_connectors.kafka.broker.settings import PARTITIONS
 
 __all__ = [
     "OUTPUT",
     "SETTINGS",
-    "Cluster",
+    "ClusterIdentity",
     "claim",
-    "clear",
-    "forget",
-    "formatted",
-    "known",
-    "ours",
+    "delete",
+    "forget_process",
+    "known_process",
+    "owned",
+    "record_formatted",
+    "record_process",
     "refuse_foreign",
-    "remember",
 ]
 
 SETTINGS = "server.properties"
 OUTPUT = "broker.log"
-_OURS = "broker.json"
+_IDENTITY = "broker.json"
 _PROCESS = "process.json"
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Whose data a folder holds, or is to hold as long as it is not `formatted`."""
+class ClusterIdentity:
+    """The cluster of a data folder; it has no data before the folder is `formatted`."""
 
     id: str
     formatted: bool
 
 
-def ours(data: Path) -> bool:
-    """Whether a broker of ours has been started in this folder."""
-    return (data / _OURS).is_file()
+def owned(data: Path) -> bool:
+    """Whether Millstream has started a broker in this folder."""
+    return (data / _IDENTITY).is_file()
 
 
 def refuse_foreign(data: Path) -> None:
-    """A folder that holds anything but a broker's data is nothing to put it into, or to delete."""
-    if not data.exists() or ours(data):
+    """Refuse to write into, or to delete, a folder with anything but a broker's data."""
+    if not data.exists() or owned(data):
         return
     if not data.is_dir() or any(data.iterdir()):
-        raise MillstreamError(f"{data} holds something else than the data of a broker of ours: choose another folder")
+        raise MillstreamError(f"{data} does not hold the data of a Millstream broker: choose another folder")
 
 
-def claim(data: Path) -> Cluster:
-    """The cluster of this folder; a new one if it is empty."""
+def claim(data: Path) -> ClusterIdentity:
+    """The cluster of this folder; a new cluster if the folder is empty."""
     refuse_foreign(data)
-    if ours(data):
-        return Cluster(**json.loads((data / _OURS).read_text()))
+    if owned(data):
+        return ClusterIdentity(**json.loads((data / _IDENTITY).read_text()))
     new = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    return _write(data, Cluster(new, formatted=False))
+    return _write(data, ClusterIdentity(new, formatted=False))
 
 
-def formatted(data: Path, cluster: Cluster) -> None:
-    """Note that the folder has been made ready for the broker, and so holds data from now on."""
-    _write(data, Cluster(cluster.id, formatted=True))
+def record_formatted(data: Path, cluster: ClusterIdentity) -> None:
+    """Record that the folder is formatted, and so may contain data."""
+    _write(data, ClusterIdentity(cluster.id, formatted=True))
 
 
-def _write(data: Path, cluster: Cluster) -> Cluster:
-    _write_whole(data / _OURS, cluster)
+def _write(data: Path, cluster: ClusterIdentity) -> ClusterIdentity:
+    _write_whole(data / _IDENTITY, cluster)
     return cluster
 
 
-def known(data: Path) -> Running | None:
-    """The process that was started for this folder and was not stopped; whether it lives is another question."""
-    if not ours(data):
+def known_process(data: Path) -> BrokerProcess | None:
+    """The process that was started for this folder and was not stopped; it may have ended by itself."""
+    if not owned(data):
         return None
     try:
-        return Running(**json.loads((data / _PROCESS).read_text()))
+        return BrokerProcess(**json.loads((data / _PROCESS).read_text()))
     except FileNotFoundError:
         return None
 
 
-def remember(data: Path, running: Running) -> None:
+def record_process(data: Path, running: BrokerProcess) -> None:
     _write_whole(data / _PROCESS, running)
 
 
-def forget(data: Path) -> None:
+def forget_process(data: Path) -> None:
     (data / _PROCESS).unlink(missing_ok=True)
 
 
-def clear(data: Path) -> None:
-    """Delete what is the broker's, and the folder if nothing else is in it."""
+def delete(data: Path) -> None:
+    """Delete the broker's files, and the folder if it has no others."""
     shutil.rmtree(data / PARTITIONS, ignore_errors=True)
-    # What says that the rest is ours goes last, so that whoever is interrupted here can do it again.
-    for name in (_PROCESS, SETTINGS, OUTPUT, _OURS):
+    # The file that identifies the folder is deleted last, so that an interrupted deletion can be repeated.
+    for name in (_PROCESS, SETTINGS, OUTPUT, _IDENTITY):
         (data / name).unlink(missing_ok=True)
     if not any(data.iterdir()):
         data.rmdir()
 
 
-def _write_whole(path: Path, value: Cluster | Running) -> None:
-    # brings with it what `millstream --help` need not wait for
-    from millstream.log.journal.durability import write_whole
+def _write_whole(path: Path, value: ClusterIdentity | BrokerProcess) -> None:
+    from millstream.log.journal.durability import write_whole  # imports modules that `millstream --help` does not need
 
     write_whole(path, json.dumps(asdict(value)))

@@ -22,7 +22,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from millstream.errors import MillstreamError
-from millstream_connectors.kafka.broker.places import alone, jar_folder
+from millstream_connectors.kafka.broker.folder_lock import locked
+from millstream_connectors.kafka.broker.paths import jar_folder
 from millstream_connectors.kafka.broker.repository import VARIABLE, Repository, find_repository
 
 __all__ = ["VERSION", "Jar", "ensure", "pinned"]
@@ -64,7 +65,7 @@ def _pin(line: str) -> Jar:
 def ensure(tell: Callable[[str], None]) -> Path:
     """The folder with all jars; missing and damaged jars are downloaded first, and `tell` gets the progress."""
     folder = jar_folder(VERSION)
-    with alone(folder):
+    with locked(folder):
         jars = pinned()
         missing = [jar for jar in jars if not (folder / jar.file).is_file()]
         damaged = [jar for jar in jars if jar not in missing and _sha256(folder / jar.file) != jar.sha256]

@@ -1,4 +1,4 @@
-"""The broker's process: started apart from ours, known again by when it was born, and ended."""
+"""The process of a broker: it runs in a session of its own, and is identified by its number and start time."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Running", "alive", "end", "kill", "start"]
+__all__ = ["BrokerProcess", "alive", "end", "kill", "start"]
 
-_SECONDS_TO_STOP = 10.0
-_SECONDS_TO_DIE = 10.0
-_STEP = 0.02
+_TERM_SECONDS = 10.0
+_KILL_SECONDS = 10.0
+_POLL_SECONDS = 0.02
 
-# Kept, because Python warns of one that nobody keeps and that has not ended.
+# Referenced here, because Python warns when it collects the object of a process that has not ended.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
-class Running:
-    """The process of a broker that is up; `born` tells it from a later one of the same number."""
+class BrokerProcess:
+    """The process of a broker that is up; `born`, its start time, distinguishes it from later ones of its number."""
 
     pid: int
     port: int
     born: str
 
 
-def start(command: Sequence[str], folder: Path, output: Path, port: int) -> Running:
-    """Start it in a session of its own, so that it outlives us and hears none of our terminal's signals."""
+def start(command: Sequence[str], folder: Path, output: Path, port: int) -> BrokerProcess:
+    """Start a broker in a session of its own, so that it outlives this process and gets no signals of its terminal."""
     with output.open("wb") as file:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
         )
     _started.append(process)
-    return Running(process.pid, port, _born(process.pid))
+    return BrokerProcess(process.pid, port, _born(process.pid))
 
 
-def alive(running: Running) -> bool:
-    """Whether it has not ended; one that has, and was not waited for, has."""
-    there = running.born != "" and _born(running.pid) == running.born
+def alive(running: BrokerProcess) -> bool:
+    """Whether the process has not ended; a zombie has ended."""
+    same = running.born != "" and _born(running.pid) == running.born
     for process in _started:
         process.poll()
-    return there
+    return same
 
 
 def _born(pid: int) -> str:
-    """When the process with this number was started; empty if there is none."""
+    """The start time of the process with this number; empty if there is none."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     if not boot.exists():
         return _born_by_ps(pid)
     try:
-        # The command's name stands in brackets and may hold anything: read behind the last one.
+        # The command's name is in brackets and may contain any character: the other fields follow the last bracket.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
     state, threads, ticks = fields[0], fields[17], fields[19]
-    # Its first thread may have ended while others still hold its files and its port.
+    # The first thread may have ended while others still hold the process's files and port.
     ended = state in "ZX" and int(threads) <= 1
     return "" if ended else f"{ticks} ticks after boot {boot.read_text().strip()}"
 
 
 def _born_by_ps(pid: int) -> str:
-    """The same where there is no /proc."""
+    """The start time on systems without /proc."""
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     listed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout
@@ -73,20 +73,20 @@ def _born_by_ps(pid: int) -> str:
     return "" if state.startswith("Z") else born.strip()
 
 
-def end(running: Running) -> None:
-    """SIGTERM, and SIGKILL if that is not heeded."""
-    if not _gone(running, signal.SIGTERM, _SECONDS_TO_STOP):
+def end(running: BrokerProcess) -> None:
+    """End the process by SIGTERM, and by SIGKILL if it does not end."""
+    if not _ends(running, signal.SIGTERM, _TERM_SECONDS):
         kill(running)
 
 
-def kill(running: Running) -> None:
-    """SIGKILL; returns once it is gone."""
-    if not _gone(running, signal.SIGKILL, _SECONDS_TO_DIE):
-        message = f"process {running.pid} is there {_SECONDS_TO_DIE:g} s after SIGKILL"
+def kill(running: BrokerProcess) -> None:
+    """End the process by SIGKILL; returns after it has ended."""
+    if not _ends(running, signal.SIGKILL, _KILL_SECONDS):
+        message = f"process {running.pid} still exists {_KILL_SECONDS:g} s after SIGKILL"
         raise TimeoutError(message)
 
 
-def _gone(running: Running, number: signal.Signals, seconds: float) -> bool:
+def _ends(running: BrokerProcess, number: signal.Signals, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     if alive(running):
         with suppress(ProcessLookupError):
@@ -94,5 +94,5 @@ def _gone(running: Running, number: signal.Signals, seconds: float) -> bool:
     while alive(running):
         if time.monotonic() > deadline:
             return False
-        time.sleep(_STEP)
+        time.sleep(_POLL_SECONDS)
     return True

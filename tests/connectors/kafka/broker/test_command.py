@@ -1,4 +1,4 @@
-"""`millstream kafka`, as a user types it."""
+"""The command `millstream kafka`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ Kafka = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the user's broker keeps its data; it is not up afterwards."""
+    """The data folder of the user's broker, which is not up after the test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "a user's data"))
     yield default_data()
     Broker(default_data()).kill()
@@ -28,7 +29,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def kafka(data: Path) -> Kafka:
-    """Runs `millstream kafka`: exit code, and what it printed."""
+    """Runs `millstream kafka`: exit code and output."""
 
     def run(*arguments: object) -> tuple[int, str]:
         command = [sys.executable, "-m", "millstream", "kafka", *map(str, arguments)]
@@ -57,27 +58,36 @@ def test_a_broker_from_its_start_to_its_end(kafka: Kafka, data: Path) -> None:
     assert kafka("down", "--data", data) == (0, f"down; data in {data}\n")
     assert kafka("down") == (0, f"was not up; data in {data}\n")
     assert kafka("reset") == (0, f"deleted {data}\n")
-    assert kafka("reset") == (0, f"there is nothing at {data}\n")
+    assert kafka("reset") == (0, f"{data} does not exist\n")
 
 
-def test_what_stands_in_the_way_is_told_in_one_line(kafka: Kafka, tmp_path: Path) -> None:
+def test_errors_are_reported_in_one_line(kafka: Kafka, tmp_path: Path) -> None:
     (tmp_path / "thesis").write_text("years of work")
-    refused = f"millstream: {tmp_path} holds something else than the data of a broker of ours: choose another folder\n"
+    refused = f"millstream: {tmp_path} does not hold the data of a Millstream broker: choose another folder\n"
     assert kafka("up", "--data", tmp_path) == (1, refused)
     assert kafka("reset", "--data", tmp_path) == (1, refused)
 
 
-def test_on_a_terminal_what_goes_on_stays_in_one_line() -> None:
+def test_on_a_terminal_progress_stays_in_one_line() -> None:
     script = """
-from millstream_connectors.kafka.broker.command import _told
-with _told() as tell:
+from millstream_connectors.kafka.broker.command import _progress
+with _progress() as report:
     for message in ("a jar is damaged", "fetching: 1 MB ...", "fetching: 2 MB ..."):
-        tell(message)
+        report(message)
 """
     mine, its = os.openpty()
     subprocess.run([sys.executable, "-c", script], stderr=its, check=True)
     os.close(its)
-    shown = os.read(mine, 1000).decode()
+    shown = read_terminal(mine)
     os.close(mine)
     erase = "\r\033[K"
     assert shown == f"a jar is damaged\r\nfetching: 1 MB ...{erase}fetching: 2 MB ...{erase}"
+
+
+def read_terminal(handle: int) -> str:
+    """Everything that was written to a terminal whose other side is closed; one read may return only a part."""
+    shown = b""
+    with suppress(OSError):  # at the end Linux raises an error, other systems return nothing
+        while part := os.read(handle, 1000):
+            shown += part
+    return shown.decode()

@@ -16,7 +16,7 @@ import pytest
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.broker import jars
 from millstream_connectors.kafka.broker.jars import VERSION, Jar, ensure, pinned
-from millstream_connectors.kafka.broker.places import jar_folder
+from millstream_connectors.kafka.broker.paths import jar_folder
 
 CONTENTS = {name: name.encode() * 100_000 for name in ("clients", "metadata", "raft", "server", "storage", "tools")}
 CLIENTS, METADATA, RAFT, *OTHERS = (

@@ -1,4 +1,4 @@
-"""A process is known by when it was born, also where there is no /proc."""
+"""A process is identified by its number and start time, also on systems without /proc."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from millstream_connectors.kafka.broker import process
 
 @pytest.fixture(params=[process._born, process._born_by_ps], ids=["proc", "ps"], autouse=True)
 def born(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks either way."""
+    """Read the start time in both ways."""
     if request.param is process._born_by_ps and shutil.which("ps") is None:
-        pytest.skip("there is no ps")
+        pytest.skip("ps is not installed")
     monkeypatch.setattr(process, "_born", request.param)
 
 
-def test_it_is_alive_until_it_has_ended() -> None:
+def test_a_process_is_alive_until_it_has_ended() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
-        running = process.Running(child.pid, 1, process._born(child.pid))
+        running = process.BrokerProcess(child.pid, 1, process._born(child.pid))
         assert process.alive(running)
         child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is not waited for yet
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
         assert not process.alive(running)
     assert not process.alive(running)
 
 
-def test_another_one_of_the_same_number_is_not_it() -> None:
-    assert process.alive(process.Running(os.getpid(), 1, process._born(os.getpid())))
-    assert not process.alive(process.Running(os.getpid(), 1, "long ago"))
-    assert not process.alive(process.Running(os.getpid(), 1, ""))
+def test_another_process_of_the_same_number_is_another_process() -> None:
+    assert process.alive(process.BrokerProcess(os.getpid(), 1, process._born(os.getpid())))
+    assert not process.alive(process.BrokerProcess(os.getpid(), 1, "long ago"))
+    assert not process.alive(process.BrokerProcess(os.getpid(), 1, ""))
