@@ -1,49 +1,7 @@
-"""Documents as messages of topics, and what a plain consumer sees of them."""
+"""The former name of support.topics."""
 
 from __future__ import annotations
 
-import json
-import time
-from pathlib import Path
-from typing import Any
-
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from support.topics import create_topic, produce_documents, seen
 
 __all__ = ["create_topic", "produce_documents", "seen"]
-
-_LONGEST = 120.0
-
-
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
-    admin.close()
-
-
-def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
-    """Every line of the folder's files as a message, those of the first file in partition 0, and so on."""
-    files = sorted(folder.glob("*.jsonl"))
-    create_topic(bootstrap, topic, len(files))
-    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
-    for partition, file in enumerate(files):
-        for line in file.read_bytes().splitlines():
-            producer.send(topic, line, partition=partition)
-    producer.flush()
-    producer.close()
-
-
-def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    """What a plain read_committed consumer sees of a topic."""
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
-    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-    consumer.assign(partitions)
-    consumer.seek_to_beginning(*partitions)
-    ends = consumer.end_offsets(partitions)
-    rows, deadline = [], time.monotonic() + _LONGEST
-    while any(consumer.position(partition) < end for partition, end in ends.items()):
-        assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
-        for messages in consumer.poll(timeout_ms=200).values():
-            rows += [json.loads(message.value) for message in messages]
-    consumer.close()
-    return rows

@@ -1,0 +1,151 @@
+"""Small pipelines that tests run through crashes on any engine, and what a promise says of their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.documents import EPOCH_RECORDS
+from support.forks import start_fork_server
+
+from millstream.config.load import Loaded, read_config
+from millstream.engines.job import Engine
+from millstream.guarantees.audit import Audit
+from millstream.guarantees.crash import CrashPoint
+from millstream.guarantees.delivery import Crash, Delivery, Effects, effects
+from millstream.log.epochs import EpochReader
+from millstream.runs.auditing import audit_run
+from millstream.runs.start import Options, start
+from millstream.runs.summary import Summary
+
+__all__ = ["InjectedCrash", "Pipeline", "assert_promise", "crash", "results", "sinks_of"]
+
+SINKS = {
+    "predictions": {"type": "files", "format": "jsonl"},
+    "topics": {"type": "journal", "path": "{run}-topics"},
+}
+
+
+class InjectedCrash(BaseException):
+    """The end of a run that drops all memory: nothing is closed, nothing more is written."""
+
+
+def crash() -> None:
+    raise InjectedCrash
+
+
+@dataclass
+class Pipeline:
+    """One pipeline over documents in `folder`, run by `engine` in run directories below it.
+
+    `{run}` in what is said of sinks stands for the run's name. `engine_name` may say how many workers: `local-3`;
+    `simulated` has as many.
+    """
+
+    folder: Path
+    engine: Engine
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    model: dict[str, Any] = field(default_factory=lambda: {"type": "complement_nb", "block": 16})
+    save_every: int = 1
+    commit_every: int = 1
+    window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
+    engine_name: str = "local"
+    placement: dict[str, str] = field(default_factory=lambda: {"features": "worker"})
+    steps: list[dict[str, Any]] | None = None
+    source: dict[str, Any] = field(default_factory=dict)
+    sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
+
+    def loaded(self, name: str) -> Loaded:
+        kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
+        config = {
+            "name": "conformance",
+            "source": {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source},
+            "pipeline": {"steps": self.steps} if self.steps else self._named(),
+            "sinks": json.loads(json.dumps(self.sinks).replace("{run}", name)),
+            "guarantee": {
+                "delivery": str(self.delivery),
+                "save_every": self.save_every,
+                "commit_every": self.commit_every,
+            },
+            "engine": {
+                "type": kind,
+                "workers": int(workers or 1),
+                "epoch": {"max_records": EPOCH_RECORDS},
+                "run": self.placement if kind == "spark" else {},
+            },
+        }
+        return read_config(config, self.folder, f"{name}.yaml")
+
+    def _named(self) -> dict[str, Any]:
+        return {
+            "use": "text_topics",
+            "features": {"type": "hashed_text", "dimensions": 256},
+            "model": self.model,
+            "popularity": {"window": self.window, "threshold": 0.3},
+        }
+
+    def run(self, name: str, **options: Any) -> Summary:
+        loaded = self.loaded(name)
+        if self.engine_name.startswith("local-"):
+            start_fork_server()
+        options = {"follow": False, **options}
+        return start(loaded, Options(self.folder / "runs" / name, **options), engine=self.engine, fire=crash)
+
+    def crash(self, name: str, point: CrashPoint, **options: Any) -> None:
+        """Run until the crash; fails if it does not come."""
+        try:
+            self.run(name, crash=point, **options)
+        except InjectedCrash:
+            return
+        raise AssertionError(f"{point} was never passed")
+
+    def summary(self, name: str) -> Summary:
+        """The summary that a run's last clean end wrote."""
+        return Summary(**json.loads((self.folder / "runs" / name / "summary.json").read_text()))
+
+    def audit(self, name: str, against: str | None = None) -> Audit:
+        runs = self.folder / "runs"
+        return audit_run(runs / name, runs / against if against else None)
+
+    def predicted(self, points: Sequence[CrashPoint], sinks: Sequence[str]) -> Effects:
+        """What the one function says of these crashes."""
+        crashes = [Crash(p.point, p.epoch, sinks.index(p.sink) if p.sink else None) for p in points]
+        return effects(self.delivery, self.save_every, self.commit_every, crashes, len(sinks))
+
+    def counts(self, name: str) -> dict[int, dict[str, int]]:
+        """For every epoch of a run without crashes its records, and the rows of each output."""
+        notes = EpochReader(self.folder / "runs" / name / "epochs").notes()
+        return {
+            note.epoch: {"records": note.records, **{output: rows for output, (rows, _) in note.outputs.items()}}
+            for note in notes
+        }
+
+
+def results(summary: Summary) -> tuple[object, ...]:
+    """What has to be the same wherever, and however often, a run was interrupted."""
+    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
+
+
+def sinks_of(summary: Summary) -> list[str]:
+    """The sinks in the order in which they are delivered to."""
+    return list(summary.delivered)
+
+
+def assert_promise(pipeline: Pipeline, name: str, points: list[CrashPoint], golden: str) -> None:
+    """Run to the end after these crashes; the audit against a golden run is what `effects` says of them."""
+    summary = pipeline.run(name)
+    counts = pipeline.counts(golden)
+    sinks = sinks_of(summary)
+    predicted = pipeline.predicted(points, sinks)
+    found = pipeline.audit(name, golden)
+    assert found.records == sum(count["records"] for count in counts.values())
+    assert found.trained_twice == sum(counts[epoch]["records"] for epoch in predicted.trained_twice)
+    assert found.lost == sum(counts[epoch]["records"] for epoch in predicted.lost)
+    for index, output in enumerate(sinks):
+        if output in ("predictions", "rejects"):  # rows made from one record
+            repeated, missing = predicted.rows_repeated[index], predicted.rows_missing[index]
+            assert found.outputs[output].repeated == sum(counts[epoch].get(output, 0) for epoch in repeated)
+            assert found.outputs[output].missing == sum(counts[epoch].get(output, 0) for epoch in missing)
