@@ -20,6 +20,7 @@ def no_more_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, MOST))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_run_goes_on_when_there_is_room_again(commands: Commands, golden: dict[str, Any], workers: int) -> None:
     run, options = f"full-{workers}", ("--set", f"engine.workers={workers}")

@@ -19,6 +19,7 @@ from millstream.guarantees.delivery import Point
 from millstream.runs.killing import descendants
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", [str(point) for point in Point])
 def test_a_kill_at_every_point_on_one_machine(commands: Commands, golden: dict[str, Any], point: str) -> None:
     run = f"local-{point}"

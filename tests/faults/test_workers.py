@@ -286,6 +286,7 @@ def test_what_was_cut_before_a_record_that_fails_is_delivered_before(
     sys.modules.pop("late_function", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "victims",
     [

@@ -37,7 +37,17 @@ def broker_in(folder: Path) -> SharedBroker:
         running = Broker(folder / "data").running()
         broker = Broker(folder / "data", running.port if running is not None else free_port())
         if running is None:
-            up = [sys.executable, "-m", "millstream", "kafka", "up", "--data", broker.data, "--port", str(broker.port)]
+            up = [
+                sys.executable,
+                "-m",
+                "millstream",
+                "kafka",
+                "up",
+                "--data",
+                str(broker.data),
+                "--port",
+                str(broker.port),
+            ]
             subprocess.run(up, capture_output=True, text=True, check=True)
     return SharedBroker(broker.bootstrap)
 
