@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 __all__ = ["covering"]
 
@@ -12,11 +12,14 @@ Value = tuple[int, int]
 """A factor and one of its values, by their numbers."""
 
 
-def covering(sizes: Sequence[int], seeds: Iterable[Mapping[int, int]] = ()) -> list[Case]:
+def covering(
+    sizes: Sequence[int], seeds: Iterable[Mapping[int, int]] = (), cheapest_first: Collection[int] = ()
+) -> list[Case]:
     """Cases in which every value of a factor occurs with every value of every other factor.
 
     `sizes` are the factors' numbers of values. A seed gives the values of some factors; for each there is a case.
-    Where values cover equally many new pairs, the lowest is chosen: the cheapest values come first.
+    Where values cover equally many new pairs, the one is chosen that occurs least, but the first one of a factor in
+    `cheapest_first`.
 
     >>> covering([2, 2, 2])
     [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0)]
@@ -26,9 +29,18 @@ def covering(sizes: Sequence[int], seeds: Iterable[Mapping[int, int]] = ()) -> l
     missing = {pair for case in _values(sizes) for pair in case}
     cases: list[Case] = []
 
+    def best(factor: int, chosen: Mapping[int, int]) -> int:
+        gains = [_gain(missing, (factor, value), chosen) for value in range(sizes[factor])]
+        values = [value for value, gain in enumerate(gains) if gain == max(gains)]
+        return values[0] if factor in cheapest_first else min(values, key=[case[factor] for case in cases].count)
+
     def add(given: Mapping[int, int]) -> None:
-        case = _completed(sizes, given, missing)
-        missing.difference_update(_pairs(case))
+        chosen = dict(given)
+        for factor in range(len(sizes)):
+            if factor not in chosen:
+                chosen[factor] = best(factor, chosen)
+        case = tuple(chosen[factor] for factor in range(len(sizes)))
+        missing.difference_update(itertools.combinations(enumerate(case), 2))
         cases.append(case)
 
     for seed in seeds:
@@ -44,18 +56,6 @@ def _values(sizes: Sequence[int]) -> Iterable[Iterable[tuple[Value, Value]]]:
         yield (((one, value), (other, with_value)) for value, with_value in values)
 
 
-def _pairs(case: Case) -> Iterable[tuple[Value, Value]]:
-    return itertools.combinations(enumerate(case), 2)
-
-
-def _completed(sizes: Sequence[int], given: Mapping[int, int], missing: set[tuple[Value, Value]]) -> Case:
-    """A case with the given values, the others chosen one after the other for the most missing pairs."""
-    chosen = dict(given)
-    for factor, size in enumerate(sizes):
-        if factor not in chosen:
-            gains = [
-                sum(tuple(sorted(((factor, value), other))) in missing for other in chosen.items())
-                for value in range(size)
-            ]
-            chosen[factor] = gains.index(max(gains))
-    return tuple(chosen[factor] for factor in range(len(sizes)))
+def _gain(missing: Collection[tuple[Value, Value]], value: Value, chosen: Mapping[int, int]) -> int:
+    """How many missing pairs a value makes with those that are chosen."""
+    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())
