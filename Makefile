@@ -1,9 +1,10 @@
 BIN := .venv/bin
 READY := .venv/ready
+PYTEST := $(BIN)/python -m pytest -q
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo demo-kafka test check bench soak lock clean
+.PHONY: help setup demo demo-kafka quick test conformance check bench soak lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -21,8 +22,16 @@ demo: $(READY)  ## a first run, start to end; ENGINE=local needs no Java, FRESH=
 demo-kafka: $(READY)  ## from topic to topics through a kill -9, with a broker of its own
 	@$(BIN)/python scripts/demo_kafka.py
 
-test: check  ## the checks, then every test but the soak
-	@$(BIN)/python -m pytest -q -m "not soak" -n 2 --dist loadgroup
+quick: $(READY)  ## ruff, and the tests without Spark and brokers: for the edit loop
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(PYTEST) -m "not spark and not kafka and not long and not matrix and not soak" -n 2 --dist loadgroup
+
+test: check  ## the checks, then every test but the whole matrix and the soak
+	@$(PYTEST) -m "not matrix and not soak" -n 2 --dist loadgroup
+
+conformance: $(READY)  ## the whole matrix: every pipeline, delivery, engine and crash point
+	@$(PYTEST) tests/conformance tests/faults -m "not soak" -n 2 --dist load
 
 check: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check
@@ -34,7 +43,7 @@ bench: $(READY)  ## measure, print a table, write bench.json, extend the history
 	@$(BIN)/python benchmarks/run.py $(if $(PEERS),--peers) $(ARGS)
 
 soak: $(READY)  ## the tests that take long
-	@$(BIN)/python -m pytest -q -m soak
+	@$(PYTEST) -m soak
 
 lock:  ## resolve the pins again (needs uv); ARGS="--upgrade" or ARGS="--upgrade-package NAME"
 	@uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \

@@ -1,32 +1,50 @@
 """Brokers for tests marked `kafka`: one for the whole test run, and others for tests that stop or kill theirs.
 
-`make test` runs two tests at a time: many wait for others, such as a broker that is away. Those that share the broker
-stay together, and so do those that share the Spark session.
+`make test` runs two tests at a time, in two processes: many tests wait for others, such as a broker that is away. Both
+processes use one broker, which the first test that needs it starts. Tests in the Spark session of the test run carry
+`xdist_group("spark")` and stay in one process.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from kafka_broker import OwnBroker, SharedBroker
+from support.brokers import OwnBroker, SharedBroker, broker_in, end_broker_in
 
 from millstream_connectors.kafka.broker import Broker, free_port
 
+_FOLDER = "MILLSTREAM_TEST_FOLDER"
+"""The variable by which the processes of a test run know the folder that they share."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _controls(config):
+        os.environ[_FOLDER] = tempfile.mkdtemp(prefix="millstream-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _controls(config) and (folder := os.environ.pop(_FOLDER, None)):
+        end_broker_in(Path(folder))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _controls(config: pytest.Config) -> bool:
+    """True in the process that a user started, False in those that xdist did."""
+    return not hasattr(config, "workerinput")
+
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBroker]:
+def broker() -> SharedBroker:
     """The broker that is up for the whole test run: that of MILLSTREAM_TEST_BROKER (host:port), or one of its own."""
     if given := os.environ.get("MILLSTREAM_TEST_BROKER"):
-        yield SharedBroker(given)
-        return
-    own = Broker(tmp_path_factory.mktemp("broker"), free_port())
-    own.up()
-    yield SharedBroker(own.bootstrap)
-    own.kill()
+        return SharedBroker(given)
+    return broker_in(Path(os.environ[_FOLDER]))
 
 
 @pytest.fixture
@@ -47,15 +65,5 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnBroker]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares something that is slow to start comes first, and together."""
-    for item in items:
-        if (group := _shares(item)) is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: _shares(item) is None)
-
-
-def _shares(item: pytest.Item) -> str | None:
-    case = getattr(item, "callspec", None)
-    if case is not None and case.params.get("engine_name") == "spark":
-        return "spark"
-    return "broker" if "broker" in getattr(item, "fixturenames", ()) else None
+    """Tests that take long come first, so that both processes end at about the same time."""
+    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in ("spark", "long")))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import Pipeline, write_documents
+from support.documents import write_documents
+from support.pipelines import Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.guarantees.crash_point import CrashPoint

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from conformance.harness import EPOCHS, Pipeline, write_documents
-from conformance.test_deliveries import expect
+from support.documents import EPOCHS
+from support.engines import Engines, marks_of, on_engines
+from support.golden import Golden, GoldenRuns
+from support.pipelines import assert_promise, results
 
-from millstream.engines.job import Engine
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point, due, order
 
+SEEDS = range(4)
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory, engine: Engine, engine_name: str) -> Pipeline:
-    folder = tmp_path_factory.mktemp("pipeline")
-    write_documents(folder / "documents")
-    made = Pipeline(folder, engine, model={"type": "sgd", "block": 16}, engine_name=engine_name)
-    made.run("golden")
-    return made
+
+def seeded(*first_seed_only: str, never: str = "") -> list[Any]:
+    """Engines and seeds; `make test` has all seeds on the engines that cost little, and one on these."""
+    cases: list[Any] = []
+    for engine_name in ("simulated", "local", "local-3", "spark"):
+        for seed in SEEDS:
+            left_out = engine_name == never or (engine_name in first_seed_only and seed > 0)
+            marks = [*marks_of(engine_name), *([pytest.mark.matrix] if left_out else [])]
+            cases.append(pytest.param(engine_name, seed, marks=marks))
+    return cases
+
+
+@pytest.fixture
+def golden(golden_runs: GoldenRuns) -> Golden:
+    return golden_runs["sgd"]
 
 
 def first_epoch_after(crashes: list[CrashPoint], delivery: Delivery, save_every: int, commit_every: int) -> int:
@@ -43,29 +55,31 @@ def first_epoch_after(crashes: list[CrashPoint], delivery: Delivery, save_every:
     return committed + 1
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_exactly_once_after_two_crashes_and_one_while_recovering(pipeline: Pipeline, seed: int) -> None:
+@pytest.mark.parametrize(("engine_name", "seed"), seeded("local-3", "spark"))
+def test_exactly_once_after_two_crashes_and_one_while_recovering(
+    golden: Golden, engines: Engines, engine_name: str, seed: int
+) -> None:
     rng = random.Random(seed)
-    pipeline.delivery, pipeline.save_every, pipeline.commit_every = Delivery.EXACTLY_ONCE, rng.choice([1, 4]), 1
-    name = f"exactly-{seed}"
+    pipeline = golden.on(engines, engine_name, save_every=rng.choice([1, 4]))
+    name = f"in-a-row-{engine_name}-{seed}"
     middle = rng.randrange(3, EPOCHS - 2)
     points = list(Point)
     pipeline.crash(name, CrashPoint(rng.choice(points), middle))
     pipeline.crash(name, CrashPoint(rng.choice(points), middle + 1))  # has replayed up to here
     pipeline.crash(name, CrashPoint(rng.choice(points), EPOCHS - 1))
-    summary, golden = pipeline.run(name), pipeline.summary("golden")
-    assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
-    assert (summary.accuracy, summary.baselines) == (golden.accuracy, golden.baselines)
-    assert summary.records == golden.records
+    assert results(pipeline.run(name)) == results(golden.summary)
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
-@pytest.mark.parametrize("seed", range(4))
-def test_several_crashes_leave_the_union_of_their_sets(pipeline: Pipeline, delivery: Delivery, seed: int) -> None:
+@pytest.mark.parametrize(("engine_name", "seed"), seeded("local-3", never="spark"))
+def test_several_crashes_leave_the_union_of_their_sets(
+    golden: Golden, engines: Engines, engine_name: str, delivery: Delivery, seed: int
+) -> None:
     rng = random.Random(seed)
-    pipeline.delivery, pipeline.save_every = delivery, rng.choice([1, 2, 4])
-    pipeline.commit_every = 1 if delivery is Delivery.AT_MOST_ONCE else rng.choice([1, 2, 3])
-    name = f"{delivery}-{seed}"
+    pipeline = golden.on(engines, engine_name, delivery=delivery, save_every=rng.choice([1, 2, 4]))
+    if delivery is Delivery.AT_LEAST_ONCE:
+        pipeline = replace(pipeline, commit_every=rng.choice([1, 2, 3]))
+    name = f"{delivery}-{engine_name}-{seed}"
     crashes: list[CrashPoint] = []
     for _ in range(3):
         first = first_epoch_after(crashes, delivery, pipeline.save_every, pipeline.commit_every)
@@ -73,18 +87,20 @@ def test_several_crashes_leave_the_union_of_their_sets(pipeline: Pipeline, deliv
             break
         crashes.append(CrashPoint(rng.choice(list(Point)), rng.randrange(first, EPOCHS)))
         pipeline.crash(name, crashes[-1])
-    expect(pipeline, name, crashes, "golden")
+    assert_promise(pipeline, name, crashes, golden.run)
 
 
-def test_a_crash_at_the_very_first_point_leaves_nothing_behind(pipeline: Pipeline) -> None:
-    pipeline.delivery, pipeline.save_every, pipeline.commit_every = Delivery.EXACTLY_ONCE, 1, 1
-    pipeline.crash("first", CrashPoint(Point.CUT, 0))
-    summary, golden = pipeline.run("first"), pipeline.summary("golden")
-    assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
+@on_engines("simulated", "local", "local-3", "spark")
+def test_a_crash_at_the_very_first_point_leaves_nothing_behind(
+    golden: Golden, engines: Engines, engine_name: str
+) -> None:
+    pipeline, name = golden.on(engines, engine_name), f"first-{engine_name}"
+    pipeline.crash(name, CrashPoint(Point.CUT, 0))
+    assert results(pipeline.run(name)) == results(golden.summary)
 
 
-def test_the_same_crash_is_fired_once_in_a_run_directory(pipeline: Pipeline) -> None:
-    pipeline.delivery, pipeline.save_every, pipeline.commit_every = Delivery.EXACTLY_ONCE, 1, 1
-    point = CrashPoint(Point.DELIVER, 2)
-    pipeline.crash("once", point)
-    assert pipeline.run("once", crash=point).outputs == pipeline.summary("golden").outputs
+@on_engines("simulated", "local", "local-3")
+def test_the_same_crash_is_fired_once_in_a_run_directory(golden: Golden, engines: Engines, engine_name: str) -> None:
+    pipeline, name, point = golden.on(engines, engine_name), f"once-{engine_name}", CrashPoint(Point.DELIVER, 2)
+    pipeline.crash(name, point)
+    assert results(pipeline.run(name, crash=point)) == results(golden.summary)

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.engines import on_engines
+from support.pipelines import Pipeline
 
 from millstream.engines.cutter import LogCutter
 from millstream.engines.job import Engine
@@ -25,6 +27,7 @@ def pipeline(tmp_path: Path, engine: Engine, engine_name: str) -> Pipeline:
     return Pipeline(tmp_path, engine, engine_name=engine_name)
 
 
+@on_engines("simulated", "local", "local-3", "spark")
 def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeline) -> None:
     pipeline.model = {"type": "sgd", "block": 16}
     here = pipeline.run("here")
@@ -36,6 +39,7 @@ def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeli
     assert here.engine == pipeline.loaded("here").config.engine.type
 
 
+@on_engines("simulated", "local", "local-3", "spark")
 def test_epochs_without_a_record_pass_all_points(pipeline: Pipeline) -> None:
     for file in (pipeline.folder / "documents").iterdir():
         file.write_text("")
@@ -45,6 +49,7 @@ def test_epochs_without_a_record_pass_all_points(pipeline: Pipeline) -> None:
     assert (summary.epochs, summary.records) == (1, 0)
 
 
+@on_engines("simulated", "local", "local-3", "spark")
 def test_windows_close_when_all_partitions_have_ended(pipeline: Pipeline) -> None:
     open_ended = pipeline.run("open")
     pipeline.source = {"ends": True}
@@ -53,6 +58,7 @@ def test_windows_close_when_all_partitions_have_ended(pipeline: Pipeline) -> Non
     assert ended.delivered["topics"] > open_ended.delivered["topics"]
 
 
+@on_engines("simulated", "local", "local-3", "spark")
 def test_a_file_that_comes_later_is_a_partition_of_its_own(pipeline: Pipeline) -> None:
     first = pipeline.run("run")
     write_documents(pipeline.folder / "more", files=1, records=EPOCH_RECORDS, seed=9)
@@ -64,6 +70,7 @@ def test_a_file_that_comes_later_is_a_partition_of_its_own(pipeline: Pipeline) -
     assert partitions == ["part0.jsonl", "part1.jsonl", "later.jsonl"]
 
 
+@on_engines("simulated", "local", "local-3")
 @pytest.mark.parametrize("delivery", list(Delivery))
 def test_a_sink_that_is_added_begins_with_the_next_epoch_that_is_cut(pipeline: Pipeline, delivery: Delivery) -> None:
     pipeline.delivery = delivery
@@ -83,6 +90,7 @@ def test_a_sink_that_is_added_begins_with_the_next_epoch_that_is_cut(pipeline: P
     assert added == [(3, "predictions files elsewhere")]
 
 
+@on_engines("simulated", "local", "local-3")
 def test_a_sink_that_was_away_goes_on_with_the_next_epoch_that_is_cut(pipeline: Pipeline) -> None:
     here, elsewhere = ({"predictions": {"type": "files", "path": path}} for path in ("here", "elsewhere"))
     for sinks in (here, elsewhere, here):
@@ -93,58 +101,7 @@ def test_a_sink_that_was_away_goes_on_with_the_next_epoch_that_is_cut(pipeline: 
     assert delivered == sum(noted[epoch]["predictions"] for epoch in range(EPOCHS) if epoch not in (2, 3))
 
 
-def test_count_windows_and_other_epoch_sizes(pipeline: Pipeline) -> None:
-    pipeline.window = {"type": "count", "size": 37}
-    golden = pipeline.run("golden")
-    pipeline.crash("run", CrashPoint(Point.DELIVER, 4))
-    assert pipeline.run("run").outputs == golden.outputs
-    assert golden.delivered["topics"] > 5
-
-
-FUNCTIONS = """
-def short(record):
-    return len(record["text"]) % 5 != 0
-
-def shout(record):
-    if "word7" in record["text"]:
-        raise ValueError("not seven")
-    return {"text": record["text"].upper(), "first": record["text"].split()[0]}
-"""
-
-
-def test_functions_of_the_user_give_the_same_on_every_engine(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (pipeline.folder / "conformance_functions.py").write_text(FUNCTIONS)
-    monkeypatch.syspath_prepend(str(pipeline.folder))
-    pipeline.steps = [
-        {"type": "filter", "function": "conformance_functions:short"},
-        {"type": "map", "function": "conformance_functions:shout", "adds": ["first"], "on_error": "reject"},
-        {"type": "hashed_text", "name": "features", "dimensions": 256},
-        {"type": "classify", "model": pipeline.model},
-        {"type": "popularity", "of": "first", "window": pipeline.window},
-    ]
-    pipeline.placement = {}
-    pipeline.crash("run", CrashPoint(Point.DELIVER, 3))
-    here = pipeline.run("run")
-    there = Pipeline(pipeline.folder, LocalEngine(), steps=pipeline.steps)
-    golden = there.run("golden")
-    assert (here.state, here.outputs, here.records) == (golden.state, golden.outputs, golden.records)
-    assert golden.delivered["rejects"] > 5
-    assert golden.delivered["predictions"] < golden.records - golden.delivered["rejects"]
-
-
-def test_a_run_goes_on_on_the_other_engine_and_back(pipeline: Pipeline, engine_name: str) -> None:
-    pipeline.model = {"type": "sgd", "block": 16}
-    other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
-    golden = other.run("golden")
-    pipeline.crash("run", CrashPoint(Point.SAVE, 2))
-    other.crash("run", CrashPoint(Point.DELIVER, 4))
-    pipeline.crash("run", CrashPoint(Point.PROCESS, 5))
-    summary = other.run("run")
-    assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
-
-
+@on_engines("simulated", "local", "local-3", "spark")
 def test_records_that_vanish_before_they_are_read_end_the_run_in_one_sentence(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

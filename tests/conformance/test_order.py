@@ -15,7 +15,9 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from conformance.harness import EPOCH_RECORDS, Pipeline, write_documents
+from support.documents import EPOCH_RECORDS, write_documents
+from support.engines import on_engines
+from support.pipelines import Pipeline
 
 from millstream.engines.job import Engine, Job
 from millstream.guarantees import delivery as deliveries
@@ -128,12 +130,14 @@ def _kind(effect: tuple[str, int]) -> str:
     return effect[0]
 
 
+@on_engines("simulated", "local", "local-3", "spark")
 @pytest.mark.parametrize("delivery", Delivery)
 def test_effects_come_in_the_order_of_the_delivery(pipeline: Pipeline, delivery: Delivery) -> None:
     pipeline.delivery = delivery
     run_in_order(pipeline, "run")
 
 
+@on_engines("simulated", "local-3")
 @pytest.mark.parametrize("delivery", Delivery)
 def test_two_points_that_are_swapped_are_found(
     pipeline: Pipeline, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
@@ -148,6 +152,7 @@ def test_two_points_that_are_swapped_are_found(
             run_in_order(pipeline, f"swapped-{first}")
 
 
+@on_engines("simulated", "local-3")
 @pytest.mark.parametrize("delivery", Delivery)
 def test_notes_that_are_not_synced_before_their_rows_are_delivered_are_found(
     pipeline: Pipeline, delivery: Delivery, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from file_logs import lines, opened, texts, written
+from support.file_logs import lines, opened, texts, written
 
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import Place

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from file_logs import opened, texts, written
+from support.file_logs import opened, texts, written
 
 from millstream.errors import ConfigError
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, Pipeline
+from support.documents import EPOCH_RECORDS
+from support.pipelines import Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.runs.directory import RunDirectory

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from conformance.harness import Pipeline, write_documents
+from support.documents import write_documents
+from support.pipelines import Pipeline
 
 from millstream.config import plugins
 from millstream.engines.local.engine import LocalEngine

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.kafka_documents import seen
-from faults.conftest import Commands, wait_until
-from faults.kafka_kills import Flow, processed
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
+from support.commands import Commands, processed
+from support.conditions import wait_until
+from support.feeds import TopicFeed
+from support.topics import seen
 
 CHAIN = Path(__file__).parents[2] / "configs/chain"
-RECORDS = 20_000
+RECORDS = 10_000
 
 
 class Chain:
@@ -49,8 +49,7 @@ class Chain:
         return [part for value in set_to for part in ("--set", value)]
 
     def finish(self, name: str, run: str, *options: str) -> dict[str, Any]:
-        local = ("--set", "engine.type=local")
-        return self.commands[name].finish(run, *self.options(name, run), *local, *options)
+        return self.commands[name].finish(run, *self.options(name, run), *options)
 
     def windows(self, run: str) -> list[tuple[Any, ...]]:
         rows = seen(self.bootstrap, f"{self.documents}-{run}-popular")
@@ -59,27 +58,35 @@ class Chain:
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_windows_at_the_end_of_a_chain_are_those_of_a_run_without_kills(tmp_path: Path, broker: SharedBroker) -> None:
+@pytest.mark.parametrize("second", ["local", pytest.param("spark", marks=pytest.mark.matrix)])
+def test_windows_at_the_end_of_a_chain_are_those_of_a_run_without_kills(
+    tmp_path: Path, broker: SharedBroker, second: str
+) -> None:
+    """The first pipeline runs on Spark."""
     rng = random.Random(17)
     chain = Chain(tmp_path, broker.bootstrap, broker.topic("documents"))
-    flow = Flow(broker.bootstrap, chain.documents, RECORDS, per_second=2_000)
-    flow.goes_on()
+    feed = TopicFeed(broker.bootstrap, chain.documents, RECORDS, per_second=2_000)
+    feed.start()
     running = {
-        name: chain.commands[name].start("killed", *chain.options(name, "killed"), "--follow")
-        for name in ("classify", "follow")
+        name: chain.commands[name].start(
+            "killed", *chain.options(name, "killed"), "--follow", "--set", f"engine.type={engine}"
+        )
+        for name, engine in (("classify", "spark"), ("follow", second))
     }
-    for name in rng.sample(["classify", "follow"], 2):
+    for name, process in running.items():
         run = tmp_path / name / "killed"
-        wait_until(lambda run=run: processed(run) >= 3, f"epochs of {name}", 180)  # type: ignore[misc]
+        wait_until(lambda run=run: processed(run) >= 3, f"epochs of {name}", process)  # type: ignore[misc]
+    for name in rng.sample(list(running), 2):
         time.sleep(rng.random() * 0.5)  # anywhere in an epoch
-        running[name].send_signal(signal.SIGKILL)
+        assert running[name].poll() is None, running[name].communicate()
+        running[name].kill()
         running[name].communicate()
-    flow.pauses()
+    feed.join()
     classified = chain.finish("classify", "killed", "--until-idle")
     chain.finish("follow", "killed", "--until-idle")
     assert classified["records"] == RECORDS
 
     chain.finish("classify", "golden", "--replay", str(tmp_path / "classify/killed"))
     chain.finish("follow", "golden", "--until-idle")
-    assert len(chain.windows("golden")) > 20
+    assert len(chain.windows("golden")) > 10
     assert chain.windows("killed") == chain.windows("golden")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
-from conformance.kafka_documents import produce_documents
 from kafka.admin import KafkaAdminClient
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
+from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.pipelines import Pipeline
+from support.topics import produce_documents
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import Contradiction, ForeignSink

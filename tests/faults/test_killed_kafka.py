@@ -5,19 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faults.kafka_kills import kill_while_it_flows
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
+from support.kills import kill_while_records_flow
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_five_kills_while_records_flow_leave_every_result_once(tmp_path: Path, broker: SharedBroker) -> None:
-    kill_while_it_flows(
+@pytest.mark.parametrize(
+    "engines",
+    [
+        pytest.param(["local", "spark", "local"], id="three"),
+        pytest.param(["local", "spark", "local", "local", "local"], id="five", marks=pytest.mark.matrix),
+    ],
+)
+def test_kills_while_records_flow_leave_every_result_once(
+    tmp_path: Path, broker: SharedBroker, engines: list[str]
+) -> None:
+    kill_while_records_flow(
         tmp_path,
         broker.bootstrap,
         broker.topic("flowing"),
-        records=10_000,
+        engines,
+        records=2_000 * len(engines),
         per_second=2_000,
-        engines=["local", "spark", "local", "local", "local"],
         seed=11,
     )

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, InjectedCrash, Pipeline, write_documents
+from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.pipelines import InjectedCrash, Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, Truncated

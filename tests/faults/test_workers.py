@@ -16,25 +16,24 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
-from faults.conftest import Commands
-from faults.role_kills import kill_roles
-from faults.test_killed import same
+from support.conditions import PATIENCE
+from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.kills import Victim, kill_processes
+from support.pipelines import Pipeline, results
 
-from millstream.engines.local import worker_pool as pool
+from millstream.engines.cutter import LogCutter
+from millstream.engines.local import worker_pool
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError, MillstreamError, StepFailed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
-from millstream.log.epochs import EpochReader, planner
+from millstream.log.epochs import Epoch, EpochReader, planner
 from millstream.runs.directory import RunDirectory
 from millstream.runs.observer import Observer, Watched
 from millstream.runs.outputs import load_run, outputs_of
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.steps.processor import EpochResult
-
-WORKERS = ("--set", "engine.type=local", "--set", "engine.workers=3")
 
 
 def shoot(*names: str, by: signal.Signals = signal.SIGKILL) -> None:
@@ -75,10 +74,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)  # so that epochs follow while workers die
     write_documents(tmp_path / "documents")
     return Pipeline(tmp_path, LocalEngine(), model={"type": "sgd", "block": 16}, engine_name="local-3")
-
-
-def results(summary: Summary) -> tuple[Any, ...]:
-    return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
 @pytest.mark.parametrize(
@@ -133,11 +128,21 @@ def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: P
 
 
 def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_SILENCE_SECONDS", 3.0)
     golden = pipeline.run("golden")
-    shooting = Shooting({3: lambda: shoot("sequencer", by=signal.SIGSTOP)})
-    assert results(shooting.run(pipeline, "run")) == results(golden)
-    assert shooting.reasons == ["sequencer has not moved for 3 s; all workers start again from the newest checkpoint"]
+    monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", PATIENCE)  # a slow machine's workers do not hang
+
+    def stop() -> None:
+        shoot("sequencer", by=signal.SIGSTOP)
+        monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", 3.0)
+
+    class Stopping(Shooting):
+        def restarted(self, reason: str) -> None:
+            super().restarted(reason)
+            monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", PATIENCE)
+
+    stopping = Stopping({3: stop})
+    assert results(stopping.run(pipeline, "run")) == results(golden)
+    assert stopping.reasons == ["sequencer has not moved for 3 s; all workers start again from the newest checkpoint"]
 
 
 AS_IF = {
@@ -207,29 +212,34 @@ def test_a_function_that_workers_do_not_find_is_told_at_once(
         pipeline.run("run")
 
 
-def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(pipeline: Pipeline) -> None:
+def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     golden = pipeline.run("golden")
-    stop, shots = threading.Event(), 5
+    stop, shots, cut = threading.Event(), 5, LogCutter.cut
 
     class Quiet(Shooting):
         """Shoots when there is nothing left to take: all that is cut is through, or was before this start."""
 
-        left = 0
+        left = EPOCHS
+        shot = False
 
         def started(self, first: int) -> None:
-            self.left = EPOCHS - first
-            self.shoot_if_quiet()
+            self.left, self.shot = EPOCHS - first, False
 
         def finished_epoch(self, result: EpochResult) -> None:
             self.left -= 1
-            self.shoot_if_quiet()
 
-        def shoot_if_quiet(self) -> None:
-            if self.left == 0:
-                # A moment later, so that the run is waiting for records by then.
-                threading.Timer(0.1, lambda: shoot("sequencer") if len(self.reasons) < shots else stop.set()).start()
+        def cut(self, cutter: LogCutter, now: float) -> Epoch | None:
+            if self.left == 0 and not self.shot and len(self.reasons) < shots:
+                shoot("sequencer")
+                self.shot = True
+            if len(self.reasons) == shots:
+                stop.set()
+            return cut(cutter, now)
 
     quiet = Quiet()
+    monkeypatch.setattr(LogCutter, "cut", lambda cutter, now: quiet.cut(cutter, now))
     place = Options(pipeline.folder / "runs/run", follow=True)
     summary = start(pipeline.loaded("run"), place, engine=pipeline.engine, observers=lambda watched: [quiet], stop=stop)
     assert len(quiet.reasons) == shots
@@ -277,12 +287,16 @@ def test_what_was_cut_before_a_record_that_fails_is_delivered_before(
     sys.modules.pop("late_function", None)
 
 
-def test_kills_of_random_parties_leave_no_process_and_no_trace(commands: Commands) -> None:
-    small = ("--set", "engine.epoch.max_records=25")
-    killed = kill_roles(commands, "roles", [*WORKERS, *small], kills=10, apart=20_000, seed=7)
-    assert "the coordinator" in killed and "a worker" in killed
-    golden = commands.finish("golden-small", "--set", "engine.type=local", *small)
-    same(commands.finish("roles", *WORKERS, *small), golden)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "victims",
+    [
+        pytest.param(("worker", "coordinator", "worker"), id="three"),
+        pytest.param((*("worker", "worker", "coordinator") * 3, "coordinator"), id="ten", marks=pytest.mark.matrix),
+    ],
+)
+def test_kills_of_random_processes_leave_no_process_and_no_trace(tmp_path: Path, victims: Sequence[Victim]) -> None:
+    kill_processes(tmp_path, victims, epochs=20, seed=7)
 
 
 FAILING_LATE = """

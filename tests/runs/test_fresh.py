@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conformance.harness import InjectedCrash, Pipeline, write_documents
+from support.documents import write_documents
+from support.pipelines import InjectedCrash, Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ForeignSink

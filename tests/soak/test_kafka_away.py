@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conformance.kafka_documents import seen
-from faults.conftest import Commands, wait_until
-from faults.kafka_kills import Flow, processed, write_config
-from kafka_broker import OwnBroker
+from support.brokers import OwnBroker
+from support.commands import processed
+from support.conditions import PATIENCE, wait_until
+from support.feeds import TopicFeed
+from support.kills import write_killed_kafka
+from support.topics import seen
 
 RECORDS = 20_000
 AWAY = 30.0
@@ -22,25 +24,24 @@ AWAY = 30.0
 @pytest.mark.spark
 def test_a_run_waits_for_its_broker_and_every_result_is_there_once(tmp_path: Path, own_broker: OwnBroker) -> None:
     broker = own_broker()
-    write_config(tmp_path, broker.bootstrap, "documents")
-    commands = Commands(tmp_path)
-    flow = Flow(broker.bootstrap, "documents", RECORDS, per_second=400)
-    flow.goes_on()
+    commands = write_killed_kafka(tmp_path, broker.bootstrap, "documents")
+    feed = TopicFeed(broker.bootstrap, "documents", RECORDS, per_second=400)
+    feed.start()
     process = commands.start("run", "--follow", "--set", "engine.type=spark")
-    wait_until(lambda: processed(tmp_path / "run") >= 5, "epochs", 180)
+    wait_until(lambda: processed(tmp_path / "run") >= 5, "epochs", process)
     broker.kill()
     time.sleep(AWAY)
     broker.up()
-    flow.pauses()
-    wait_until(lambda: len(seen(broker.bootstrap, "documents-predictions")) >= RECORDS, "all results", 120)
+    feed.join()
+    wait_until(lambda: len(seen(broker.bootstrap, "documents-predictions")) >= RECORDS, "all results", process)
     process.terminate()
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert "waiting for Kafka" in told and "answers again" in told
     rows = seen(broker.bootstrap, "documents-predictions")
     times = Counter((row["_partition"], row["_offset"]) for row in rows)
     assert (len(times), set(times.values())) == (RECORDS, {1})
-    summary = commands.finish("run", "--until-idle", "--set", "engine.type=local")
+    summary = commands.finish("run", "--until-idle")
     golden = commands.finish("golden", "--replay", str(tmp_path / "run"), "--set", "sinks={}")
     for key in ("records", "accuracy", "model", "state", "outputs"):
         assert summary[key] == golden[key], key

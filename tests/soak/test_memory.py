@@ -5,18 +5,14 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-
-from benchmarks.kit.millstream_process import MillstreamProcess
-from millstream.errors import ConfigError
-from millstream.log.journal import JournalReader
+from support.commands import Commands, processed
+from support.conditions import wait_until
 
 EARLY, LATE = 2_000, 10_000
-WITHIN = 1_800
 
 
 @pytest.mark.soak
@@ -28,29 +24,17 @@ def test_the_driver_does_not_grow_over_10_000_epochs_on_spark(tmp_path: Path) ->
         "pipeline": {"use": "text_topics", "model": {"type": "complement_nb", "block": 256}},
         "engine": {"type": "spark", "epoch": {"max_records": 1, "max_wait": "10ms"}},
     }
-    (tmp_path / "soak.yaml").write_text(yaml.safe_dump(config))
-    with MillstreamProcess(tmp_path / "soak.yaml", tmp_path / "run", "--follow") as run:
-        rows = tmp_path / "run" / "outputs" / "predictions" / "_open"
-        sink = run.until(partial(opened, rows), every=0.1, within=120)
-        held = {}
-        for epochs in (EARLY, LATE):
-            run.until(partial(beyond, sink, epochs), every=0.1, within=WITHIN)
-            held[epochs] = resident(run.pid)
-        sink.close()
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(config))
+    commands = Commands(tmp_path)
+    process = commands.start("run", "--follow")
+    held = {}
+    for epochs in (EARLY, LATE):
+        while (so_far := processed(tmp_path / "run")) < epochs:
+            wait_until(lambda so_far=so_far: processed(tmp_path / "run") > so_far, "an epoch", process)  # type: ignore[misc]
+            time.sleep(5)
+        held[epochs] = resident(process.pid)
+    commands.stop(process)
     assert held[LATE] <= 1.1 * held[EARLY], {epochs: f"{size / 2**20:.0f} MiB" for epochs, size in held.items()}
-
-
-def opened(folder: Path) -> JournalReader | None:
-    try:
-        return JournalReader(folder)
-    except ConfigError:
-        return None
-
-
-def beyond(sink: JournalReader, epochs: int) -> int | None:
-    """The last epoch that the sink has, once it is beyond so many."""
-    sink.end()
-    return sink.last_mark if sink.last_mark >= epochs else None
 
 
 def resident(pid: int) -> float:

@@ -9,7 +9,7 @@ import pytest
 from connectors.kafka.pipeline_runs import HANG_SECONDS
 from connectors.kafka.sink_topic import SinkTopic
 from connectors.kafka.topic_admin import TopicAdmin
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
 
 from millstream_connectors.kafka.client import connection
 from millstream_connectors.kafka.client.cluster import Cluster

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from conformance.harness import InjectedCrash, crash
+from support.pipelines import InjectedCrash, crash
 
 from millstream.config.load import Loaded, read_config
 from millstream.engines.local.engine import LocalEngine

@@ -13,7 +13,7 @@ import pytest
 from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
 from connectors.kafka.source_options import source
 from connectors.kafka.topic_admin import TopicAdmin
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
 from millstream.log.contracts import Partition, Place

@@ -17,7 +17,7 @@ from connectors.kafka.pipeline_runs import HANG_SECONDS
 from connectors.kafka.short_timeouts import shorten_timeouts
 from connectors.kafka.sink_topic import SinkTopic, epoch, mark, offsets_of
 from kafka import errors as kafka_errors
-from kafka_broker import OwnBroker, SharedBroker
+from support.brokers import OwnBroker, SharedBroker
 
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.client.network import Nodes

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCHS, Pipeline, write_documents
-from conformance.test_deliveries import expect
 from connectors.kafka.pipeline_runs import HANG_SECONDS
 from connectors.kafka.sink_topic import SinkTopic
 from connectors.kafka.topic_admin import TopicAdmin
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
+from support.documents import EPOCHS, write_documents
+from support.pipelines import Pipeline, assert_promise
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ForeignSink
@@ -83,7 +83,7 @@ def test_the_other_deliveries_repeat_or_lose_exactly_the_predicted_rows(
     for point in points:
         run.pipeline.crash("run", point)
     run.golden()
-    expect(run.pipeline, "run", points, "golden")
+    assert_promise(run.pipeline, "run", points, "golden")
     assert set(run.rows()) == ({1, 2} if delivery is Delivery.AT_LEAST_ONCE else {1})
 
 

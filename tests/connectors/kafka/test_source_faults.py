@@ -12,7 +12,7 @@ import pytest
 from connectors.kafka.pipeline_runs import HANG_SECONDS, Position, Run, documents, eventually
 from connectors.kafka.short_timeouts import shorten_timeouts
 from connectors.kafka.topic_admin import TopicAdmin
-from kafka_broker import OwnBroker, SharedBroker
+from support.brokers import OwnBroker, SharedBroker
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
 from millstream.guarantees.crash_point import CrashPoint

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conformance.kafka_documents import create_topic
 from connectors.kafka.pipeline_runs import HANG_SECONDS
 from connectors.kafka.topic_admin import wait_until_complete
 from kafka import KafkaProducer
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
+from support.topics import create_topic
 
 import millstream.log
 from millstream.errors import MillstreamError

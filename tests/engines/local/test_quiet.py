@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from faults.conftest import wait_until
+from support.conditions import wait_until
 
 from millstream.config.load import Loaded, read_config
 from millstream.guarantees.delivery import Delivery

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import write_documents
+from support.documents import write_documents
 
 from millstream.config.load import Loaded, load_config, read_config
 from millstream.config.models import Config

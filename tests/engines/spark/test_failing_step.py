@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, Pipeline, write_documents
+from support.documents import EPOCH_RECORDS, write_documents
+from support.pipelines import Pipeline
 
 from millstream.config import plugins
 from millstream.engines.spark.engine import SparkEngine

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, results, write_documents
 from pyspark.errors import PySparkException
+from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.pipelines import Pipeline, results
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.spark import feed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conformance.harness import EPOCH_RECORDS, EPOCHS, Pipeline, write_documents
+from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.pipelines import Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.workers.feed import WorkersFeed

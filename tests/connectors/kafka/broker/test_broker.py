@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka_broker import OwnBroker, SharedBroker
+from support.brokers import OwnBroker, SharedBroker
 
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.broker import Broker, free_port, process

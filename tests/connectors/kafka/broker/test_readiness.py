@@ -8,7 +8,7 @@ import threading
 import pytest
 from connectors.kafka.pipeline_runs import eventually
 from kafka.admin import KafkaAdminClient
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
 
 from millstream_connectors.kafka.broker import free_port
 from millstream_connectors.kafka.broker.readiness import ready_cluster

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from connectors.kafka.topic_admin import TopicAdmin
 from connectors.kafka.transactional_topic import PARTITIONS, TransactionalTopic
-from kafka_broker import SharedBroker
+from support.brokers import SharedBroker
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
 from connectors.kafka.topic_admin import wait_until_complete
 from kafka import KafkaProducer
-from kafka_broker import OwnBroker, SharedBroker
+from support.brokers import OwnBroker, SharedBroker
 
 from millstream_connectors.kafka.broker import Broker, free_port
 from millstream_connectors.kafka.client import retries

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
 from connectors.kafka.topic_admin import TopicAdmin, wait_until_complete
-from kafka_broker import OwnBroker, SharedBroker
+from support.brokers import OwnBroker, SharedBroker
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.errors import MessagesLost, OffsetRemoved, RetryTimeout, TopicRecreated

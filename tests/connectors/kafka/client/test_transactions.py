@@ -8,7 +8,7 @@ import pytest
 from connectors.kafka.pipeline_runs import eventually
 from connectors.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 from kafka import errors as kafka_errors
-from kafka_broker import OwnBroker
+from support.brokers import OwnBroker
 
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
 from millstream_connectors.kafka.client.errors import Fenced

@@ -1,4 +1,4 @@
-"""Documents as messages of topics, and what a plain consumer sees of them."""
+"""Topics: made, filled with documents, and read as a plain consumer sees them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 __all__ = ["create_topic", "produce_documents", "seen"]
 
-_LONGEST = 120.0
+_PATIENCE = 300.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
@@ -40,7 +40,7 @@ def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
     ends = consumer.end_offsets(partitions)
-    rows, deadline = [], time.monotonic() + _LONGEST
+    rows, deadline = [], time.monotonic() + _PATIENCE
     while any(consumer.position(partition) < end for partition, end in ends.items()):
         assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
         for messages in consumer.poll(timeout_ms=200).values():

@@ -1,11 +1,11 @@
-"""What the conformance suite's keyed pipeline remembers of each author."""
+"""Functions of a user, as `per_key`, `filter` and `map` call them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["follow"]
+__all__ = ["follow", "short", "shout"]
 
 
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
@@ -15,3 +15,15 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     if seen["texts"] == 12:
         return changes, None
     return changes, {"texts": seen["texts"] + 1, "last": record["text"].partition(" ")[0]}
+
+
+def short(record: Mapping[str, Any]) -> bool:
+    """Leaves out every fifth length of text."""
+    return len(record["text"]) % 5 != 0
+
+
+def shout(record: Mapping[str, Any]) -> dict[str, str]:
+    """Changes and adds a field; fails on some records."""
+    if "word7" in record["text"]:
+        raise ValueError("not seven")
+    return {"text": record["text"].upper(), "first": record["text"].split()[0]}

@@ -1,13 +1,15 @@
-"""Runs small pipelines through crashes, on any engine, and counts what came out by identity."""
+"""Small pipelines that tests run through crashes on any engine, and what a promise says of their results."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from support.documents import EPOCH_RECORDS
+from support.forks import start_fork_server
 
 from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Engine
@@ -19,15 +21,12 @@ from millstream.runs.run_audit import audit_run
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 
-__all__ = ["EPOCHS", "EPOCH_RECORDS", "InjectedCrash", "Pipeline", "results", "sinks_of", "write_documents"]
+__all__ = ["InjectedCrash", "Pipeline", "assert_promise", "crash", "results", "sinks_of"]
 
-EPOCHS = 8
-EPOCH_RECORDS = 24
 SINKS = {
     "predictions": {"type": "files", "format": "jsonl"},
     "topics": {"type": "journal", "path": "{run}-topics"},
 }
-_TOPICS = ("harbour", "orchard", "glacier")
 
 
 class InjectedCrash(BaseException):
@@ -36,23 +35,6 @@ class InjectedCrash(BaseException):
 
 def crash() -> None:
     raise InjectedCrash
-
-
-def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_RECORDS, seed: int = 3) -> None:
-    """Short labelled documents in `files` partitions; some have no label, one line is broken."""
-    rng = random.Random(seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    lines: list[list[str]] = [[] for _ in range(files)]
-    for number in range(records):
-        topic = rng.choice(_TOPICS)
-        words = [f"{topic}{rng.randrange(12)}" if rng.random() < 0.6 else f"word{rng.randrange(40)}" for _ in range(8)]
-        document: dict[str, Any] = {"text": " ".join(words), "time": 1_700_000_000 + number * 20 + rng.randrange(50)}
-        if rng.random() < 0.9:
-            document["label"] = topic
-        line = json.dumps(document) if number != records // 2 else '{"text": "broken'
-        lines[number % files].append(line)
-    for place, part in enumerate(lines):
-        (folder / f"part{place}.jsonl").write_text("".join(line + "\n" for line in part))
 
 
 @dataclass
@@ -107,6 +89,8 @@ class Pipeline:
 
     def run(self, name: str, **options: Any) -> Summary:
         loaded = self.loaded(name)
+        if self.engine_name.startswith("local-"):
+            start_fork_server()
         options = {"follow": False, **options}
         return start(loaded, Options(self.folder / "runs" / name, **options), engine=self.engine, fire=crash)
 
@@ -148,3 +132,20 @@ def results(summary: Summary) -> tuple[object, ...]:
 def sinks_of(summary: Summary) -> list[str]:
     """The sinks in the order in which they are delivered to."""
     return list(summary.delivered)
+
+
+def assert_promise(pipeline: Pipeline, name: str, points: list[CrashPoint], golden: str) -> None:
+    """Run to the end after these crashes; the audit against a golden run is what `effects` says of them."""
+    summary = pipeline.run(name)
+    counts = pipeline.counts(golden)
+    sinks = sinks_of(summary)
+    predicted = pipeline.predicted(points, sinks)
+    found = pipeline.audit(name, golden)
+    assert found.records == sum(count["records"] for count in counts.values())
+    assert found.trained_twice == sum(counts[epoch]["records"] for epoch in predicted.trained_twice)
+    assert found.lost == sum(counts[epoch]["records"] for epoch in predicted.lost)
+    for index, output in enumerate(sinks):
+        if output in ("predictions", "rejects"):  # rows made from one record
+            repeated, missing = predicted.rows_repeated[index], predicted.rows_missing[index]
+            assert found.outputs[output].repeated == sum(counts[epoch].get(output, 0) for epoch in repeated)
+            assert found.outputs[output].missing == sum(counts[epoch].get(output, 0) for epoch in missing)

@@ -1,0 +1,104 @@
+"""A pipeline that is run as a user runs it, with the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.conditions import PATIENCE
+from support.forks import start_fork_server
+
+from millstream.cli import main
+from millstream.errors import ConfigError
+from millstream.log.epochs import EpochReader
+
+__all__ = ["LOCAL", "RESULTS", "Commands", "end_started", "processed", "same"]
+
+LOCAL = ("--set", "engine.type=local")
+_started: list[subprocess.Popen[str]] = []
+RESULTS = ("records", "epochs", "accuracy", "baselines", "model", "state", "outputs")
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Runs the config `pipeline.yaml` of a folder, again and again."""
+
+    folder: Path
+
+    def arguments(self, run: str, *options: str) -> list[str]:
+        return ["run", str(self.folder / "pipeline.yaml"), "--run", str(self.folder / run), "--json", *options]
+
+    def start(self, run: str, *options: str) -> subprocess.Popen[str]:
+        """Run in a process of its own."""
+        command = [sys.executable, "-m", "millstream", *self.arguments(run, *options)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        _started.append(process)
+        return process
+
+    def stop(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        """End a run after its epoch, with SIGTERM; its summary."""
+        process.send_signal(signal.SIGTERM)
+        return _summary(process)
+
+    def complete(self, run: str, *options: str) -> dict[str, Any]:
+        """Run to the end in a process of its own; its summary."""
+        return _summary(self.start(run, *options))
+
+    def finish(self, run: str, *options: str) -> dict[str, Any]:
+        """Run to the end on the local engine, in this process; its summary."""
+        start_fork_server()
+        out, err, code = io.StringIO(), io.StringIO(), None
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                main(self.arguments(run, *LOCAL, *options))
+            except SystemExit as ended:
+                code = ended.code
+        assert not code, err.getvalue()
+        return _last_line(out.getvalue())
+
+    def crash(self, run: str, point: str, *options: str) -> None:
+        """Run until `--crash` kills the process."""
+        process = self.start(run, "--crash", point, *options)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == -signal.SIGKILL, (process.returncode, err)
+
+
+def end_started() -> None:
+    """Kill what a test that failed has left running."""
+    while _started:
+        process = _started.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def _summary(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return _last_line(out)
+
+
+def _last_line(out: str) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return summary
+
+
+def processed(run: Path) -> int:
+    """How many epochs a run has processed, replays not counted; also while it goes on."""
+    try:
+        return EpochReader(run / "epochs").totals().epochs
+    except ConfigError:  # the run directory is being made
+        return 0
+
+
+def same(summary: dict[str, Any], golden: dict[str, Any]) -> None:
+    """Two runs came to the same results."""
+    for key in RESULTS:
+        assert summary[key] == golden[key], key

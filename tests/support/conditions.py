@@ -1,0 +1,23 @@
+"""Conditions that are bound to come true."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+__all__ = ["PATIENCE", "wait_until"]
+
+PATIENCE = 300.0
+"""Seconds after which a test gives up: far more than anything takes on a busy machine."""
+
+
+def wait_until(true: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
+    """Return once a condition is true; fail with a description of it if it stays false, or if the process ends."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"{what}: the process ended before: {process.communicate()}")
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not after {PATIENCE:.0f} s")
+        time.sleep(0.02)

@@ -1,0 +1,37 @@
+"""The process that workers are forks of."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import sys
+from functools import cache
+from multiprocessing import forkserver
+
+__all__ = ["start_fork_server"]
+
+_MODULES = (
+    "sklearn.linear_model",
+    "sklearn.preprocessing",
+    "millstream.steps.popularity",
+    "millstream_connectors.files.sink",
+    "millstream_connectors.files.source",
+    "millstream_connectors.journal",
+    "millstream_models.hashed_text",
+    "millstream_models.naive_bayes",
+    "millstream_models.online.ftrl",
+    "millstream_models.online.naive_bayes",
+    "millstream_models.online.softmax",
+    "millstream_models.sgd",
+)
+_ROOTS = ("millstream", "millstream_connectors", "millstream_models", "numpy", "pandas", "pyarrow", "scipy", "sklearn")
+
+
+@cache
+def start_fork_server() -> None:
+    """Start it with the models' libraries, before a pipeline without them does, whose later forks import them each."""
+    for name in _MODULES:
+        importlib.import_module(name)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] in _ROOTS])
+    forkserver.ensure_running()

@@ -1,0 +1,61 @@
+"""Pairwise covering sets: few cases in which every pair of values of two factors occurs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+__all__ = ["covering"]
+
+Case = tuple[int, ...]
+Value = tuple[int, int]
+"""A factor and one of its values, by their numbers."""
+
+
+def covering(
+    sizes: Sequence[int], seeds: Iterable[Mapping[int, int]] = (), cheapest_first: Collection[int] = ()
+) -> list[Case]:
+    """Cases in which every value of a factor occurs with every value of every other factor.
+
+    `sizes` are the factors' numbers of values. A seed gives the values of some factors; for each there is a case.
+    Where values cover equally many new pairs, the one is chosen that occurs least, but the first one of a factor in
+    `cheapest_first`.
+
+    >>> covering([2, 2, 2])
+    [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0)]
+    >>> covering([2, 2], seeds=[{0: 1}])
+    [(1, 0), (0, 0), (0, 1), (1, 1)]
+    """
+    missing = {pair for case in _values(sizes) for pair in case}
+    cases: list[Case] = []
+
+    def best(factor: int, chosen: Mapping[int, int]) -> int:
+        gains = [_gain(missing, (factor, value), chosen) for value in range(sizes[factor])]
+        values = [value for value, gain in enumerate(gains) if gain == max(gains)]
+        return values[0] if factor in cheapest_first else min(values, key=[case[factor] for case in cases].count)
+
+    def add(given: Mapping[int, int]) -> None:
+        chosen = dict(given)
+        for factor in range(len(sizes)):
+            if factor not in chosen:
+                chosen[factor] = best(factor, chosen)
+        case = tuple(chosen[factor] for factor in range(len(sizes)))
+        missing.difference_update(itertools.combinations(enumerate(case), 2))
+        cases.append(case)
+
+    for seed in seeds:
+        add(seed)
+    while missing:
+        add(dict(min(missing)))
+    return cases
+
+
+def _values(sizes: Sequence[int]) -> Iterable[Iterable[tuple[Value, Value]]]:
+    for one, other in itertools.combinations(range(len(sizes)), 2):
+        values = itertools.product(range(sizes[one]), range(sizes[other]))
+        yield (((one, value), (other, with_value)) for value, with_value in values)
+
+
+def _gain(missing: Collection[tuple[Value, Value]], value: Value, chosen: Mapping[int, int]) -> int:
+    """How many missing pairs a value makes with those that are chosen."""
+    return sum((min(value, other), max(value, other)) in missing for other in chosen.items())

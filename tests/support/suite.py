@@ -1,0 +1,158 @@
+"""The conformance suite: its pipelines, and the cases in which each of them crashes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from support.documents import add_topics, sign_documents
+from support.engines import ENGINES, marks_of
+from support.pairs import covering
+
+from millstream.guarantees.crash_point import CrashPoint
+from millstream.guarantees.delivery import Delivery, Point
+
+__all__ = [
+    "BASELINES",
+    "MODELS",
+    "PIPELINES",
+    "POINTS",
+    "SAVE_EVERY",
+    "Case",
+    "Recipe",
+    "all_cases",
+    "covering_cases",
+    "parameters",
+]
+
+CRASHED = 5
+"""The epoch in which runs crash: some are delivered before, and with `save_every` 4 the last save is older."""
+POINTS = [CrashPoint(point, CRASHED) for point in Point] + [CrashPoint(Point.DELIVER, CRASHED, "rejects")]
+SAVE_EVERY = (4, 1)
+WINDOW = MappingProxyType({"type": "tumbling", "size": "10m", "lateness": "1m"})
+FEATURES = MappingProxyType({"type": "hashed_text", "name": "features", "dimensions": 256})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes one pipeline of the suite: the options of a `Pipeline`, and what is done to its documents."""
+
+    options: Mapping[str, Any]
+    change: Callable[[Path], None] | None = None
+    topics: bool = False
+    """Reads a topic and writes to topics."""
+
+
+def _model(model: dict[str, Any], *, new_topics: bool = True, features: bool = False) -> Recipe:
+    placement = {"features": "worker"} if features else {}
+    return Recipe({"model": model, "placement": placement}, add_topics if new_topics else None)
+
+
+def _keyed(store: str) -> Recipe:
+    follow = {"key": "author", "function": "support.user_functions:follow", "adds": ["before"], "store": store}
+    steps: list[dict[str, Any]] = [
+        {"type": "per_key", **follow},
+        {"type": "hashed_text", "dimensions": 256},
+        {"type": "classify", "model": {"type": "complement_nb", "block": 16}},
+    ]
+    fields = {name: name for name in ("text", "label", "time", "author")}
+    sinks = {"predictions": {"type": "files", "format": "jsonl"}}
+    return Recipe({"steps": steps, "source": {"fields": fields}, "sinks": sinks, "placement": {}}, sign_documents)
+
+
+_COUNTED_BEFORE: list[dict[str, Any]] = [
+    dict(FEATURES),
+    {"type": "classify", "model": {"type": "naive_bayes"}},
+    {"type": "popularity", "window": dict(WINDOW), "threshold": 0.3},
+]
+_FUNCTIONS: list[dict[str, Any]] = [
+    {"type": "filter", "function": "support.user_functions:short"},
+    {"type": "map", "function": "support.user_functions:shout", "adds": ["first"], "on_error": "reject"},
+    dict(FEATURES),
+    {"type": "classify", "model": {"type": "complement_nb", "block": 16}},
+    {"type": "popularity", "of": "first", "window": dict(WINDOW)},
+]
+
+MODELS: Mapping[str, Recipe] = {
+    "naive_bayes": _model({"type": "naive_bayes"}),
+    "half_life": _model({"type": "naive_bayes", "half_life": 4}),
+    "complement": _model({"type": "naive_bayes", "complement": True, "half_life": 8}),
+    "block": _model({"type": "naive_bayes", "block": 10}),
+    "softmax": _model({"type": "softmax"}),
+    "ftrl": _model({"type": "ftrl", "l1": 0.01}),
+}
+"""The compiled models; new topics come all the time, so that a model's table grows between two saves."""
+BASELINES: Mapping[str, Recipe] = {name: _model({"type": name}) for name in ("no_change", "majority")}
+PIPELINES: Mapping[str, Recipe] = {
+    **MODELS,
+    **BASELINES,
+    "complement_nb": _model({"type": "complement_nb", "block": 16}, new_topics=False, features=True),
+    "sgd": _model({"type": "sgd", "block": 16}, new_topics=False, features=True),
+    "counted_before": Recipe({"steps": _COUNTED_BEFORE}, add_topics),
+    "count_windows": Recipe({"window": {"type": "count", "size": 37}}),
+    "functions": Recipe({"steps": _FUNCTIONS, "placement": {}}),
+    "keyed_memory": _keyed("memory"),
+    "keyed_rocksdb": _keyed("rocksdb"),
+    "topics": Recipe({"model": {"type": "sgd", "block": 16}}, topics=True),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One crash of one pipeline."""
+
+    pipeline: str
+    delivery: Delivery
+    engine_name: str
+    point: CrashPoint
+    save_every: int
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}-{self.delivery}-{self.engine_name}-{self.point}-{self.save_every}"
+
+
+_FACTORS = (list(PIPELINES), list(Delivery), ENGINES, POINTS, SAVE_EVERY)
+
+
+def _case(numbers: tuple[int, ...]) -> Case:
+    pipeline, delivery, engine, point, save_every = numbers
+    return Case(
+        list(PIPELINES)[pipeline], list(Delivery)[delivery], ENGINES[engine], POINTS[point], SAVE_EVERY[save_every]
+    )
+
+
+def all_cases() -> list[Case]:
+    """Every crash point, delivery and distance of saves, for every pipeline on every engine."""
+    return [_case(numbers) for numbers in itertools.product(*(range(len(values)) for values in _FACTORS))]
+
+
+def covering_cases() -> list[Case]:
+    """Cases with every pair of values, and with exactly_once for every pipeline on every engine.
+
+    Only exactly_once compares the bits of all results, so that each engine makes those of each pipeline once.
+    """
+    sizes = [len(values) for values in _FACTORS]
+    exactly_once = list(Delivery).index(Delivery.EXACTLY_ONCE)
+    seeds = [
+        {0: pipeline, 1: exactly_once, 2: (pipeline + turn) % sizes[2]}  # in turn, so that each engine has every point
+        for pipeline, turn in itertools.product(range(sizes[0]), range(sizes[2]))
+    ]
+    return [_case(numbers) for numbers in covering(sizes, seeds, cheapest_first=[2])]
+
+
+def parameters() -> list[Any]:
+    """All cases as parameters of a test; those outside the covering set are marked `matrix`."""
+    covered = set(covering_cases())
+    return [pytest.param(case, marks=_marks(case, covered=case in covered), id=str(case)) for case in all_cases()]
+
+
+def _marks(case: Case, *, covered: bool) -> list[pytest.MarkDecorator]:
+    marks = marks_of(case.engine_name)
+    if PIPELINES[case.pipeline].topics:
+        marks.append(pytest.mark.kafka)
+    return marks if covered else [*marks, pytest.mark.matrix]
