@@ -16,6 +16,7 @@ from support.topics import create_topic
 
 import millstream.log
 from millstream.errors import MillstreamError
+from millstream_connectors.kafka import log as kafka_log
 from millstream_connectors.kafka import urls
 
 pytestmark = pytest.mark.kafka
@@ -115,7 +116,8 @@ def test_a_missing_topic_is_named_with_the_existing_ones(broker: SharedBroker) -
     assert topic.encode() in done.stderr
 
 
-def test_a_notebook_reads_records_as_a_pipeline_does(broker: SharedBroker) -> None:
+def test_a_notebook_reads_records_as_a_pipeline_does(broker: SharedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_log, "FAIL_FAST_SECONDS", HANG_SECONDS)  # the broker is up, and the machine may be busy
     topic = broker.topic("records")
     opened = millstream.log.open(url(broker, topic))
     with opened.appender() as append:

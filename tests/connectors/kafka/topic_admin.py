@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from connectors.kafka.pipeline_runs import eventually
+from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
@@ -57,8 +57,12 @@ class TopicAdmin:
 
     @contextmanager
     def producer(self, **options: Any) -> Iterator[KafkaProducer]:
-        """A producer; at the end of the block all its messages are written."""
+        """A producer; at the end of the block all its messages are written.
+
+        The brokers do not abort its transactions before a test counts as hanging.
+        """
         defaults = {"linger_ms": 5, "retry_backoff_ms": 5, "max_request_size": 15 << 20}
+        defaults["transaction_timeout_ms"] = HANG_SECONDS * 1000
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, **{**defaults, **options})
         try:
             yield producer
