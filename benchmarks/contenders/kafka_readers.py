@@ -17,9 +17,9 @@ from benchmarks.kit.measurement import Unmeasured
 from benchmarks.kit.rates import Rate, Samples
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import LogCutter
-from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import RECORDS, EpochSource
+from millstream.engines.spark.worker_setup import Handover
 from millstream.java import java_home
 from millstream.log.contracts import Place
 from millstream.log.epochs import EpochLog

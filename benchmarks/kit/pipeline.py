@@ -13,9 +13,9 @@ from typing import Any
 from benchmarks.kit.rates import Rate, RateObserver, Samples
 from millstream.config.load import read_config
 from millstream.engines.job import Engine
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.watch.metrics import Metrics
+from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["CLASSIFY", "PER_RECORD", "Run", "kept_spark", "run_local", "run_pipeline", "run_spark", "with_model"]
 

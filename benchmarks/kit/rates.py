@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from millstream.log.epochs import Totals
-from millstream.runs.observer import Observer
+from millstream.runs.watch.observer import Observer
 from millstream.steps.processor import EpochResult
 
 __all__ = ["Rate", "RateObserver", "Samples", "since"]

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
 from millstream.log.contracts import Mark, Partition, Place
-from millstream.log.formats.lines import parse_block, parse_lines
+from millstream.log.formats.json_lines import parse_block, parse_lines
 from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.journal import Block, JournalReader, are_lines, as_lines
 from millstream.log.journal.lock import LOCK, FolderLock
 from millstream.log.journal.segment import first_indexes, part_path
 from millstream_connectors.fields import USUAL_FIELDS, Fields
-from millstream_connectors.marked import MarkedJournal, mark_of
+from millstream_connectors.sink_journal import MarkedJournal, mark_of
 
 __all__ = ["JournalLog", "JournalSink", "JournalSource"]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from millstream.log.contracts import Mark
 from millstream.log.epochs import EpochLog
 from millstream.log.journal import Journal, JournalReader
-from millstream_connectors.marked import MarkedJournal
+from millstream_connectors.sink_journal import MarkedJournal
 
 COMMAND = [sys.executable, "-c", "from millstream.cli import main; main()", "log"]
 

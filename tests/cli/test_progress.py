@@ -16,9 +16,9 @@ from millstream.cli.progress_figures import Figures, Tally
 from millstream.cli.screen import Screen, Show
 from millstream.config.load import load_config
 from millstream.log.epochs import EpochReader
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.run_stats import Pulse
 from millstream.steps.processor import EpochResult
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from millstream.cli import millstream
 from millstream.config import plugins
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
-from millstream.runs.prometheus import METRICS
+from millstream.runs.watch.prometheus import METRICS
 from millstream.substreams.windows import CountWindow, TumblingWindow
 from millstream_connectors.kafka.client.security import Security
 

@@ -12,8 +12,8 @@ from support.pipelines import Pipeline
 
 from millstream.config import plugins
 from millstream.engines.local.engine import LocalEngine
-from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.source import _packed
+from millstream.engines.spark.worker_setup import Handover
 from millstream.errors import StepFailed
 from millstream.log.epochs import PartitionName
 from millstream.log.ranges import Range

@@ -29,10 +29,10 @@ from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import Epoch, EpochReader, planner
 from millstream.runs.directory import RunDirectory
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.outputs import load_run, outputs_of
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.steps.processor import EpochResult
 
 

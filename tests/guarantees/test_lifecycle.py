@@ -15,7 +15,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle
 from millstream.log.contracts import Mark
 from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName, SinkAdded
-from millstream.runs.observer import Observer
+from millstream.runs.watch.observer import Observer
 from millstream.state.applied_epochs import Applied
 from millstream.state.checkpoint_writer import Saver
 from millstream.state.checkpoints import Save, SaveStore, States

@@ -35,7 +35,7 @@ from millstream.log.journal import JournalReader
 from millstream.log.journal.durability import sync_folder
 from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.segment import first_indexes
-from millstream_connectors.marked import MarkedJournal, mark_of, state_of
+from millstream_connectors.sink_journal import MarkedJournal, mark_of, state_of
 
 __all__ = ["FilesSink", "PartFiles"]
 

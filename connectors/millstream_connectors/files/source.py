@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import Partition, Place
-from millstream.log.formats.lines import parse_block
+from millstream.log.formats.json_lines import parse_block
 from millstream.log.journal.durability import write_whole
 from millstream_connectors.fields import USUAL_FIELDS, Fields
-from millstream_connectors.files.finding import find
 from millstream_connectors.files.lines_file import LinesFile
 from millstream_connectors.files.parquet_file import ParquetFile
+from millstream_connectors.files.paths import find
 
 __all__ = ["FilesLog", "FilesSource"]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.arrays import FEW_ROWS
-from millstream.log.formats.lines import parse_block, parse_lines
+from millstream.log.formats.json_lines import parse_block, parse_lines
 from millstream.log.formats.rows import content_of
 from millstream.log.formats.times import within_calendar
 from millstream.records import log_schema

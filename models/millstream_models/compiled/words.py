@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from millstream_models.compiled.compiling import compiled, eight_bytes, trailing_zeros
+from millstream_models.compiled.jit import compiled, eight_bytes, trailing_zeros
 from millstream_models.letters import CASED, IGNORABLE, LOWER, PAGE, WORD
 
 __all__ = ["FAST", "MURMUR3", "count_words"]

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Scores
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.watch.metrics import WINDOW
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.run_stats import Pulse
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochResult

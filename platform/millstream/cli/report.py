@@ -12,9 +12,9 @@ from pathlib import Path
 from millstream.cli.accuracy import accuracy_lines
 from millstream.cli.progress_figures import Figures
 from millstream.log.contracts import Place
-from millstream.runs.observer import Watched
 from millstream.runs.sinks import sink_configs
 from millstream.runs.summary import Summary
+from millstream.runs.watch.observer import Watched
 
 __all__ = ["report"]
 

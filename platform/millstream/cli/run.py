@@ -20,17 +20,17 @@ from millstream.cli.stop_signals import Stopping
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.runs.directory import RunDirectory
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.metrics import Metrics
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.progress_file import Live
 from millstream.runs.watch.run_stats import Pulse
 from millstream.state.checkpoints import Save, SaveReader
 
 if TYPE_CHECKING:
-    from millstream.runs.metrics_port import MetricsPort
+    from millstream.runs.watch.metrics_port import MetricsPort
 
 __all__ = ["run"]
 
@@ -100,7 +100,7 @@ def run(
 
 
 def _listening(port: int) -> MetricsPort:
-    from millstream.runs.metrics_port import MetricsPort  # few ask for it
+    from millstream.runs.watch.metrics_port import MetricsPort  # few ask for it
 
     return MetricsPort(port)
 
@@ -147,7 +147,7 @@ class _Watch:
         if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
         if self._port is not None:
-            from millstream.runs.prometheus import RunCollector
+            from millstream.runs.watch.prometheus import RunCollector
 
             self._port.register(RunCollector(watched, pulse, __version__))
         live = Live(watched.directory, pulse.vitals, warn=screen.warn)

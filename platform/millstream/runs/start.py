@@ -31,10 +31,10 @@ from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
-from millstream.runs.observer import Observers, Watched, Watching
 from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
+from millstream.runs.watch.observer import Observers, Watched, Watching
 from millstream.state.checkpoints import SaveStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema

@@ -18,7 +18,7 @@ from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
 from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Result, Scope, State, Traits
-from millstream.steps.declared import plain_type
+from millstream.steps.declarations import plain_type
 
 __all__ = ["Classifier", "Classify"]
 

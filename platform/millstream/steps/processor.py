@@ -14,7 +14,7 @@ from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest
 from millstream.state.dirty_rows import Value
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
-from millstream.steps.declared import check_result
+from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.output_rows import row_schema, rows_for_sinks
 from millstream.substreams.event_time import EventTime

@@ -11,7 +11,7 @@ from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs.partitions import PartitionTable
 from millstream.records import OFFSET, RANK
 from millstream.steps.contracts import Result
-from millstream.steps.declared import check_result
+from millstream.steps.declarations import check_result
 from millstream.steps.graph import Node
 
 __all__ = ["EpochPosition", "RecordPosition", "run_step"]

@@ -10,7 +10,7 @@ from connectors.kafka.source_options import source
 from pydantic import ValidationError
 
 from millstream.config.load import read_config
-from millstream.engines.spark.handover import Handover
+from millstream.engines.spark.worker_setup import Handover
 from millstream.errors import ConfigError
 from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Place

@@ -18,10 +18,10 @@ from millstream.engines.spark import feed
 from millstream.engines.spark.engine import SparkEngine
 from millstream.engines.spark.failures import QueryLost
 from millstream.log.epochs import planner
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.termination import descendants
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.steps.processor import EpochResult
 
 pytestmark = pytest.mark.spark

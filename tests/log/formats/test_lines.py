@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millstream.log.formats.lines import parse_block, parse_lines
+from millstream.log.formats.json_lines import parse_block, parse_lines
 from millstream.records import log_schema
 
 FIELDS = {"text": "text", "label": "label", "time": "at"}
@@ -188,7 +188,7 @@ def test_lines_that_are_all_alike_take_the_short_way(monkeypatch: pytest.MonkeyP
     def refuse(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("millstream.log.formats.lines._line_by_line", refuse)
+    monkeypatch.setattr("millstream.log.formats.json_lines._line_by_line", refuse)
     for label in ('"news"', "3", "true", "null"):
         for time in ('"2022-02-08"', "1644336511", "1.5", "null"):
             line = f'{{"text": "Information, [x]", "label": {label}, "at": {time}, "more": [{{"a": null}}]}}\n'.encode()

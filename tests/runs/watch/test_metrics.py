@@ -10,10 +10,10 @@ import pytest
 
 from millstream.config.load import Loaded
 from millstream.guarantees.crash_point import CrashPoint
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Metrics, Window, read_windows
+from millstream.runs.watch.observer import Observer, Watched
 
 Configured = Callable[..., Loaded]
 

@@ -16,10 +16,10 @@ from mlflow import MlflowClient
 from millstream.config.load import Loaded
 from millstream.config.models import Mlflow
 from millstream.errors import MillstreamError
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.start import Options, start
 from millstream.runs.watch.metrics import Metrics, read_windows
 from millstream.runs.watch.mlflow import MlflowObserver, tracking_uri
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.steps.processor import EpochResult
 
 Configured = Callable[..., Loaded]

@@ -24,9 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.engines.job import Job
 from millstream.engines.spark.failures import failure
-from millstream.engines.spark.handover import Handover
 from millstream.engines.spark.placement import worker_steps
 from millstream.engines.spark.source import EPOCH, RECORDS, EpochSource, opened
+from millstream.engines.spark.worker_setup import Handover
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import records_schema

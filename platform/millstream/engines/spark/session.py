@@ -13,7 +13,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from millstream.engines.spark import classes
 from millstream.java import java_home
 
 __all__ = ["close_session", "open_session", "settings"]
@@ -70,7 +69,7 @@ def open_session(log: Path) -> SparkSession:
     log.parent.mkdir(parents=True, exist_ok=True)
     log4j = log.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=log.resolve()))
-    options = [*_QUICK, f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *classes.options(java)]
+    options = [*_QUICK, f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *class_archive.options(java)]
     conf = SparkConf(loadDefaults=False)
     conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", " ".join(options))])
     if SparkContext._gateway is None:
@@ -97,8 +96,8 @@ def close_session(session: SparkSession) -> None:
     process = gateway.proc
     process.stdin.close()  # what it waits for
     try:
-        process.wait(None if classes.recording() else _LAST_SECONDS)
+        process.wait(None if class_archive.recording() else _LAST_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    classes.settle(Path(os.environ["JAVA_HOME"]))
+    class_archive.settle(Path(os.environ["JAVA_HOME"]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from millstream.engines.spark.handover import Handover
+from millstream.engines.spark.worker_setup import Handover
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, EpochReader
 from millstream.log.epochs.partitions import PartitionTable

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from millstream.log.epochs import Baselines, Note, Scores
-from millstream.runs.observer import Observer, Watched
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochResult
 

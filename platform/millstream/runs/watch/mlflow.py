@@ -22,9 +22,9 @@ from typing import Any
 from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
-from millstream.runs.observer import Observer, Watched
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
+from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver", "tracking_uri"]
 

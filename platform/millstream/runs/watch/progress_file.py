@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from millstream.runs.directory import RunDirectory
-from millstream.runs.observer import Observer
+from millstream.runs.watch.observer import Observer
 from millstream.runs.watch.run_stats import Vitals
 
 __all__ = ["Live", "read_vitals"]

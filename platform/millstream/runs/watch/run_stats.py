@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from millstream.runs.histogram import Histogram
-from millstream.runs.observer import Observer, Watched
+from millstream.runs.watch.histogram import Histogram
+from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.speed import Speed
 from millstream.state.checkpoints import Save, SaveReader
 from millstream.steps.processor import EpochResult

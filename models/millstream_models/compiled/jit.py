@@ -21,7 +21,7 @@ try:
     from numba.core.registry import cpu_target
     from numba.extending import intrinsic
 
-    from millstream_models.compiled.kept import Kept
+    from millstream_models.compiled.code_cache import Kept
 
     # As at the first call, but now: processes that are forked from one that has imported this have no need of it.
     cpu_target.typing_context.refresh()

@@ -15,10 +15,10 @@ from millstream.engines.job import Engine, Job
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.local.single_process import SingleProcessFeed
 from millstream.guarantees.crash_point import CrashPoint
-from millstream.runs.observer import Observer, Watched
-from millstream.runs.prometheus import METRICS, RunCollector
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream.runs.watch.observer import Observer, Watched
+from millstream.runs.watch.prometheus import METRICS, RunCollector
 from millstream.runs.watch.run_stats import Pulse
 
 Configured = Callable[..., Loaded]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import ConfigError
-from millstream_connectors.files.finding import find
+from millstream_connectors.files.paths import find
 
 READ = ("a.jsonl", "b.ndjson", "c.json", "d.jsonl.gz", "e.json.gz", "f.parquet")
 NOT_READ = ("a.csv", "b.txt", "c.parquet.gz", "d.gz", "e", "f.jsonl.bak")

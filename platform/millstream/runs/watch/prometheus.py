@@ -14,8 +14,8 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from millstream.log.epochs import Totals
-from millstream.runs.histogram import Histogram
-from millstream.runs.observer import Watched
+from millstream.runs.watch.histogram import Histogram
+from millstream.runs.watch.observer import Watched
 from millstream.runs.watch.run_stats import Pulse
 
 __all__ = ["METRICS", "Metric", "RunCollector"]

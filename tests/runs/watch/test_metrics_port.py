@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from millstream.errors import ConfigError
-from millstream.runs.metrics_port import MetricsPort
+from millstream.runs.watch.metrics_port import MetricsPort
 
 
 @pytest.fixture
