@@ -13,6 +13,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from millstream.engines.spark import class_archive
 from millstream.java import java_home
 
 __all__ = ["close_session", "open_session", "settings"]
