@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 import millstream.log
 from millstream.errors import MillstreamError
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.log.formats.rows import json_lines
 from millstream_connectors.generator import GeneratorSource
 from millstream_connectors.kafka.broker import Broker, free_port
@@ -34,7 +34,7 @@ def report(text: str) -> None:
 
 def fill(bootstrap: str) -> None:
     """Write the generator's documents, as JSON, into the topic that the config reads."""
-    log = GeneratorSource(seed=1, records=RECORDS).open(Place(Path(), Path()))
+    log = GeneratorSource(seed=1, records=RECORDS).open(OpenContext(Path(), Path()))
     with millstream.log.open(f"kafka://{bootstrap}/documents").appender() as append:
         for batch in log.read("0", 0, RECORDS):
             time = batch["_time"].cast(pa.timestamp("us", "UTC"))

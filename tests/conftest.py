@@ -66,4 +66,4 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnBroker]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that take long come first, so that both processes end at about the same time."""
-    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in ("spark", "long")))
+    items.sort(key=lambda item: not any(item.get_closest_marker(progress) for progress in ("spark", "long")))

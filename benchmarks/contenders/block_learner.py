@@ -31,7 +31,7 @@ class BlockLearner:
 
     def __init__(self) -> None:
         self._features = HashedText(dimensions=_DIMENSIONS).build(pa.schema([("text", pa.string())]))
-        self._model = ComplementNB(block=_BLOCK).build(pa.schema([features_field(_DIMENSIONS)]))
+        self._model = ComplementNB(batch_size=_BLOCK).build(pa.schema([features_field(_DIMENSIONS)]))
         self._codes: dict[str, int] = {}
         self._block: list[tuple[Any, Array]] = []
         self._waiting = self._blocks = self._known = 0

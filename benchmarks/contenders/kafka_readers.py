@@ -19,9 +19,9 @@ from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import LogCutter
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import RECORDS, EpochSource
-from millstream.engines.spark.worker_setup import Handover
+from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.java import java_home
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.log.epochs import EpochLog
 from millstream_connectors.kafka.source import KafkaSource
 
@@ -59,26 +59,26 @@ def connector_jars(folder: Path) -> list[Path]:
 def read_by_us(bootstrap: str, topic: str, work: str, records: int, epoch: int) -> Rate:
     """Cut epochs; Spark's workers read them and parse the JSON; bring the records to the driver."""
     source, folder = KafkaSource(bootstrap=bootstrap, topic=topic), Path(work)
-    place = Place(folder, folder / "cache", "bench")
+    context = OpenContext(folder, folder / "cache", "bench")
     backpressure, epochs = Backpressure(epoch), EpochLog(folder / "epochs")
-    cutter = LogCutter({"source": source.open(place)}, epochs, backpressure, epoch, 0.0, until_idle=True)
+    cutter = LogCutter({"source": source.open(context)}, epochs, backpressure, epoch, 0.0, until_idle=True)
     while not cutter.done:
         if (cut := cutter.cut(time.monotonic())) is not None:
             backpressure.release(cut.number)
     epochs.sync()
-    handover = folder / "handover.json"
-    Handover(
+    worker_setup = folder / "worker_setup.json"
+    WorkerSetup(
         epoch_log=str(folder / "epochs"),
         first=0,
-        places={"source": (str(place.base), str(place.cache), place.pipeline)},
+        contexts={"source": (str(context.base), str(context.cache), context.pipeline)},
         sources={"source": source.model_dump(mode="json")},
         worker_steps=[],
         fields=list(source.fields),
         tasks=os.cpu_count() or 1,
-    ).write(handover)
+    ).write(worker_setup)
     session = open_session(folder / "spark.log")
     session.dataSource.register(EpochSource)
-    stream = session.readStream.format(EpochSource.name()).option("handover", str(handover)).load()
+    stream = session.readStream.format(EpochSource.name()).option("handover", str(worker_setup)).load()
     return _rate(session, stream, folder, records, _unpacked)
 
 

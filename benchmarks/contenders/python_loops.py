@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.contenders.block_learner import BlockLearner
 from benchmarks.contenders.text_learners import river_naive_bayes
 from benchmarks.kit.rates import Rate, Samples
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.files.source import FilesSource
 
 __all__ = ["run_loop", "run_river_loop"]
@@ -36,7 +36,7 @@ def run_river_loop(file: Path, cache: Path, records: int, epoch: int) -> Rate:
 
 def _read(file: Path, cache: Path, records: int, epoch: int) -> Iterator[tuple[list[str], list[str]]]:
     """Texts and labels, `epoch` of them at a time."""
-    log = FilesSource(path=str(file)).open(Place(file.parent, cache))
+    log = FilesSource(path=str(file)).open(OpenContext(file.parent, cache))
     log.end(file.name)
     for start in range(0, records, epoch):
         texts: list[str] = []

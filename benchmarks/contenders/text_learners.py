@@ -45,7 +45,7 @@ class OneByOne:
         codes = np.array(own, np.int64)[coded.indices.to_numpy()]
         if len(self._codes) > known:
             self.names = pa.array(list(self._codes), pa.string())
-        classes, probability = self._model.in_turn(self._model.prepare(texts), codes, known)
+        classes, probability = self._model.predict_then_learn(self._model.prepare(texts), codes, known)
         self.correct += int(np.count_nonzero(classes == codes))
         return classes, probability
 

@@ -1,7 +1,8 @@
 """Engines without the cost of exactly-once, for measurements only.
 
-There are no notes, digests, saves, commits and guards, and nothing is synced, neither the epoch log nor the sinks. The
-work that remains is processing and appending to the sinks, all epochs of a micro-batch in one append as before.
+There are no notes, digests, checkpoints, commits and guards, and nothing is synced, neither the epoch log nor the
+sinks. The work that remains is processing and appending to the sinks, all epochs of a micro-batch in one append as
+before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from millstream.engines.job import Engine, Job
 from millstream.guarantees.lifecycle import EpochLifecycle
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream.log.epochs import Epoch
 
 __all__ = ["WithoutGuarantee"]
@@ -32,9 +33,9 @@ class _Bare(EpochLifecycle):
     def take(self, epochs: Sequence[Epoch]) -> None:
         results = [self._steps.process(epoch, 1) for epoch in epochs]
         for one in results:
-            self.log.totals.take_note(one.note)  # for observers; nothing is written
+            self.log.totals.take_receipt(one.receipt)  # for observers; nothing is written
         for name, sink in self.sinks.items():
-            sink.append(pa.concat_tables([one.rows[name] for one in results]), Mark(self.log.id, epochs[-1].number))
+            sink.append(pa.concat_tables([one.rows[name] for one in results]), Progress(self.log.id, epochs[-1].number))
         for one in results:
             self.observer.finished_epoch(one)
 
@@ -54,7 +55,7 @@ class WithoutGuarantee:
         job.lifecycle = _Bare(
             plan=whole.plan,
             log=whole.log,
-            saves=whole.saves,
+            checkpoints=whole.checkpoints,
             sinks=whole.sinks,
             sink_keys=whole.sink_keys,
             observer=whole.observer,

@@ -1,4 +1,4 @@
-"""Saves of a large model and of state by key; the memory of state by key and the time of its records."""
+"""Checkpoints of a large model and of state by key; the memory of state by key and the time of its records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 from benchmarks.kit.child import ask
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Value, at_most
 from benchmarks.kit.rounds import median, repeated
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoints import SaveReader, SaveStore
-from millstream.state.keyed_state import Keyed, KeyedStore
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoints import CheckpointReader, CheckpointStore
+from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
 from millstream.steps.contracts import Step
 from millstream.steps.per_key import PerKey
 from millstream_models.hashed_text import HashedText
@@ -42,21 +42,21 @@ Store = Literal["memory", "rocksdb"]
 
 @dataclass
 class _Saves:
-    """Milliseconds until the pipeline may continue and until the save is durable, and bytes, save by save."""
+    """Milliseconds until the pipeline may continue and until the checkpoint is durable, and bytes, save by save."""
 
     waited: list[float] = field(default_factory=list)
     durable: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def take(self, folder: Path, epochs: int, change: Callable[[], object], save: Callable[[], Any]) -> None:
-        store = SaveStore(folder, {})
-        store.write(0, Applied([[0, 1]]), {"step": save()})
+    def take(self, folder: Path, epochs: int, change: Callable[[], object], checkpoint: Callable[[], Any]) -> None:
+        store = CheckpointStore(folder, {})
+        store.write(0, AppliedEpochs([[0, 1]]), {"step": checkpoint()})
         for epoch in range(1, epochs + 1):
             change()
             began = time.perf_counter()
-            state = save()
+            state = checkpoint()
             self.waited.append((time.perf_counter() - began) * 1e3)
-            written = store.write(epoch, Applied([[0, epoch + 1]]), {"step": state})
+            written = store.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"step": state})
             self.durable.append((time.perf_counter() - began) * 1e3)
             self.sizes.append(store.size(written) or 0)
             store.drop_before(epoch)
@@ -73,38 +73,38 @@ def _model(setting: Setting) -> Iterator[Value]:
     def learn() -> None:
         drawn = np.searchsorted(edges, random_numbers.random((_RECORDS, _WORDS)))
         texts = [" ".join(f"w{word}" for word in text) for text in drawn.tolist()]
-        model.in_turn(model.prepare(pa.array(texts)), np.arange(_RECORDS) % _CLASSES, 0)
+        model.predict_then_learn(model.prepare(pa.array(texts)), np.arange(_RECORDS) % _CLASSES, 0)
 
     learn()
-    saves = _Saves()
-    saves.take(setting.folder, epochs, learn, model.save)
-    yield median("save_touched_wait", saves.waited, ".2f")
-    yield median("save_touched", saves.durable, ".1f", "fsync included")
+    checkpoints = _Saves()
+    checkpoints.take(setting.folder, epochs, learn, model.save)
+    yield median("dirty_row_checkpoint_wait", checkpoints.waited, ".2f")
+    yield median("dirty_row_checkpoint", checkpoints.durable, ".1f", "fsync included")
 
 
 def _keyed(setting: Setting) -> Iterator[Value]:
     keys, epochs = (20_000, 20) if setting.quick else (1_000_000, 200)
-    dice, store, saves = random.Random(1), KeyedStore(), _Saves()
+    dice, store, checkpoints = random.Random(1), KeyedStore(), _Saves()
     for number in range(keys):
         store.put(_key(number), _state(number))
 
     def change() -> None:
         for _ in range(_KEYS_CHANGED):
-            store.put(_key(dice.randrange(keys)), _state(len(saves.sizes)))
+            store.put(_key(dice.randrange(keys)), _state(len(checkpoints.sizes)))
 
-    saves.take(setting.folder, epochs, change, store.snapshot)
-    yield median("keyed_save", saves.durable, ".1f", "fsync included")
-    yield median("keyed_save_bytes", saves.sizes, ",.0f")
+    checkpoints.take(setting.folder, epochs, change, store.snapshot)
+    yield median("keyed_checkpoint", checkpoints.durable, ".1f", "fsync included")
+    yield median("keyed_checkpoint_bytes", checkpoints.sizes, ",.0f")
     yield median("keyed_restore", repeated(setting, lambda _: _restoring(setting.folder)), ".2f")
 
 
 def _restoring(folder: Path) -> float:
     began = time.perf_counter()
-    reader = SaveReader(folder)
+    reader = CheckpointReader(folder)
     newest = reader.newest()
     state = reader.load(newest)["step"] if newest is not None else {}
-    if not isinstance(state, Keyed):
-        raise RuntimeError("the save has no state by key")
+    if not isinstance(state, KeyedSnapshot):
+        raise RuntimeError("the checkpoint has no state by key")
     KeyedStore().restore(state)
     return time.perf_counter() - began
 
@@ -134,7 +134,7 @@ def filled(store: Store, keys: int) -> tuple[float, float]:
     return megabytes, min(taken)
 
 
-class _Made(Keyed):
+class _Made(KeyedSnapshot):
     """State of so many keys, made part by part."""
 
     def __init__(self, keys: int) -> None:
@@ -179,18 +179,18 @@ def _resident() -> float:
 
 MEASUREMENTS = (
     Measurement(
-        (Figure("save_touched_wait", "ms", at_most(3)), Figure("save_touched", "ms", at_most(3))),
-        "naive_bayes with 2^18 dimensions and 20 classes, 1,000 texts of 35 words learned before each of 200 saves: "
-        "time of the save until the pipeline may continue (*_wait), and until it is durable.",
+        (Figure("dirty_row_checkpoint_wait", "ms", at_most(3)), Figure("dirty_row_checkpoint", "ms", at_most(3))),
+        "naive_bayes, 2^18 dimensions and 20 classes, 1,000 texts of 35 words learned before each of 200 checkpoints: "
+        "time of the checkpoint until the pipeline may continue (*_wait), and until it is durable.",
         _model,
-        name="touched_saves",
+        name="dirty_row_checkpoints",
     ),
     Measurement(
-        (Figure("keyed_save", "ms"), Figure("keyed_save_bytes", "bytes"), Figure("keyed_restore", "s")),
-        "1,000,000 keys in memory, 1,000 of them changed before each of 200 saves: time of a save until it is durable, "
+        (Figure("keyed_checkpoint", "ms"), Figure("keyed_checkpoint_bytes", "bytes"), Figure("keyed_restore", "s")),
+        "1,000,000 keys in memory, 1,000 changed before each of 200 checkpoints: time until a checkpoint is durable, "
         "its size, and loading the last one.",
         _keyed,
-        name="keyed_saves",
+        name="keyed_checkpoints",
     ),
     Measurement(
         tuple(

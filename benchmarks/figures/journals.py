@@ -12,8 +12,8 @@ from unittest import mock
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Value, at_least, at_most
 from benchmarks.kit.rates import Rate, since
 from benchmarks.kit.rounds import interleaved, median, ratio, repeated, spread
-from millstream.log.contracts import Log, Place
-from millstream.log.epochs import Added, Epoch, EpochLog, Note, PartitionName, SinkAdded
+from millstream.log.contracts import Log, OpenContext
+from millstream.log.epochs import Added, Epoch, EpochLog, EpochReceipt, PartitionName, SinkAdded
 from millstream.log.journal import Journal
 from millstream_connectors.files.source import FilesSource
 from millstream_connectors.journal import JournalSource
@@ -34,8 +34,8 @@ def _epoch(number: int) -> Epoch:
     return Epoch(number, {0: (number * _EPOCH, (number + 1) * _EPOCH)}, first if number == 0 else ())
 
 
-def _note(number: int) -> Note:
-    return Note(
+def _receipt(number: int) -> EpochReceipt:
+    return EpochReceipt(
         epoch=number,
         attempt=1,
         records=_EPOCH,
@@ -48,10 +48,10 @@ def _note(number: int) -> Note:
     )
 
 
-def _append(log: EpochLog, epoch: Epoch, note: Note | None) -> None:
+def _append(log: EpochLog, epoch: Epoch, receipt: EpochReceipt | None) -> None:
     log.cut(epoch)
-    if note is not None:
-        log.note(note)
+    if receipt is not None:
+        log.receipt(receipt)
     log.sync()
     log.commit(epoch.number)
 
@@ -69,11 +69,11 @@ def _cost(setting: Setting) -> Iterator[Value]:
 
     def milliseconds(_: int) -> float:
         log = EpochLog(setting.fresh("epochs"))
-        prepared = [(_epoch(number), _note(number)) for number in range(epochs)]
+        prepared = [(_epoch(number), _receipt(number)) for number in range(epochs)]
         with _unsynced():
             began = time.perf_counter()
-            for epoch, note in prepared:
-                _append(log, epoch, note)
+            for epoch, receipt in prepared:
+                _append(log, epoch, receipt)
             seconds = time.perf_counter() - began
         log.close()
         return seconds / epochs * 1000
@@ -88,7 +88,7 @@ def _start(setting: Setting) -> Iterator[Value]:
         log = EpochLog(setting.fresh(str(epochs)))
         with _unsynced():
             for number in range(epochs):
-                _append(log, _epoch(number), _note(number) if number >= epochs - _NOTED else None)
+                _append(log, _epoch(number), _receipt(number) if number >= epochs - _NOTED else None)
         log.close()
     few = repeated(setting, lambda _: _opening(setting.folder / str(short), short))
     many = repeated(setting, lambda _: _opening(setting.folder / str(long), long))
@@ -96,13 +96,13 @@ def _start(setting: Setting) -> Iterator[Value]:
 
 
 def _opening(folder: Path, epochs: int) -> float:
-    """Seconds that a start needs to open the log and to read the epochs after the last save, here the last two."""
+    """Seconds that a start needs to open the log and to read the epochs after the checkpoint, here two."""
     began = time.perf_counter()
     log = EpochLog(folder)
     reader = log.reader()
-    waiting, notes = list(reader.epochs(epochs - 2)), list(reader.notes(epochs - 2))
+    waiting, receipts = list(reader.epochs(epochs - 2)), list(reader.receipts(epochs - 2))
     seconds = time.perf_counter() - began
-    found = (log.totals.next_epoch, log.totals.committed, len(waiting), len(notes))
+    found = (log.totals.next_epoch, log.totals.committed, len(waiting), len(receipts))
     log.close()
     if found != (epochs, epochs - 1, 2, 2):
         raise RuntimeError(f"the written log does not read as {epochs:,} epochs: {found}")
@@ -118,11 +118,11 @@ def _blocks(setting: Setting) -> Iterator[Value]:
 
     def from_journal() -> Rate:
         appended.append(_appending(setting.fresh("journal"), entries))
-        place = Place(folder, setting.fresh("cache"))
-        return _reading(JournalSource(path="journal").open(place), len(entries))
+        context = OpenContext(folder, setting.fresh("cache"))
+        return _reading(JournalSource(path="journal").open(context), len(entries))
 
     def from_file() -> Rate:
-        return _reading(FilesSource(path="lines.jsonl").open(Place(folder, setting.fresh("cache"))), len(entries))
+        return _reading(FilesSource(path="lines.jsonl").open(OpenContext(folder, setting.fresh("cache"))), len(entries))
 
     taken = interleaved(setting, {"journal": from_journal, "file": from_file})
     yield median("journal_append", appended, ".2f")

@@ -22,7 +22,7 @@ from benchmarks.kit.millstream_process import MillstreamProcess
 from benchmarks.kit.pipeline import CLASSIFY, kept_spark, run_pipeline
 from benchmarks.kit.rates import Rate
 from benchmarks.kit.rounds import interleaved, median, ratio, spread
-from millstream.log.contracts import Mark, Place, Sink
+from millstream.log.contracts import OpenContext, Progress, Sink
 from millstream_connectors.kafka.sink import KafkaSink
 
 __all__ = ["MEASUREMENTS"]
@@ -75,11 +75,11 @@ def _transaction(setting: Setting) -> Iterator[Value]:
     position = {"_source": ["source"] * 1000, "_partition": pa.array([0] * 1000, pa.int32()), "_offset": range(1000)}
     answers: dict[str, list[Any]] = {"label": ["storms"], "predicted": ["harbours"], "probability": [0.123456789]}
     rows = pa.table({**position, **{name: values * 1000 for name, values in answers.items()}})
-    place = Place(setting.folder, setting.folder, "bench")
+    context = OpenContext(setting.folder, setting.folder, "bench")
     with own_broker(setting.folder / "broker") as bootstrap:
         sinks = {
             name: KafkaSink(bootstrap=bootstrap, topic=name).open(
-                place, name, rows.schema, identity=list(position), guarded=name == "with"
+                context, name, rows.schema, identity=list(position), guarded=name == "with"
             )
             for name in ("with", "without")
         }
@@ -97,7 +97,7 @@ def _transaction(setting: Setting) -> Iterator[Value]:
 
 def _appending(sink: Sink, rows: pa.Table, epoch: int) -> float:
     began = time.monotonic()
-    sink.append(rows, Mark("bench", epoch))
+    sink.append(rows, Progress("bench", epoch))
     return (time.monotonic() - began) * 1000
 
 

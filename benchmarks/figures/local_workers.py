@@ -25,7 +25,7 @@ _EVEN = {
     "steps": [
         {"type": "map", "function": "benchmarks.contenders.stemming:stemmed"},
         {"type": "hashed_text", "dimensions": 65536},
-        {"type": "classify", "model": {"type": "complement_nb", "block": 8}},
+        {"type": "classify", "model": {"type": "complement_nb", "batch_size": 8}},
     ]
 }
 """The steps before the model cost as much as the model: 15 and 13 us a record. The compiled models cost less than the

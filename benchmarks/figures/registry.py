@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Latency of the local engine": local_latency.MEASUREMENTS,
     "Workers of the local engine": local_workers.MEASUREMENTS,
     "Journals and epoch log": journals.MEASUREMENTS,
-    "Saves and state by key": checkpoints.MEASUREMENTS,
+    "Checkpoints and state by key": checkpoints.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
 }
 

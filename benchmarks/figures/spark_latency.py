@@ -19,7 +19,7 @@ from benchmarks.kit.millstream_process import MillstreamProcess
 from benchmarks.kit.pipeline import CLASSIFY
 from benchmarks.kit.rounds import median, repeated
 from millstream.config.load import load_config
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.runs.outputs import graph_of
 from millstream.runs.sinks import sink_configs
 from millstream.steps.output_rows import row_schema
@@ -70,7 +70,7 @@ def _first_epoch(setting: Setting) -> Iterator[Value]:
         run = setting.folder / f"run-{number}"
 
         def delivered() -> pa.Table | None:
-            return next(sink.read(Place(loaded.base, run), "predictions", schema), None)
+            return next(sink.read(OpenContext(loaded.base, run), "predictions", schema), None)
 
         with MillstreamProcess(_DEMO, run) as process:
             process.until(delivered, every=0.01, within=120)

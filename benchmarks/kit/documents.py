@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.log.formats.rows import json_lines
 from millstream_connectors.generator import GeneratorSource
 
@@ -26,7 +26,7 @@ def document_lines(records: int) -> Iterator[bytes]:
 
 def generated(records: int) -> Iterable[pa.RecordBatch]:
     """The records of `document_lines` in Arrow."""
-    return GeneratorSource(seed=1, records=records).open(Place(Path(), Path())).read("0", 0, records)
+    return GeneratorSource(seed=1, records=records).open(OpenContext(Path(), Path())).read("0", 0, records)
 
 
 def _blocks(records: int) -> Iterator[bytes]:

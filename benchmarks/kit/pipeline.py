@@ -24,7 +24,7 @@ _WARM = 2_000
 CLASSIFY: dict[str, Any] = {
     "use": "text_topics",
     "features": {"type": "hashed_text", "dimensions": 65_536},
-    "model": {"type": "complement_nb", "block": 256},
+    "model": {"type": "complement_nb", "batch_size": 256},
     "popularity": None,
 }
 PER_RECORD: dict[str, Any] = {"use": "text_topics", "model": {"type": "river_nb"}, "popularity": None}

@@ -68,4 +68,4 @@ class RateObserver(Observer):
         if self.samples.taken and self.samples.records == self.totals.processed:
             self.samples.taken.pop()
         self.samples.add(self.totals.processed - self.samples.records)
-        self.correct += result.note.correct
+        self.correct += result.receipt.correct

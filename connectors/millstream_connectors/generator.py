@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from millstream.log.contracts import Partition, Place
+from millstream.log.contracts import OpenContext, Partition
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.timestamps import in_utc, micros_of
 from millstream_connectors.generator_text import TOPICS, Documents
@@ -44,7 +44,7 @@ class GeneratorSource(BaseModel):
     Without `rate` all records are there at once. With it they come in as time passes, also while nobody reads, and a
     run follows them until it is stopped.
 
-    >>> log = GeneratorSource(seed=7, topics=4).open(Place(base=Path(), cache=Path()))
+    >>> log = GeneratorSource(seed=7, topics=4).open(OpenContext(base=Path(), cache=Path()))
     >>> log.end("0")
     50000
     >>> record = next(log.read("0", 41_000, 41_010)).to_pylist()[1]
@@ -75,8 +75,8 @@ class GeneratorSource(BaseModel):
         description="The share of each topic's words that 10,000 records exchange for new ones.",
     )
 
-    def open(self, place: Place) -> GeneratorLog:
-        return GeneratorLog(self, place.cache)
+    def open(self, context: OpenContext) -> GeneratorLog:
+        return GeneratorLog(self, context.cache)
 
     @property
     def bounded(self) -> bool:
@@ -86,10 +86,10 @@ class GeneratorSource(BaseModel):
     def fields(self) -> Sequence[str]:
         return ["text", "label", "time"]
 
-    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
         return ()
 
-    def reads(self, place: Place, location: str) -> bool:
+    def reads(self, context: OpenContext, location: str) -> bool:
         return False
 
 

@@ -118,15 +118,15 @@ class Documents:
 
     def _texts(self, bits: Array, topic: Array, lengths: Array, offsets: Array) -> pa.Array:
         drawn = bits[np.arange(bits.shape[1]) < lengths[:, None]]
-        kind, other, place = drawn & 0xFF, (drawn >> 8) & 0xFF, drawn >> 16
+        kind, other, index = drawn & 0xFF, (drawn >> 8) & 0xFF, drawn >> 16
         of = np.where((kind >= _OWN) & (kind < _OWN + _OTHER), _below(other, 8, self.topics), np.repeat(topic, lengths))
-        slot = of * _WORDS + _table(_zipf(_WORDS))[place]
+        slot = of * _WORDS + _table(_zipf(_WORDS))[index]
         age = np.repeat((offsets * self.partitions) * self.drift / _DRIFT_OVER, lengths)
         life = (age + _phases(self.topics)[slot]).astype(np.int64) % _LIVES
         words = slot * _LIVES + life
         beyond = self.topics * _WORDS * _LIVES
-        common = beyond + _table(_zipf(len(_COMMON_WORDS)))[place]
-        noise = beyond + len(_COMMON_WORDS) + place % _NOISE
+        common = beyond + _table(_zipf(len(_COMMON_WORDS)))[index]
+        noise = beyond + len(_COMMON_WORDS) + index % _NOISE
         words = np.where(kind < _OWN + _OTHER, words, np.where(kind < _OWN + _OTHER + _PLAIN, common, noise))
         edges = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=edges[1:])

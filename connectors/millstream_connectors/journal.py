@@ -11,14 +11,14 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
-from millstream.log.contracts import Mark, Partition, Place
+from millstream.log.contracts import OpenContext, Partition, Progress
 from millstream.log.formats.json_lines import parse_block, parse_lines
 from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.journal import Block, JournalReader, are_lines, as_lines
 from millstream.log.journal.lock import LOCK, FolderLock
 from millstream.log.journal.segment import first_indexes, part_path
 from millstream_connectors.fields import USUAL_FIELDS, Fields
-from millstream_connectors.sink_journal import MarkedJournal, mark_of
+from millstream_connectors.sink_journal import SinkJournal, progress_of
 
 __all__ = ["JournalLog", "JournalSink", "JournalSource"]
 
@@ -31,10 +31,10 @@ class JournalSource(BaseModel):
 
     >>> import tempfile
     >>> from millstream.log.journal import Journal
-    >>> place = Place(base=Path(tempfile.mkdtemp()), cache=Path("run"))
-    >>> with Journal(place.base / "news") as journal:
+    >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> with Journal(context.base / "news") as journal:
     ...     _ = journal.append(b'{"text": "rain", "label": "weather"}')
-    >>> log = JournalSource(path="news").open(place)
+    >>> log = JournalSource(path="news").open(context)
     >>> [batch["text"].to_pylist() for batch in log.read("0", 0, log.end("0"))]
     [['rain']]
     """
@@ -45,22 +45,22 @@ class JournalSource(BaseModel):
     path: str = Field(min_length=1, description="The journal's folder.")
     fields: Fields = USUAL_FIELDS
 
-    def open(self, place: Place) -> JournalLog:
-        return JournalLog(_folder(place, self.path), self.fields)
+    def open(self, context: OpenContext) -> JournalLog:
+        return JournalLog(_folder(context, self.path), self.fields)
 
     @property
     def bounded(self) -> bool:
         return False
 
-    def problems(self, place: Place) -> Sequence[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Sequence[tuple[str, str]]:
         try:
-            JournalReader(_folder(place, self.path)).close()
+            JournalReader(_folder(context, self.path)).close()
         except ConfigError as error:
             return [("path", f"{error}, and so does a pipeline with a sink of `type: journal`")]
         return []
 
-    def reads(self, place: Place, location: str) -> bool:
-        return os.path.normpath(_folder(place, self.path)) == os.path.normpath(location)
+    def reads(self, context: OpenContext, location: str) -> bool:
+        return os.path.normpath(_folder(context, self.path)) == os.path.normpath(location)
 
 
 class JournalLog:
@@ -123,11 +123,11 @@ class JournalSink(BaseModel):
     """Rows into a journal, one an entry as a JSON object, for other pipelines to go on with.
 
     >>> import tempfile
-    >>> place = Place(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
     >>> rows = pa.table({"_offset": [0, 1], "predicted": ["a", "b"]})
-    >>> sink = JournalSink(path="out").open(place, "predictions", rows.schema)
-    >>> sink.append(rows, Mark("some epoch log", 0))
-    >>> [entry.payload for entry in JournalReader(place.base / "out").read(1)]
+    >>> sink = JournalSink(path="out").open(context, "predictions", rows.schema)
+    >>> sink.append(rows, Progress("some epoch log", 0))
+    >>> [entry.payload for entry in JournalReader(context.base / "out").read(1)]
     [b'{"_offset": 1, "predicted": "b"}']
     """
 
@@ -137,28 +137,34 @@ class JournalSink(BaseModel):
     path: str = Field(min_length=1, description="The journal's folder; made if it is not there.")
 
     def open(
-        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+        self,
+        context: OpenContext,
+        output: str,
+        schema: pa.Schema,
+        *,
+        identity: Sequence[str] = (),
+        guarded: bool = True,
     ) -> JournalRows:
-        return JournalRows(_folder(place, self.path), schema)
+        return JournalRows(_folder(context, self.path), schema)
 
-    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        return _read(_folder(place, self.path), schema)
+    def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        return _read(_folder(context, self.path), schema)
 
-    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
         return ()
 
-    def mark(self, place: Place, output: str) -> Mark | None:
-        return mark_of(_folder(place, self.path))
+    def progress(self, context: OpenContext, output: str) -> Progress | None:
+        return progress_of(_folder(context, self.path))
 
-    def location(self, place: Place, output: str) -> str:
-        return str(_folder(place, self.path))
+    def location(self, context: OpenContext, output: str) -> str:
+        return str(_folder(context, self.path))
 
-    def may_clear(self, place: Place, output: str) -> None:
-        pass  # what others have written is told by `mark`
+    def may_clear(self, context: OpenContext, output: str) -> None:
+        pass  # what others have written is told by `progress`
 
-    def clear(self, place: Place, output: str) -> None:
+    def clear(self, context: OpenContext, output: str) -> None:
         """Delete the journal's own files, the newest last: it has the mark."""
-        folder = _folder(place, self.path)
+        folder = _folder(context, self.path)
         if not folder.is_dir() or not first_indexes(folder):
             return
         with FolderLock(folder):
@@ -175,13 +181,13 @@ class JournalRows:
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self._folder = folder
         self._schema = schema
-        self._journal = MarkedJournal(folder)
+        self._journal = SinkJournal(folder)
 
-    def mark(self) -> Mark | None:
-        return self._journal.mark()
+    def progress(self) -> Progress | None:
+        return self._journal.progress()
 
-    def append(self, rows: pa.Table, mark: Mark) -> None:
-        self._journal.append_lines(json_lines(rows.select(self._schema.names)), mark)
+    def append(self, rows: pa.Table, progress: Progress) -> None:
+        self._journal.append_lines(json_lines(rows.select(self._schema.names)), progress)
 
     def read(self) -> Iterator[pa.Table]:
         return _read(self._folder, self._schema)
@@ -193,8 +199,8 @@ class JournalRows:
         self._journal.abandon()
 
 
-def _folder(place: Place, path: str) -> Path:
-    return place.base / Path(path).expanduser()
+def _folder(context: OpenContext, path: str) -> Path:
+    return context.base / Path(path).expanduser()
 
 
 def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -38,7 +38,7 @@ class JournalUrl:
             with JournalReader(folder) as reader:
                 end, first = reader.end(), reader.first_index
                 size = sum(part.stat().st_size for part in folder.glob("*.journal"))
-                marked = f", last mark {reader.last_mark}" if reader.last_mark >= 0 else ""
+                marked = f", last mark {reader.last_tag}" if reader.last_tag >= 0 else ""
                 yield f"{folder}  entries {first}-{end} ({end - first}), {size} bytes, id {reader.id}{marked}"
 
     def entries(self, start: int | None = None, *, follow: bool = False) -> Iterator[bytes]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import ConfigError, ForeignSink
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream.log.journal import Journal, JournalReader
 
-__all__ = ["MarkedJournal", "mark_of", "state_of"]
+__all__ = ["SinkJournal", "progress_of", "state_of"]
 
 
 def state_of(reader: JournalReader) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def state_of(reader: JournalReader) -> dict[str, Any]:
     return dict(json.loads(header)) if header else {}
 
 
-def mark_of(folder: Path) -> Mark | None:
+def progress_of(folder: Path) -> Progress | None:
     """The mark of a sink's journal as it is now, also beside its writer; None if nothing was ever appended."""
     try:
         reader = JournalReader(folder)
@@ -31,21 +31,21 @@ def mark_of(folder: Path) -> Mark | None:
         log = state_of(reader).get("log")
         if log is None and end > 0:
             raise _not_a_sinks(folder)
-        return None if log is None or reader.last_mark < 0 else Mark(log, reader.last_mark)
+        return None if log is None or reader.last_tag < 0 else Progress(log, reader.last_tag)
 
 
 def _not_a_sinks(folder: Path) -> ForeignSink:
     return ForeignSink(f"{folder} holds a journal that no run has written; choose another path for this sink")
 
 
-class MarkedJournal:
+class SinkJournal:
     """Appends with marks. `state` (the epoch log's id, and what the sink adds) begins every part of the journal.
 
     >>> import tempfile
-    >>> journal = MarkedJournal(Path(tempfile.mkdtemp()))
-    >>> journal.append([b"a row"], Mark("some epoch log", 3))
-    >>> journal.mark()
-    Mark(log='some epoch log', epoch=3)
+    >>> journal = SinkJournal(Path(tempfile.mkdtemp()))
+    >>> journal.append([b"a row"], Progress("some epoch log", 3))
+    >>> journal.progress()
+    Progress(log='some epoch log', epoch=3)
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,32 +61,32 @@ class MarkedJournal:
     def next_index(self) -> int:
         return self._journal.next_index
 
-    def mark(self) -> Mark | None:
-        if self._journal.last_mark < 0:
+    def progress(self) -> Progress | None:
+        if self._journal.last_tag < 0:
             return None
-        return Mark(self.state["log"], self._journal.last_mark)
+        return Progress(self.state["log"], self._journal.last_tag)
 
-    def append(self, payloads: Sequence[bytes], mark: Mark) -> None:
+    def append(self, payloads: Sequence[bytes], progress: Progress) -> None:
         """All of the payloads with the mark, or nothing; durable if there are payloads."""
-        self._take_log(mark)
-        self._journal.append_many(payloads, mark.epoch)
+        self._take_log(progress)
+        self._journal.append_many(payloads, progress.epoch)
         if payloads:
             self._journal.sync()
 
-    def append_lines(self, lines: bytes, mark: Mark) -> None:
+    def append_lines(self, lines: bytes, progress: Progress) -> None:
         """The same for entries that are lines, each with a newline behind it."""
-        self._take_log(mark)
-        self._journal.append_lines(lines, mark.epoch)
+        self._take_log(progress)
+        self._journal.append_lines(lines, progress.epoch)
         if lines:
             self._journal.sync()
 
-    def _take_log(self, mark: Mark) -> None:
+    def _take_log(self, progress: Progress) -> None:
         """Be the journal of the mark's epoch log from the first append on, and of no other."""
-        if self._journal.last_mark < 0 and self.state.get("log") != mark.log:
-            self.roll(log=mark.log)
-        elif self.state["log"] != mark.log:
+        if self._journal.last_tag < 0 and self.state.get("log") != progress.log:
+            self.roll(log=progress.log)
+        elif self.state["log"] != progress.log:
             message = (
-                f"{self._folder} holds rows of the epoch log {self.state['log']}, not of {mark.log}; "
+                f"{self._folder} holds rows of the epoch log {self.state['log']}, not of {progress.log}; "
                 "choose another path, or move it away"
             )
             raise ForeignSink(message)

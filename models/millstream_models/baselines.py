@@ -19,7 +19,7 @@ class _BaselineConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reads: ClassVar[str] = "text"
-    block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
 
 
 class NoChange(_BaselineConfig):
@@ -29,7 +29,7 @@ class NoChange(_BaselineConfig):
 
     >>> model = NoChange().build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a", "b", "c", "d"]))
-    >>> classes, probability = model.in_turn(rows, np.array([0, 1, 1, -1]), known=0)
+    >>> classes, probability = model.predict_then_learn(rows, np.array([0, 1, 1, -1]), known=0)
     >>> classes.tolist(), probability.round(2).tolist()
     ([-1, 0, 1, 1], [0.0, 1.0, 0.5, 0.67])
     """
@@ -45,7 +45,7 @@ class Majority(_BaselineConfig):
 
     >>> model = Majority().build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a", "b", "c", "d"]))
-    >>> classes, probability = model.in_turn(rows, np.array([0, 1, 1, -1]), known=0)
+    >>> classes, probability = model.predict_then_learn(rows, np.array([0, 1, 1, -1]), known=0)
     >>> classes.tolist(), probability.round(2).tolist()
     ([-1, 0, 0, 1], [0.0, 1.0, 0.5, 0.67])
     """
@@ -65,10 +65,10 @@ class _Baseline(ABC):
         return np.empty((len(column), 0))
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        return self.in_turn(inputs, np.full(len(inputs), -1, np.int64), known=0)
+        return self.predict_then_learn(inputs, np.full(len(inputs), -1, np.int64), known=0)
 
     @abstractmethod
-    def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
+    def predict_then_learn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
         """For each row in turn its class and probability, then learn its label."""
 
 
@@ -82,15 +82,15 @@ class _NoChange(_Baseline):
         self.restore({})
 
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
-        self.in_turn(inputs, labels, classes)
+        self.predict_then_learn(inputs, labels, classes)
 
-    def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
-        learned, places = _learned(labels)
+    def predict_then_learn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
+        learned, indices = _learned(labels)
         before = labels_before(learned, self._last)
         stayed = self._stayed + _running((before[:-1] == learned) | (before[:-1] < 0))
         all_so_far = self._learned + np.arange(len(before))
         self._last, self._stayed, self._learned = int(before[-1]), int(stayed[-1]), int(all_so_far[-1])
-        return before[places], (stayed / np.maximum(all_so_far, 1))[places]
+        return before[indices], (stayed / np.maximum(all_so_far, 1))[indices]
 
     def save(self) -> State:
         return {"labels": np.array([self._last, self._stayed, self._learned], np.int64)}
@@ -109,12 +109,12 @@ class _Majority(_Baseline):
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
         self._counts = add_labels(self._counts, labels)
 
-    def in_turn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
-        learned, places = _learned(labels)
+    def predict_then_learn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
+        learned, indices = _learned(labels)
         leading, counts = leaders(learned, self._counts)
         all_so_far = self._counts.sum() + np.arange(len(counts))
         self._counts = add_labels(self._counts, learned)
-        return leading[places], (counts / np.maximum(all_so_far, 1))[places]
+        return leading[indices], (counts / np.maximum(all_so_far, 1))[indices]
 
     def save(self) -> State:
         return {"counts": self._counts.copy()}

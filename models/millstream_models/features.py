@@ -102,8 +102,8 @@ class Counted:
         lengths = np.diff(self.indptr)[rows]
         edges = np.zeros(len(rows) + 1, np.int32)
         np.cumsum(lengths, out=edges[1:])
-        places = np.repeat(self.indptr[rows] - edges[:-1], lengths) + np.arange(edges[-1])
-        return Counted(edges, self.indices[places], self.data[places], (len(rows), self.shape[1]))
+        indices = np.repeat(self.indptr[rows] - edges[:-1], lengths) + np.arange(edges[-1])
+        return Counted(edges, self.indices[indices], self.data[indices], (len(rows), self.shape[1]))
 
 
 def compacted(rows: Any) -> tuple[Array, Any]:
@@ -121,7 +121,7 @@ def compacted(rows: Any) -> tuple[Array, Any]:
     occurs = np.zeros(rows.shape[1], np.bool_)
     occurs[rows.indices] = True
     dimensions = np.flatnonzero(occurs)
-    places = np.empty(rows.shape[1], np.int32)
-    places[dimensions] = np.arange(len(dimensions), dtype=np.int32)
+    indices = np.empty(rows.shape[1], np.int32)
+    indices[dimensions] = np.arange(len(dimensions), dtype=np.int32)
     shape = (rows.shape[0], len(dimensions))
-    return dimensions, csr_matrix((rows.data, places[rows.indices], rows.indptr), shape=shape, copy=False)
+    return dimensions, csr_matrix((rows.data, indices[rows.indices], rows.indptr), shape=shape, copy=False)

@@ -24,7 +24,7 @@ __all__ = ["ComplementNB", "MultinomialNB"]
 class _NaiveBayesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    block: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="What is added to every count, so that no probability is 0.")
 
 

@@ -37,7 +37,7 @@ class RiverNB(BaseModel):
 
     reads: ClassVar[str] = "text"
     type: Literal["river_nb"] = "river_nb"
-    block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="What is added to every count, so that no probability is 0.")
 
     def build(self, records: pa.Schema) -> _RiverNB:
@@ -62,11 +62,11 @@ class _RiverNB:
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         classes, probability = np.empty(len(inputs), np.int64), np.empty(len(inputs))
-        for place, words in enumerate(inputs):
+        for index, words in enumerate(inputs):
             scores = self._model.joint_log_likelihood(words)
             best = max(scores, key=scores.__getitem__)
-            classes[place] = best
-            probability[place] = 1 / sum(math.exp(score - scores[best]) for score in scores.values())
+            classes[index] = best
+            probability[index] = 1 / sum(math.exp(score - scores[best]) for score in scores.values())
         return classes, probability
 
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
@@ -115,7 +115,7 @@ class _RiverNB:
         self._learned = []
         if not rows:
             return
-        # With room for more words, its shape seldom changes: then a save has only what has changed.
+        # With room for more words, its shape seldom changes: then a checkpoint has only what has changed.
         room = max(_FEWEST_ROWS, 1 << (len(self._rows) - 1).bit_length())
         classes = max(self._counts.shape[1], max(labels) + 1)
         if (room, classes) != self._counts.shape:

@@ -36,7 +36,7 @@ class SGD(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: Literal["sgd"] = "sgd"
-    block: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
     learning_rate: float = Field(default=40.0, gt=0, description="The length of the first step.")
     decay: float = Field(default=0.3, ge=0, lt=1, description="How fast steps shorten; 0 keeps them as they are.")
     alpha: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0 (l2).")

@@ -17,10 +17,10 @@ source: {type: files, path: news.jsonl, fields: {text: text, label: label, time:
 pipeline:
   use: text_topics
   features: {type: hashed_text, dimensions: 1024}
-  model: {type: complement_nb, block: 256}
+  model: {type: complement_nb, batch_size: 256}
   popularity: {window: {type: tumbling, size: 1h, lateness: 10m}, threshold: 0.10}
 sinks: {predictions: {type: files}}
-guarantee: {delivery: at_least_once, save_every: 4, commit_every: 2}
+guarantee: {delivery: at_least_once, checkpoint_every: 4, commit_every: 2}
 engine: {type: local, epoch: {max_records: 500, max_wait: 100ms}}
 """
 
@@ -30,7 +30,7 @@ source: {type: generator, records: 5000}
 pipeline:
   use: text_topics
   features: {type: hashed_text, dimensions: 4096}
-  model: {type: complement_nb, block: 64}
+  model: {type: complement_nb, batch_size: 64}
   popularity: {window: {type: tumbling, size: 10m}, threshold: 0.10}
 engine: {type: local, epoch: {max_records: 500}}
 """

@@ -39,7 +39,7 @@ def test_outputs_have_their_sinks_and_places(millstream: Millstream, folder: Pat
     assert all("topics" in output["location"] for output in [outputs["topics"]])
 
 
-def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream: Millstream, folder: Path) -> None:
+def test_the_worst_of_at_least_once_is_a_cycle_of_checkpoints(millstream: Millstream, folder: Path) -> None:
     crashes = {crash["after"]: crash for crash in told(millstream)["crashes"]}
     assert list(crashes) == [
         "cut",
@@ -48,10 +48,10 @@ def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream: Millstream, 
         "deliver.predictions",
         "deliver.topics",
         "deliver",
-        "save",
+        "checkpoint",
         "commit",
     ]
-    assert crashes["save"]["trained_twice"] == {"epochs": 4, "records": 2000}
+    assert crashes["checkpoint"]["trained_twice"] == {"epochs": 4, "records": 2000}
     assert crashes["cut"]["trained_twice"] == {"epochs": 0, "records": 0}
     assert crashes["deliver"]["rows_repeated"]["predictions"] == {"epochs": 4, "records": 2000}
     assert crashes["deliver.rejects"]["rows_repeated"]["predictions"] == {"epochs": 3, "records": 1500}
@@ -60,11 +60,11 @@ def test_the_worst_of_at_least_once_is_a_cycle_of_saves(millstream: Millstream, 
 
 
 def test_at_most_once_loses_what_is_committed_and_not_saved(millstream: Millstream, folder: Path) -> None:
-    found = told(millstream, "guarantee={delivery: at_most_once, save_every: 3}")
-    assert found["order"] == ["cut", "commit", "process", "save", "deliver"]
+    found = told(millstream, "guarantee={delivery: at_most_once, checkpoint_every: 3}")
+    assert found["order"] == ["cut", "commit", "process", "checkpoint", "deliver"]
     crashes = {crash["after"]: crash for crash in found["crashes"]}
     assert crashes["commit"]["lost"] == {"epochs": 3, "records": 1500}
-    assert crashes["save"]["rows_missing"]["predictions"] == {"epochs": 1, "records": 500}
+    assert crashes["checkpoint"]["rows_missing"]["predictions"] == {"epochs": 1, "records": 500}
     assert crashes["deliver"]["rows_missing"]["predictions"]["epochs"] == 0
 
 
@@ -72,9 +72,9 @@ def test_people_read_sentences(millstream: Millstream, folder: Path) -> None:
     ran = millstream("explain", "news.yaml")
     assert ran.code == 0
     assert "at_least_once, recovery epochs; saved after every 4 epochs, committed after every 2 epochs" in ran.out
-    assert "  cut -> process -> deliver -> save -> commit\n" in ran.out
+    assert "  cut -> process -> deliver -> checkpoint -> commit\n" in ran.out
     assert (
-        "  a crash right after `save` of epoch e:\n    - state: at most 4 epochs (2,000 records) trained twice\n"
+        "  a crash right after `checkpoint` of epoch e:\n    - state: at most 4 epochs (2,000 records) trained twice\n"
         in ran.out
     )
     assert "predictions, late: rows of at most 4 epochs (2,000 records) repeated" in ran.out

@@ -28,7 +28,7 @@ PATIENCE = 120
 
 
 @pytest.fixture
-def begun(demo: Path) -> Iterator[Begun]:
+def begin_epoch(demo: Path) -> Iterator[Begun]:
     """Begins a command line in a process group of its own, which is killed at the end if it is still there."""
     processes: list[subprocess.Popen[str]] = []
 
@@ -71,9 +71,9 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_run_after_its_epoch_and_the_next_goes_on(
-    begun: Begun, demo: Path, millstream: Millstream, number: signal.Signals
+    begin_epoch: Begun, demo: Path, millstream: Millstream, number: signal.Signals
 ) -> None:
-    process = begun("run", "demo.yaml", *FOLLOWING, "--json")
+    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--json")
     until(lambda: windows(demo / "runs/demo") >= 2, process)
     process.send_signal(number)
     code, out, err = ended(process)
@@ -90,9 +90,9 @@ def test_a_signal_ends_a_run_after_its_epoch_and_the_next_goes_on(
 
 
 def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
-    begun: Begun, demo: Path, millstream: Millstream
+    begin_epoch: Begun, demo: Path, millstream: Millstream
 ) -> None:
-    process = begun("run", "demo.yaml", *FOLLOWING)
+    process = begin_epoch("run", "demo.yaml", *FOLLOWING)
     until(lambda: windows(demo / "runs/demo") >= 2, process)
 
     second = millstream("run", "demo.yaml", *FOLLOWING)
@@ -113,20 +113,23 @@ def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
     assert code == 0 and out.startswith("stopped after epoch ")
 
 
-def test_status_tells_how_a_run_that_goes_is_doing(begun: Begun, demo: Path, millstream: Millstream) -> None:
-    process = begun("run", "demo.yaml", *FOLLOWING)
+def test_status_tells_how_a_run_that_goes_is_doing(begin_epoch: Begun, demo: Path, millstream: Millstream) -> None:
+    process = begin_epoch("run", "demo.yaml", *FOLLOWING)
 
     def looked() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(millstream("status", "runs/demo", "--json").out)
         return found
 
-    until(lambda: windows(demo / "runs/demo") >= 1 and bool((looked()["vitals"] or {}).get("latency_99")), process)
+    until(lambda: windows(demo / "runs/demo") >= 1 and bool((looked()["stats"] or {}).get("latency_99")), process)
     status = looked()
-    vitals = status["vitals"]
-    assert vitals["records_per_second"] > 0
-    assert 0 < vitals["latency_median"] <= vitals["latency_99"]
-    assert vitals["epochs_in_flight"] in (0, 1, 2) and (vitals["restarts"], vitals["last_restart"]) == (0, None)
-    assert 0 <= status["save_age"] < PATIENCE
+    run_stats = status["stats"]
+    assert run_stats["records_per_second"] > 0
+    assert 0 < run_stats["latency_median"] <= run_stats["latency_99"]
+    assert run_stats["epochs_in_flight"] in (0, 1, 2) and (run_stats["restarts"], run_stats["last_restart"]) == (
+        0,
+        None,
+    )
+    assert 0 <= status["checkpoint_age"] < PATIENCE
 
     told = millstream("status", "runs/demo").out
     for line in (
@@ -134,13 +137,13 @@ def test_status_tells_how_a_run_that_goes_is_doing(begun: Begun, demo: Path, mil
         r"latency    \S+ m?s from an epoch's cut until it is through, 99 % within \S+ m?s",
         r"in flight  \d epochs?",
         r"restarts   0",
-        r"last save  \S+Z, \S+ m?s ago",
+        r"last checkpoint  \S+Z, \S+ m?s ago",
     ):
         assert re.search(rf"^  {line}$", told, re.M), told
 
     process.kill()  # what it told last is still there, and of a process that is not
     ended(process)
-    assert (demo / "runs/demo/live.json").exists() and looked()["vitals"] is None
+    assert (demo / "runs/demo/live.json").exists() and looked()["stats"] is None
     assert "speed" not in millstream("status", "runs/demo").out
 
     assert millstream("run", "demo.yaml", *FOLLOWING, "--records", 500, "--json").code == 0
@@ -155,8 +158,8 @@ def asked(address: str) -> str:
     return text
 
 
-def test_prometheus_is_answered_as_long_as_a_run_goes(begun: Begun, demo: Path) -> None:
-    process = begun("run", "demo.yaml", *FOLLOWING, "--metrics-port", "0", "--json")
+def test_prometheus_is_answered_as_long_as_a_run_goes(begin_epoch: Begun, demo: Path) -> None:
+    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--metrics-port", "0", "--json")
     address = _line_with("metrics are at", process).split()[-1]
     until(lambda: windows(demo / "runs/demo") >= 1, process)
     told = asked(address)
@@ -170,8 +173,8 @@ def test_prometheus_is_answered_as_long_as_a_run_goes(begun: Begun, demo: Path) 
         asked(address)
 
 
-def test_a_worker_that_was_killed_is_told(begun: Begun, demo: Path, millstream: Millstream) -> None:
-    process = begun("run", "demo.yaml", *FOLLOWING, "--set", "engine.workers=3", "--metrics-port", "0")
+def test_a_worker_that_was_killed_is_told(begin_epoch: Begun, demo: Path, millstream: Millstream) -> None:
+    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--set", "engine.workers=3", "--metrics-port", "0")
     address = _line_with("metrics are at", process).split()[-1]
     until(lambda: windows(demo / "runs/demo") >= 1, process)
     os.kill(descendants(process.pid)[-1], signal.SIGKILL)
@@ -197,9 +200,9 @@ def test_a_port_that_is_taken_is_told_before_anything_is_begun(demo: Path, mills
 
 
 def test_a_killed_run_is_interrupted_and_comes_out_as_if_nothing_had_happened(
-    begun: Begun, demo: Path, millstream: Millstream
+    begin_epoch: Begun, demo: Path, millstream: Millstream
 ) -> None:
-    code, _, err = ended(begun("run", "demo.yaml", "--crash", "deliver.predictions@3"))
+    code, _, err = ended(begin_epoch("run", "demo.yaml", "--crash", "deliver.predictions@3"))
     assert code == -signal.SIGKILL
     assert "crash at deliver.predictions@3, as --crash says" in err
     status = json.loads(millstream("status", "runs/demo", "--json").out)
@@ -227,7 +230,7 @@ def keep(record):
 
 
 def test_a_second_interrupt_is_told_what_is_waited_for_and_a_third_gives_up(
-    begun: Begun, demo: Path, monkeypatch: pytest.MonkeyPatch
+    begin_epoch: Begun, demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(demo))
     (demo / "stalling.py").write_text(STALLING)
@@ -235,13 +238,15 @@ def test_a_second_interrupt_is_told_what_is_waited_for_and_a_third_gives_up(
     begin, end = config.index("pipeline:"), config.index("engine:")
     steps = "pipeline: {steps: [{type: filter, function: 'stalling:keep'}]}\n"
     (demo / "demo.yaml").write_text(config[:begin] + steps + config[end:])
-    process = begun("run", "demo.yaml")
+    process = begin_epoch("run", "demo.yaml")
     assert process.stderr is not None
     until((demo / "reached").exists, process)
     process.send_signal(signal.SIGINT)
     assert _line_with("stopping", process) == "stopping after the epoch in hand\n"
     process.send_signal(signal.SIGINT)
-    assert _line_with("waiting", process).startswith("waiting for epoch 0 and its save; Ctrl-C once more gives up")
+    assert _line_with("waiting", process).startswith(
+        "waiting for epoch 0 and its checkpoint; Ctrl-C once more gives up"
+    )
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 130
 
@@ -254,9 +259,9 @@ def _line_with(word: str, process: subprocess.Popen[str]) -> str:
     raise AssertionError(f"the run ended without a line with {word!r}")
 
 
-def test_what_is_read_may_be_cut_short(begun: Begun, demo: Path, millstream: Millstream) -> None:
+def test_what_is_read_may_be_cut_short(begin_epoch: Begun, demo: Path, millstream: Millstream) -> None:
     assert millstream("run", "demo.yaml", "--json").code == 0
-    process = begun("read", "runs/demo", "predictions")
+    process = begin_epoch("read", "runs/demo", "predictions")
     assert process.stdout is not None and process.stderr is not None
     assert json.loads(process.stdout.readline())["_offset"] == 0
     process.stdout.close()
@@ -266,9 +271,9 @@ def test_what_is_read_may_be_cut_short(begun: Begun, demo: Path, millstream: Mil
 
 @pytest.mark.spark
 def test_on_spark_too_a_group_that_is_told_to_end_ends_after_its_epoch(
-    begun: Begun, demo: Path, millstream: Millstream
+    begin_epoch: Begun, demo: Path, millstream: Millstream
 ) -> None:
-    process = begun("run", "demo.yaml", *FOLLOWING, "--set", "engine.type=spark", "--json")
+    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--set", "engine.type=spark", "--json")
     until(lambda: windows(demo / "runs/demo") >= 2, process)
     os.killpg(process.pid, signal.SIGTERM)  # as `timeout`, systemd and terminals do
     code, out, err = ended(process)

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream.log.epochs import EpochLog
 from millstream.log.journal import Journal, JournalReader
-from millstream_connectors.sink_journal import MarkedJournal
+from millstream_connectors.sink_journal import SinkJournal
 
 COMMAND = [sys.executable, "-c", "from millstream.cli import main; main()", "log"]
 
@@ -112,8 +112,8 @@ def test_wrong_urls_say_what_is_wrong(tmp_path: Path, millstream: Any) -> None:
 
 
 def test_the_journals_of_a_pipeline_are_neither_appended_to_nor_changed(tmp_path: Path) -> None:
-    sink = MarkedJournal(tmp_path / "sink")
-    sink.append([b"row"], Mark("a log", 0))
+    sink = SinkJournal(tmp_path / "sink")
+    sink.append([b"row"], Progress("a log", 0))
     sink.close()
     EpochLog(tmp_path / "epochs").close()
     for name in ("sink", "epochs"):

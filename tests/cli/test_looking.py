@@ -33,7 +33,7 @@ def everything(folder: Path) -> dict[str, str]:
 
 
 def test_looking_changes_nothing(run: Path, millstream: Millstream) -> None:
-    torn = run / "saves" / "0000000099.tmp"  # of a save that a run beside us may be writing
+    torn = run / "checkpoints" / "0000000099.tmp"  # of a checkpoint that a run beside us may be writing
     torn.write_bytes(b"half")
     before = everything(run)
     for command in (["read", run, "topics"], ["status", run], ["predict", run, "anything"]):
@@ -186,10 +186,10 @@ def test_a_run_of_another_version_is_told_as_that(run: Path, millstream: Millstr
     assert "the run was made by another version of Millstream" in ran.err
 
 
-def test_predict_needs_a_save_a_label_and_a_model(folder: Path, millstream: Millstream) -> None:
+def test_predict_needs_a_checkpoint_a_label_and_a_model(folder: Path, millstream: Millstream) -> None:
     assert millstream("run", "news.yaml", "--json").code == 0
-    for save in (folder / "runs/news/saves").glob("*.save"):
-        save.unlink()
+    for checkpoint in (folder / "runs/news/checkpoints").glob("*.checkpoint"):
+        checkpoint.unlink()
     assert "runs/news has not been saved yet" in millstream("predict", "runs/news", "x").err
 
     (folder / "news.jsonl").write_text('{"text": "no label here"}\n')

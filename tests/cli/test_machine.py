@@ -30,10 +30,10 @@ def test_errors_of_the_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, code: int, said: str
 ) -> None:
     def refuse(**_: Any) -> NoReturn:
-        raise OSError(number, os.strerror(number), "runs/demo/saves")
+        raise OSError(number, os.strerror(number), "runs/demo/checkpoints")
 
     monkeypatch.setattr(cli.millstream, "main", refuse)
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "demo.yaml"])
     assert ended.value.code == code
-    assert capsys.readouterr().err == f"millstream: runs/demo/saves: {said}\n"
+    assert capsys.readouterr().err == f"millstream: runs/demo/checkpoints: {said}\n"

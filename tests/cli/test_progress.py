@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from millstream.cli.progress_figures import Figures, Tally
+from millstream.cli.progress_figures import Figures, RunFigures
 from millstream.cli.screen import Screen, Show
 from millstream.config.load import load_config
 from millstream.log.epochs import EpochReader
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Observer, Watched
-from millstream.runs.watch.run_stats import Pulse
+from millstream.runs.watch.run_stats import StatsCollector
 from millstream.steps.processor import EpochResult
 
 FIGURES = Figures(
@@ -117,11 +117,11 @@ def test_a_live_display_leaves_what_was_said_and_a_cursor() -> None:
 class Look(Observer):
     """Takes the figures of a tally after every epoch."""
 
-    def __init__(self, tally: Tally) -> None:
-        self.tally, self.figures = tally, list[Figures]()
+    def __init__(self, run_figures: RunFigures) -> None:
+        self.run_figures, self.figures = run_figures, list[Figures]()
 
     def finished_epoch(self, result: EpochResult) -> None:
-        self.figures.append(self.tally.figures())
+        self.figures.append(self.run_figures.figures())
 
 
 def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]:
@@ -129,10 +129,10 @@ def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]
     said: list[str] = []
 
     def observers(watched: Watched) -> Sequence[Observer]:
-        stats = Pulse(watched, clock=Clock(0.5))
-        tally = Tally(watched, stats, say=said.append, warn=pytest.fail, clock=Clock(0.5))
-        looks.append(Look(tally))
-        return [stats, tally, looks[0]]
+        stats = StatsCollector(watched, clock=Clock(0.5))
+        run_figures = RunFigures(watched, stats, say=said.append, warn=pytest.fail, clock=Clock(0.5))
+        looks.append(Look(run_figures))
+        return [stats, run_figures, looks[0]]
 
     summary = start(load_config("demo.yaml"), Options(Path("runs/demo"), records=records), observers=observers)
     return looks[0].figures, said, summary
@@ -147,8 +147,8 @@ def test_figures_are_those_of_the_run_so_far() -> None:
     assert [f.through for f in figures] == [1, 2, 3, 4, 5, 6]
     assert figures[-1].accuracy == summary.accuracy
     assert figures[-1].recent is not None and figures[-1].accuracy is not None
-    last = list(EpochReader(Path("runs/demo/epochs")).notes())[-2:]  # 1,000 records
-    assert figures[-1].recent == sum(note.correct for note in last) / sum(note.labelled for note in last)
+    last = list(EpochReader(Path("runs/demo/epochs")).receipts())[-2:]  # 1,000 records
+    assert figures[-1].recent == sum(receipt.correct for receipt in last) / sum(receipt.labelled for receipt in last)
     assert figures[-1].recent > figures[-1].accuracy  # it has learned
     assert figures[0].popular == () and 2 <= len(figures[-1].popular) <= 5  # the first window is still open
     assert all(share >= 0.1 for _, share in figures[-1].popular)

@@ -12,8 +12,8 @@ import pytest
 
 from millstream.cli.run import changed_libraries
 from millstream.runs.start import versions
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoints import Save
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoints import Checkpoint
 
 Millstream = Callable[..., Any]
 
@@ -75,7 +75,7 @@ def test_a_run_that_came_to_nothing_says_why(folder: Path, millstream: Millstrea
 
 @pytest.mark.usefixtures("demo")
 def test_a_model_that_does_worse_than_a_guess_is_told_so_plainly(millstream: Millstream) -> None:
-    worse = ("--set", "pipeline.model.type=no_change", "--set", "pipeline.model.block=1000")
+    worse = ("--set", "pipeline.model.type=no_change", "--set", "pipeline.model.batch_size=1000")
     ran = millstream("run", "demo.yaml", *worse)
     assert re.search(r"learned; .*\n {13}the .* better than the model, without reading anything\n", ran.out), ran.out
     assert "better than the model" in millstream("status", "runs/demo").out
@@ -125,7 +125,7 @@ def test_fresh_moves_the_run_aside_and_starts_over(millstream: Millstream) -> No
     ("change", "named"),
     [
         ("source.records=6000", "source: records was 5000, is 6000"),
-        ("pipeline.model.block=32", "steps"),
+        ("pipeline.model.batch_size=32", "steps"),
         ("pipeline.popularity.threshold=0.2", "steps"),
         ("guarantee.delivery=at_least_once", "delivery"),
     ],
@@ -139,9 +139,9 @@ def test_what_may_not_change_is_refused_by_name(millstream: Millstream, change: 
 
 
 @pytest.mark.usefixtures("demo")
-def test_engine_epochs_and_saves_may_change(millstream: Millstream) -> None:
+def test_engine_epochs_and_checkpoints_may_change(millstream: Millstream) -> None:
     summary_of(millstream("run", "demo.yaml", "--records", 500, "--json"))
-    changes = ["engine.epoch.max_records=700", "guarantee.save_every=3", "guarantee.commit_every=2"]
+    changes = ["engine.epoch.max_records=700", "guarantee.checkpoint_every=3", "guarantee.commit_every=2"]
     sets = [argument for change in changes for argument in ("--set", change)]
     assert summary_of(millstream("run", "demo.yaml", *sets, "--json"))["records"] == 5000
 
@@ -153,8 +153,8 @@ def test_a_crash_that_did_not_happen_is_told(millstream: Millstream) -> None:
     assert summary_of(ran)["epochs"] == 10
     again = millstream("run", "demo.yaml", "--crash", "deliver.topics@9")
     assert "the crash at deliver.topics@9 did not happen: the run had passed it before" in again.err
-    Path("runs/demo/crashed").write_text("save@3")
-    assert "did not happen" not in millstream("run", "demo.yaml", "--crash", "save@3").err
+    Path("runs/demo/crashed").write_text("checkpoint@3")
+    assert "did not happen" not in millstream("run", "demo.yaml", "--crash", "checkpoint@3").err
 
 
 def test_one_epoch_is_one_epoch(folder: Path, millstream: Millstream) -> None:
@@ -225,8 +225,10 @@ def test_a_failed_run_leaves_its_reason_until_it_goes_on(
     assert (status["state"], status["error"]) == ("ended", None)
 
 
-def test_other_versions_of_libraries_since_the_last_save_are_told() -> None:
+def test_other_versions_of_libraries_since_the_last_checkpoint_are_told() -> None:
     before = {**versions(), "numpy": "1.0"}
-    assert changed_libraries(Save(0, 0, Applied(), before, None)) == f"numpy 1.0 (now {versions()['numpy']})"
-    assert changed_libraries(Save(0, 0, Applied(), versions(), None)) == ""
+    assert (
+        changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before, None)) == f"numpy 1.0 (now {versions()['numpy']})"
+    )
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), versions(), None)) == ""
     assert changed_libraries(None) == ""

@@ -74,8 +74,8 @@ def complaints(part: dict[str, Any], value: Any, whole: dict[str, Any], path: st
     if isinstance(value, list) and len(value) < part.get("minItems", 0):
         found.append(f"{path}: too few")
     if isinstance(value, list) and "items" in part:
-        for place, inner in enumerate(value):
-            found += complaints(part["items"], inner, whole, f"{path}.{place}")
+        for index, inner in enumerate(value):
+            found += complaints(part["items"], inner, whole, f"{path}.{index}")
     return found
 
 
@@ -124,9 +124,9 @@ def test_an_editor_sees_what_is_wrong(schema: dict[str, Any], folder: Path, key:
         ("keep", "${KEEP:-7d}"),
         ("mlflow", False),
         ("mlflow", {"experiment": "news"}),
-        ("guarantee", {"save_every": "${SAVE_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),
+        ("guarantee", {"checkpoint_every": "${SAVE_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),
         ("pipeline", {"steps": [{"type": "hashed_text", "name": "words"}]}),
-        ("engine", {"epoch": {"max_wait": "1s"}, "run": {"features": "driver"}}),
+        ("engine", {"epoch": {"max_wait": "1s"}, "placement": {"features": "driver"}}),
     ],
 )
 def test_an_editor_takes_what_is_right(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:

@@ -21,7 +21,7 @@ def test_it_says_how_many_schedules_came_out_as_promised(millstream: Millstream,
 
 
 def test_json_is_one_object(millstream: Millstream, demo: Path) -> None:
-    guarantee = ("--set", "guarantee.delivery=at_least_once", "--set", "guarantee.save_every=2")
+    guarantee = ("--set", "guarantee.delivery=at_least_once", "--set", "guarantee.checkpoint_every=2")
     ran = millstream("simulate", "demo.yaml", *guarantee, "--schedules", 12, "--records", 60, "--json")
     told = json.loads(ran.out)
     assert (told["delivery"], told["schedules"], told["wrong"]) == ("at_least_once", 12, None)

@@ -83,7 +83,7 @@ LINES = {
         "is processed; leave commit_every out, or choose at_least_once",
     ),
     "a recovery that no engine has": (
-        "save_every: 4",
+        "checkpoint_every: 4",
         "recovery: snapshots",
         "news.yaml:9 guarantee.recovery: no engine recovers by snapshots yet; spark and local recover by epochs",
     ),
@@ -117,20 +117,19 @@ LINES = {
     ),
     "a step that runs nowhere": (
         "engine: {",
-        "engine: {run: {feature: worker}, ",
-        "news.yaml:10 engine.run.feature: there is no such step; one of features, classify, popularity; "
+        "engine: {placement: {feature: worker}, ",
+        "news.yaml:10 engine.placement.feature: there is no such step; one of features, classify, popularity; "
         "did you mean `features`?",
     ),
     "a step in a place that it cannot run in": (
         "engine: {",
-        "engine: {run: {classify: worker}, ",
-        "news.yaml:10 engine.run.classify: this step cannot run in workers: it has state; leave it to the driver",
+        "engine: {placement: {classify: worker}, ",
+        "news.yaml:10 engine.placement.classify: this step cannot run in workers: it has state; leave it to the driver",
     ),
     "a variable that is not set": (
         "name: news",
-        "name: ${MILLSTREAM_NO_SUCH}",
-        "news.yaml:1 name: the environment has no MILLSTREAM_NO_SUCH; set it, or give a default: "
-        "${MILLSTREAM_NO_SUCH:-default}",
+        "name: ${ZYX_NOT_SET}",
+        "news.yaml:1 name: the environment has no ZYX_NOT_SET; set it, or give a default: ${ZYX_NOT_SET:-default}",
     ),
     "a variable that is not closed": (
         "name: news",
@@ -157,8 +156,8 @@ def test_it_refuses(case: str, millstream: Millstream, folder: Path) -> None:
 
 
 def test_two_outputs_in_one_place_are_refused_by_name(millstream: Millstream, folder: Path) -> None:
-    place = "{type: files, path: ./in/../out}"
-    sinks = ["--set", "sinks.predictions={type: files, path: out}", "--set", f"sinks.topics={place}"]
+    index = "{type: files, path: ./in/../out}"
+    sinks = ["--set", "sinks.predictions={type: files, path: out}", "--set", f"sinks.topics={index}"]
     ran = millstream("validate", "news.yaml", *sinks)
     assert (ran.code, ran.out) == (2, "")
     assert "sinks.topics: sinks 'predictions' and 'topics' both lie in " in ran.err
@@ -192,14 +191,17 @@ def test_an_unknown_type_is_told_from_those_installed(
 
 def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream: Millstream, folder: Path) -> None:
     text = (
-        (folder / "news.yaml").read_text().replace("threshold: 0.10", "threshold: 2").replace("block: 256", "block: 0")
+        (folder / "news.yaml")
+        .read_text()
+        .replace("threshold: 0.10", "threshold: 2")
+        .replace("batch_size: 256", "batch_size: 0")
     )
     (folder / "news.yaml").write_text(text)
     ran = millstream("validate", "news.yaml")
     assert ran.code == 2
     assert ran.err.splitlines() == [
         "millstream: news.yaml: 2 problems",
-        "news.yaml:6 pipeline.model.block: 0 is not allowed; at least 1",
+        "news.yaml:6 pipeline.model.batch_size: 0 is not allowed; at least 1",
         "news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
     ]
 
@@ -207,7 +209,7 @@ def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream: 
 def test_problems_of_the_built_steps_are_told_at_once_too(millstream: Millstream, folder: Path) -> None:
     (folder / "news.jsonl").unlink()
     ran = millstream(
-        "validate", "news.yaml", "--set", "sinks.topic={type: files}", "--set", "engine.run.features=worker"
+        "validate", "news.yaml", "--set", "sinks.topic={type: files}", "--set", "engine.placement.features=worker"
     )
     assert ran.code == 2
     assert "news.yaml: 2 problems" in ran.err
@@ -253,7 +255,7 @@ def test_set_reaches_items_of_a_list_by_their_place(millstream: Millstream, fold
     assert millstream("validate", "steps.yaml", "--set", "pipeline.steps.0.dimensions=1024").code == 0
     ran = millstream("validate", "steps.yaml", "--set", "pipeline.steps.2.dimensions=16")
     assert ran.code == 2
-    assert "pipeline.steps is a list, and '2' is no place in it; 0 to 1" in ran.err
+    assert "pipeline.steps is a list, and '2' is not an index of it; 0 to 1" in ran.err
 
 
 STEPS = """\

@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Path:
 def test_defaults_are_sane(config: Path) -> None:
     loaded = load_config(config)
     guarantee, engine = loaded.config.guarantee, loaded.config.engine
-    assert (guarantee.delivery, guarantee.recovery, guarantee.save_every, guarantee.commit_every) == (
+    assert (guarantee.delivery, guarantee.recovery, guarantee.checkpoint_every, guarantee.commit_every) == (
         "exactly_once",
         "epochs",
         1,
@@ -85,7 +85,7 @@ def test_what_the_run_directory_keeps_reads_back_the_same_and_has_no_value_of_th
     assert "hush" not in yaml.safe_dump(kept)
     assert kept["source"]["path"] == "${SECRET_FOLDER}/a$$b.jsonl"
     assert kept["keep"] == "1d"
-    assert kept["guarantee"]["save_every"] == 1
+    assert kept["guarantee"]["checkpoint_every"] == 1
     again = read_config(yaml.safe_load(yaml.safe_dump(kept)), loaded.base, "config.yaml", environment)
     assert again.config == loaded.config
     assert again.resolved() == kept

@@ -28,10 +28,10 @@ def told(error: ValidationError) -> dict[str, str]:
 
 
 def test_a_mapping_becomes_the_registered_model(lengths: None) -> None:
-    held = Holder.model_validate({"model": {"type": "lengths", "block": 8}})
+    held = Holder.model_validate({"model": {"type": "lengths", "batch_size": 8}})
     assert type(held.model).__name__ == "Lengths"
-    assert held.model.block == 8
-    assert held.model_dump() == {"model": {"type": "lengths", "block": 8}}
+    assert held.model.batch_size == 8
+    assert held.model_dump() == {"model": {"type": "lengths", "batch_size": 8}}
 
 
 def test_an_instance_passes_through(lengths: None) -> None:
@@ -41,8 +41,8 @@ def test_an_instance_passes_through(lengths: None) -> None:
 
 def test_mistakes_inside_are_all_told_at_their_key_path(lengths: None) -> None:
     with pytest.raises(ValidationError) as refused:
-        Holder.model_validate({"model": {"type": "lengths", "block": "many", "blok": 8}})
-    assert set(told(refused.value)) == {"model.block", "model.blok"}
+        Holder.model_validate({"model": {"type": "lengths", "batch_size": "many", "blok": 8}})
+    assert set(told(refused.value)) == {"model.batch_size", "model.blok"}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_a_crash_leaves_what_the_delivery_promises(
     golden_runs: GoldenRuns, engines: Engines, case: Case, request: pytest.FixtureRequest
 ) -> None:
     golden = golden_runs[case.pipeline]
-    pipeline = golden.on(engines, case.engine_name, delivery=case.delivery, save_every=case.save_every)
+    pipeline = golden.on(engines, case.engine_name, delivery=case.delivery, checkpoint_every=case.checkpoint_every)
     name = str(case).replace("@", "-")
     pipeline.crash(name, case.point)
     if case.delivery is not Delivery.EXACTLY_ONCE:
@@ -40,7 +40,7 @@ def test_a_crash_leaves_what_the_delivery_promises(
 
 
 def test_the_covering_cases_have_every_pair_and_exactly_once_for_every_pipeline_on_every_engine() -> None:
-    covered = [(c.pipeline, c.delivery, c.engine_name, c.point, c.save_every) for c in covering_cases()]
+    covered = [(c.pipeline, c.delivery, c.engine_name, c.point, c.checkpoint_every) for c in covering_cases()]
     factors = (PIPELINES, Delivery, ENGINES, POINTS, SAVE_EVERY)
     for one, other in itertools.combinations(range(len(factors)), 2):
         pairs = {(case[one], case[other]) for case in covered}

@@ -34,14 +34,14 @@ def golden(golden_runs: GoldenRuns) -> Golden:
     return golden_runs["sgd"]
 
 
-def first_epoch_after(crashes: list[CrashPoint], delivery: Delivery, save_every: int, commit_every: int) -> int:
+def first_epoch_after(crashes: list[CrashPoint], delivery: Delivery, checkpoint_every: int, commit_every: int) -> int:
     """Where a run of the other two deliveries goes on: after its last commit, found by enacting them."""
     committed = -1
     for crash in crashes:
         saved: int | None = None
         for epoch in range(committed + 1, crash.epoch + 1):
             for point in order(delivery):
-                if point is Point.SAVE and due(epoch, save_every):
+                if point is Point.CHECKPOINT and due(epoch, checkpoint_every):
                     saved = epoch
                 if point is Point.COMMIT and delivery is Delivery.AT_MOST_ONCE:
                     committed = max(committed, epoch)
@@ -60,7 +60,7 @@ def test_exactly_once_after_two_crashes_and_one_while_recovering(
     golden: Golden, engines: Engines, engine_name: str, seed: int
 ) -> None:
     rng = random.Random(seed)
-    pipeline = golden.on(engines, engine_name, save_every=rng.choice([1, 4]))
+    pipeline = golden.on(engines, engine_name, checkpoint_every=rng.choice([1, 4]))
     name = f"in-a-row-{engine_name}-{seed}"
     middle = rng.randrange(3, EPOCHS - 2)
     points = list(Point)
@@ -76,13 +76,13 @@ def test_several_crashes_leave_the_union_of_their_sets(
     golden: Golden, engines: Engines, engine_name: str, delivery: Delivery, seed: int
 ) -> None:
     rng = random.Random(seed)
-    pipeline = golden.on(engines, engine_name, delivery=delivery, save_every=rng.choice([1, 2, 4]))
+    pipeline = golden.on(engines, engine_name, delivery=delivery, checkpoint_every=rng.choice([1, 2, 4]))
     if delivery is Delivery.AT_LEAST_ONCE:
         pipeline = replace(pipeline, commit_every=rng.choice([1, 2, 3]))
     name = f"{delivery}-{engine_name}-{seed}"
     crashes: list[CrashPoint] = []
     for _ in range(3):
-        first = first_epoch_after(crashes, delivery, pipeline.save_every, pipeline.commit_every)
+        first = first_epoch_after(crashes, delivery, pipeline.checkpoint_every, pipeline.commit_every)
         if first >= EPOCHS - 1:
             break
         crashes.append(CrashPoint(rng.choice(list(Point)), rng.randrange(first, EPOCHS)))

@@ -29,7 +29,7 @@ def pipeline(tmp_path: Path, engine: Engine, engine_name: str) -> Pipeline:
 
 @on_engines("simulated", "local", "local-3", "spark")
 def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeline) -> None:
-    pipeline.model = {"type": "sgd", "block": 16}
+    pipeline.model = {"type": "sgd", "batch_size": 16}
     here = pipeline.run("here")
     other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
     there = other.run("there", replay=pipeline.folder / "runs/here")

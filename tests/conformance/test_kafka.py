@@ -31,7 +31,7 @@ def test_several_crashes_between_engines_leave_every_result_once(
     name = f"several-{engine_name}"
     here.crash(name, CrashPoint(Point.DELIVER, 2, "predictions"))
     other.crash(name, CrashPoint(Point.DELIVER, 2))
-    other.crash(name, CrashPoint(Point.SAVE, 5))
+    other.crash(name, CrashPoint(Point.CHECKPOINT, 5))
     summary = here.run(name)
     assert results(summary) == results(golden.summary)
     assert sinks_of(summary) == sinks_of(golden.summary)

@@ -26,14 +26,14 @@ def test_both_stores_come_to_the_same(golden_runs: GoldenRuns) -> None:
 def test_two_crashes_cannot_be_told_from_none(golden_runs: GoldenRuns, engines: Engines, engine_name: str) -> None:
     golden = golden_runs["keyed_memory"]
     pipeline, name = golden.on(engines, engine_name), f"twice-{engine_name}"
-    pipeline.crash(name, CrashPoint(Point.SAVE, 2))
+    pipeline.crash(name, CrashPoint(Point.CHECKPOINT, 2))
     pipeline.crash(name, CrashPoint(Point.DELIVER, 5))
     assert results(pipeline.run(name)) == results(golden.summary)
 
 
 def test_what_began_in_memory_goes_on_in_rocksdb(golden_runs: GoldenRuns) -> None:
     golden, other = golden_runs["keyed_memory"], golden_runs["keyed_rocksdb"]
-    golden.pipeline.crash("moved", CrashPoint(Point.SAVE, 5))
+    golden.pipeline.crash("moved", CrashPoint(Point.CHECKPOINT, 5))
     moved = replace(golden.pipeline, steps=other.pipeline.steps)
     assert results(moved.run("moved")) == results(golden.summary)
 

@@ -55,7 +55,7 @@ def test_a_run_goes_on_on_the_other_engine_and_back(
     golden = golden_runs[name]
     here, alone = golden.on(engines, engine_name), golden.pipeline
     run = f"switched-{engine_name}"
-    here.crash(run, CrashPoint(Point.SAVE, 2))
+    here.crash(run, CrashPoint(Point.CHECKPOINT, 2))
     alone.crash(run, CrashPoint(Point.DELIVER, 4))
     here.crash(run, CrashPoint(Point.PROCESS, 6))
     assert results(alone.run(run)) == results(golden.summary)

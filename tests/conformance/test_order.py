@@ -24,14 +24,14 @@ from millstream.guarantees import delivery as deliveries
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import EpochLifecycle
-from millstream.log.contracts import Mark, Sink
+from millstream.log.contracts import Progress, Sink
 from millstream.log.epochs import EpochReader
 
 EPOCHS = 3
 EFFECTS = {
-    Delivery.EXACTLY_ONCE: ["note", "sync", "append", "save", "commit", "sync"],
-    Delivery.AT_LEAST_ONCE: ["note", "sync", "append", "save", "commit", "sync"],
-    Delivery.AT_MOST_ONCE: ["commit", "sync", "note", "sync", "save", "append"],
+    Delivery.EXACTLY_ONCE: ["receipt", "sync", "append", "checkpoint", "commit", "sync"],
+    Delivery.AT_LEAST_ONCE: ["receipt", "sync", "append", "checkpoint", "commit", "sync"],
+    Delivery.AT_MOST_ONCE: ["commit", "sync", "receipt", "sync", "checkpoint", "append"],
 }
 """The effects of a group of epochs, where all that is promised of a point is durable before the next one."""
 LATER = CrashPoint.parse("cut@100")
@@ -39,7 +39,7 @@ LATER = CrashPoint.parse("cut@100")
 
 
 class Recording:
-    """An engine whose effects are recorded; it holds each append against the notes that would outlive the power."""
+    """An engine whose effects are recorded; it holds each append against the receipts that would outlive the power."""
 
     def __init__(self, engine: Engine) -> None:
         self.effects: list[tuple[str, int]] = []
@@ -47,14 +47,16 @@ class Recording:
         self._synced: dict[str, int] = {}
 
     def run(self, job: Job) -> None:
-        log, saves = job.epoch_log, job.lifecycle.saves
+        log, checkpoints = job.epoch_log, job.lifecycle.checkpoints
         job.lifecycle.sinks = {name: self._sink(sink, job) for name, sink in job.lifecycle.sinks.items()}
         with (
-            mock.patch.object(log, "note", self._recorded("note", log.note, lambda note: note.epoch)),
+            mock.patch.object(log, "receipt", self._recorded("receipt", log.receipt, lambda receipt: receipt.epoch)),
             mock.patch.object(log, "commit", self._recorded("commit", log.commit, lambda epoch: epoch)),
             mock.patch.object(log, "sync", self._recorded("sync", log.sync)),
             mock.patch.object(job.lifecycle, "end", self._recorded("end", job.lifecycle.end)),
-            mock.patch.object(saves, "write", self._recorded("save", saves.write, lambda epoch, *_: epoch)),
+            mock.patch.object(
+                checkpoints, "write", self._recorded("checkpoint", checkpoints.write, lambda epoch, *_: epoch)
+            ),
             mock.patch("os.fsync", self._syncing(os.fsync)),
             mock.patch("os.fdatasync", self._syncing(os.fdatasync)),
         ):
@@ -77,17 +79,17 @@ class Recording:
     def _sink(self, sink: Sink, job: Job) -> Sink:
         append = sink.append
 
-        def appended(rows: pa.Table, mark: Mark) -> None:
+        def appended(rows: pa.Table, progress: Progress) -> None:
             durable = self._durable_notes(job.epoch_log.folder)
-            assert set(range(mark.epoch + 1)) <= durable, (mark, durable)
-            self.effects.append(("append", mark.epoch))
-            append(rows, mark)
+            assert set(range(progress.epoch + 1)) <= durable, (progress, durable)
+            self.effects.append(("append", progress.epoch))
+            append(rows, progress)
 
         sink.append = appended  # type: ignore[method-assign]
         return sink
 
     def _durable_notes(self, folder: Path) -> set[int]:
-        """The epochs whose notes are in the log as a loss of power would leave it at worst."""
+        """The epochs whose receipts are in the log as a loss of power would leave it at worst."""
         sizes = {file.name: self._synced.get(str(file.resolve()), 0) for file in folder.glob("*.journal")}
         if not any(sizes.values()):
             return set()
@@ -96,7 +98,7 @@ class Recording:
         shutil.copytree(folder, left)
         for name, size in sizes.items():
             os.truncate(left / name, size)
-        return {note.epoch for note in EpochReader(left).notes()}
+        return {receipt.epoch for receipt in EpochReader(left).receipts()}
 
 
 @pytest.fixture
@@ -119,9 +121,9 @@ def run_in_order(pipeline: Pipeline, name: str) -> None:
         group = effects[start : start + len(expected)]
         assert [kind for kind, _ in group] == expected
         epochs = dict(group)
-        last = epochs["note"][-1]
-        assert epochs["note"] == list(range(reached + 1, last + 1))
-        assert set(epochs["append"]) == set(epochs["save"]) == set(epochs["commit"]) == {last}
+        last = epochs["receipt"][-1]
+        assert epochs["receipt"] == list(range(reached + 1, last + 1))
+        assert set(epochs["append"]) == set(epochs["checkpoint"]) == set(epochs["commit"]) == {last}
         reached = last
     assert reached == EPOCHS - 1
 

@@ -17,7 +17,7 @@ import pytest
 from support.file_logs import lines, opened, texts, written
 
 from millstream.errors import AlteredLog, ConfigError
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.files.lines_file import LinesFile
 from millstream_connectors.files.source import FilesSource
 
@@ -107,7 +107,7 @@ def test_the_end_of_a_last_line_may_come_later_and_makes_no_row_and_no_other_ide
 def test_a_last_line_counts_anyway_in_a_file_that_is_complete(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(2) + b'{"text": "br')
     assert opened(tmp_path, "a.jsonl").end("a.jsonl") == 2
-    log = FilesSource(path="a.jsonl", ends=True).open(Place(tmp_path, tmp_path / "other"))
+    log = FilesSource(path="a.jsonl", ends=True).open(OpenContext(tmp_path, tmp_path / "other"))
     assert (log.end("a.jsonl"), log.ended("a.jsonl")) == (3, True)
     assert texts(log, "a.jsonl") == ["t0", "t1", None]
 
@@ -196,7 +196,7 @@ def test_a_file_that_is_cut_replaced_or_removed_while_it_is_read_is_refused(tmp_
 
 def test_every_file_is_a_partition_in_the_order_of_paths(tmp_path: Path) -> None:
     news = tmp_path / "news"
-    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "notes.txt"):
+    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "receipts.txt"):
         (news / name).parent.mkdir(parents=True, exist_ok=True)
         (news / name).write_bytes(lines(1))
     written(news, "parquet", 2)
@@ -233,9 +233,9 @@ def test_a_path_that_leads_nowhere_says_so_and_what_may_be_meant(tmp_path: Path,
     (tmp_path / "data").mkdir()
     with pytest.raises(ConfigError, match=said):
         opened(tmp_path, path)
-    (problem,) = FilesSource(path=path).problems(Place(tmp_path, tmp_path))
+    (problem,) = FilesSource(path=path).problems(OpenContext(tmp_path, tmp_path))
     assert problem[0] == "path"
-    assert not list(FilesSource(path="news.jsonl").problems(Place(tmp_path, tmp_path)))
+    assert not list(FilesSource(path="news.jsonl").problems(OpenContext(tmp_path, tmp_path)))
 
 
 def test_unpacking_that_was_interrupted_is_done_again_and_old_copies_go(tmp_path: Path) -> None:

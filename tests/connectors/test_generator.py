@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.records import digest_of, log_schema
 from millstream.steps.classify import Classify
 from millstream_connectors.generator import GeneratorLog, GeneratorSource
@@ -23,7 +23,7 @@ from millstream_models.hashed_text import HashedText
 from millstream_models.naive_bayes import ComplementNB
 
 START = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-NOWHERE = Place(Path("nowhere"), Path("nowhere"))
+NOWHERE = OpenContext(Path("nowhere"), Path("nowhere"))
 
 
 def rows(config: GeneratorSource, partition: str = "0", start: int = 0, stop: int | None = None) -> pa.Table:
@@ -244,7 +244,7 @@ def test_a_clock_put_back_calls_no_record_back(tmp_path: Path) -> None:
 
 
 def test_reading_needs_no_file(tmp_path: Path) -> None:
-    log = GeneratorSource(rate=10).open(Place(tmp_path, tmp_path))
+    log = GeneratorSource(rate=10).open(OpenContext(tmp_path, tmp_path))
     list(log.read("0", 0, 10))
     assert list(tmp_path.iterdir()) == []
 

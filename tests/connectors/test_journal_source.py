@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
-from millstream.log.contracts import Mark, Place
+from millstream.log.contracts import OpenContext, Progress
 from millstream.log.journal import Journal
 from millstream.records import log_schema
 from millstream_connectors.journal import JournalLog, JournalSink, JournalSource
 
 
-def at(folder: Path) -> Place:
-    return Place(base=folder, cache=folder / "cache")
+def at(folder: Path) -> OpenContext:
+    return OpenContext(base=folder, cache=folder / "cache")
 
 
 def opened(folder: Path) -> JournalLog:
@@ -119,8 +119,10 @@ def test_a_missing_journal_is_found_without_opening_it(tmp_path: Path) -> None:
 def test_a_pipelines_rows_are_another_ones_records(tmp_path: Path) -> None:
     schema = pa.schema([("_offset", pa.int64()), ("text", pa.string()), ("at", pa.timestamp("us", "UTC"))])
     sink = JournalSink(path="news").open(at(tmp_path), "cleaned", schema)
-    sink.append(pa.table({"_offset": [5, 6], "text": ["a", "b"], "at": [1_000_000, None]}, schema=schema), Mark("x", 0))
-    sink.append(schema.empty_table(), Mark("x", 1))
+    sink.append(
+        pa.table({"_offset": [5, 6], "text": ["a", "b"], "at": [1_000_000, None]}, schema=schema), Progress("x", 0)
+    )
+    sink.append(schema.empty_table(), Progress("x", 1))
     fields = {"text": "text", "time": "at"}
     log = JournalSource(path="news", fields=fields).open(at(tmp_path))
     (batch,) = log.read("0", 0, log.end("0"))
@@ -135,7 +137,7 @@ def test_rows_that_a_pipeline_appended_together_come_back_as_they_were(tmp_path:
     rows = pa.table({"_offset": pa.array(range(20_000), pa.int64()), "text": texts})
     sink = JournalSink(path="news").open(at(tmp_path), "cleaned", rows.schema)
     for number, start in enumerate((0, 1, 3, 9_000)):
-        sink.append(rows.slice(start, (1, 2, 8_997, 11_000)[number]), Mark("x", number))
-    assert sink.mark() == Mark("x", 3)
+        sink.append(rows.slice(start, (1, 2, 8_997, 11_000)[number]), Progress("x", number))
+    assert sink.progress() == Progress("x", 3)
     assert pa.concat_tables(sink.read()) == rows
     assert [batch["text"].to_pylist() for batch in opened(tmp_path).read("0", 9_990, 9_992)] == [texts[9_990:9_992]]

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.errors import ForeignSink
-from millstream.log.contracts import Mark, Place, Sink
+from millstream.log.contracts import OpenContext, Progress, Sink
 from millstream.log.formats.rows import json_lines
 from millstream.log.journal import Journal, JournalReader
 from millstream_connectors.files.sink import FilesSink, PartFiles
@@ -48,22 +48,22 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def epoch(number: int, count: int = 3) -> pa.Table:
     """The rows of an epoch."""
-    place = range(number * 10, number * 10 + count)
+    index = range(number * 10, number * 10 + count)
     return pa.table(
         {
             "_source": ["news"] * count,
             "_partition": [0] * count,
-            "_offset": list(place),
-            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in place],
-            "probability": [offset / 7 for offset in place],
-            "at": [1_644_336_511_000_000 + offset for offset in place],
+            "_offset": list(index),
+            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in index],
+            "probability": [offset / 7 for offset in index],
+            "at": [1_644_336_511_000_000 + offset for offset in index],
         },
         schema=SCHEMA,
     )
 
 
-def at(folder: Path) -> Place:
-    return Place(base=folder, cache=folder / "run")
+def at(folder: Path) -> OpenContext:
+    return OpenContext(base=folder, cache=folder / "run")
 
 
 def rows(tables: Iterator[pa.Table]) -> pa.Table:
@@ -81,15 +81,15 @@ def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(tmp_path: P
     config = KINDS[kind]
     assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).num_rows == 0
     sink = config.open(at(tmp_path), "predictions", SCHEMA)
-    assert sink.mark() is None
+    assert sink.progress() is None
     for number in range(12):
-        sink.append(epoch(number), Mark(LOG, number))
-        assert sink.mark() == Mark(LOG, number)
+        sink.append(epoch(number), Progress(LOG, number))
+        assert sink.progress() == Progress(LOG, number)
         assert rows(sink.read()).equals(of_epochs(*range(number + 1)))
         assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).equals(of_epochs(*range(number + 1)))
     sink.close()
     again = config.open(at(tmp_path), "predictions", SCHEMA)
-    assert again.mark() == Mark(LOG, 11)
+    assert again.progress() == Progress(LOG, 11)
     assert rows(again.read()).equals(of_epochs(*range(12)))
 
 
@@ -97,11 +97,11 @@ def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(tmp_path: P
 def test_an_epoch_may_come_again_and_a_lower_one_too(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     for number in (3, 4, 4, 1):
-        sink.append(epoch(number), Mark(LOG, number))
-    assert sink.mark() == Mark(LOG, 1)
+        sink.append(epoch(number), Progress(LOG, number))
+    assert sink.progress() == Progress(LOG, 1)
     sink.close()
     again = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
-    assert again.mark() == Mark(LOG, 1)
+    assert again.progress() == Progress(LOG, 1)
     assert rows(again.read()).equals(of_epochs(3, 4, 4, 1))
 
 
@@ -110,33 +110,33 @@ def test_epochs_without_rows_move_the_mark_and_cost_no_sync(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
-    sink.append(epoch(0), Mark(LOG, 0))
+    sink.append(epoch(0), Progress(LOG, 0))
     with monkeypatch.context() as patched:
         for name in ("fsync", "fdatasync"):
             patched.setattr(os, name, lambda _: pytest.fail("synced"))
         for number in range(1, 50):
-            sink.append(SCHEMA.empty_table(), Mark(LOG, number))
-    assert KINDS[kind].open(at(tmp_path), "rejects", SCHEMA).mark() == Mark(LOG, 49)
+            sink.append(SCHEMA.empty_table(), Progress(LOG, number))
+    assert KINDS[kind].open(at(tmp_path), "rejects", SCHEMA).progress() == Progress(LOG, 49)
     assert rows(sink.read()).equals(epoch(0))
 
 
 @every_kind
 def test_a_sink_that_never_got_a_row_still_has_its_mark(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
-    sink.append(SCHEMA.empty_table(), Mark(LOG, 0))
-    sink.append(SCHEMA.empty_table(), Mark(LOG, 7))
+    sink.append(SCHEMA.empty_table(), Progress(LOG, 0))
+    sink.append(SCHEMA.empty_table(), Progress(LOG, 7))
     sink.close()
     again = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
-    assert again.mark() == Mark(LOG, 7)
+    assert again.progress() == Progress(LOG, 7)
     assert rows(again.read()).num_rows == 0
 
 
 @every_kind
 def test_rows_of_another_epoch_log_are_not_added_to(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
-    sink.append(epoch(0), Mark(LOG, 0))
+    sink.append(epoch(0), Progress(LOG, 0))
     with pytest.raises(ForeignSink, match="an epoch log"):
-        sink.append(epoch(1), Mark("another one", 1))
+        sink.append(epoch(1), Progress("another one", 1))
     assert rows(sink.read()).equals(epoch(0))
 
 
@@ -146,26 +146,26 @@ def test_clearing_leaves_nothing_but_what_others_put_there(tmp_path: Path, kind:
     config.clear(at(tmp_path), "predictions")
     sink = config.open(at(tmp_path), "predictions", SCHEMA)
     for number in range(12):
-        sink.append(epoch(number), Mark(LOG, number))
-    foreign = ["part-00000099.parquet", "notes.txt", "part-1.parquet"]
+        sink.append(epoch(number), Progress(LOG, number))
+    foreign = ["part-00000099.parquet", "receipts.txt", "part-1.parquet"]
     for name in foreign:
         (tmp_path / "out" / name).write_text("mine")
     config.clear(at(tmp_path), "predictions")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(foreign)
     assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).num_rows == 0
     if kind == "journal":
-        assert config.open(at(tmp_path), "predictions", SCHEMA).mark() is None
+        assert config.open(at(tmp_path), "predictions", SCHEMA).progress() is None
 
 
 CLEARING = """
 import sys
 from pathlib import Path
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.files.sink import FilesSink
 from millstream_connectors.journal import JournalSink
 
 config = {"files": FilesSink, "journal": JournalSink}[sys.argv[1]](path="out")
-config.clear(Place(base=Path(sys.argv[2]), cache=Path(sys.argv[2])), "predictions")
+config.clear(OpenContext(base=Path(sys.argv[2]), cache=Path(sys.argv[2])), "predictions")
 """
 
 
@@ -173,7 +173,7 @@ config.clear(Place(base=Path(sys.argv[2]), cache=Path(sys.argv[2])), "prediction
 def test_a_sink_that_another_process_writes_is_not_cleared(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     for number in range(12):
-        sink.append(epoch(number), Mark(LOG, number))
+        sink.append(epoch(number), Progress(LOG, number))
     command = [sys.executable, "-c", CLEARING, KINDS[kind].type, str(tmp_path)]
     refused = subprocess.run(command, capture_output=True, check=False)
     assert b"InUse: another process is appending" in refused.stderr
@@ -221,9 +221,9 @@ def crashing(monkeypatch: pytest.MonkeyPatch, count: int, how: str) -> Iterator[
 def deliver(sink: Sink, first: int, last: int, appended: list[int]) -> None:
     for number in range(first, last):
         if number % 5 == 4:
-            sink.append(SCHEMA.empty_table(), Mark(LOG, number))
+            sink.append(SCHEMA.empty_table(), Progress(LOG, number))
         else:
-            sink.append(epoch(number), Mark(LOG, number))
+            sink.append(epoch(number), Progress(LOG, number))
             appended.append(number)
     sink.close()
 
@@ -238,27 +238,27 @@ def test_after_a_crash_at_any_file_operation_whole_epochs_are_there_with_their_m
     survived, count = False, 0
     while not survived:
         count += 1
-        place = at(tmp_path / str(count))
-        place.base.mkdir()
+        index = at(tmp_path / str(count))
+        index.base.mkdir()
         appended: list[int] = []
         with crashing(monkeypatch, count, how) as calls:
             try:
-                deliver(config.open(place, "predictions", SCHEMA), 0, 8, appended)
+                deliver(config.open(index, "predictions", SCHEMA), 0, 8, appended)
                 survived = True
             except Crash:
                 pass
         assert survived or calls() >= count
-        beside = rows(config.read(place, "predictions", SCHEMA))
-        closed = {part: part.read_bytes() for part in place.base.glob("out/part-*")}
-        sink = config.open(place, "predictions", SCHEMA)
-        mark = sink.mark()
-        there = -1 if mark is None else mark.epoch
+        beside = rows(config.read(index, "predictions", SCHEMA))
+        closed = {part: part.read_bytes() for part in index.base.glob("out/part-*")}
+        sink = config.open(index, "predictions", SCHEMA)
+        progress = sink.progress()
+        there = -1 if progress is None else progress.epoch
         assert there >= max(appended, default=-1)
         expected = of_epochs(*(number for number in with_rows if number <= there))
         assert rows(sink.read()).equals(expected)
         assert beside.equals(expected)
         deliver(sink, there + 1, 8, appended)
-        assert rows(config.read(place, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
+        assert rows(config.read(index, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
         assert all(part.read_bytes() == contents for part, contents in closed.items())
     assert count > 20
 
@@ -293,8 +293,8 @@ def test_after_a_kill_it_is_the_same(tmp_path: Path, kind: str, operation: str, 
     command = [sys.executable, "-c", KILLED, here, str(tmp_path), kind, operation, str(count)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
-    mark = sink.mark()
-    there = -1 if mark is None else mark.epoch
+    progress = sink.progress()
+    there = -1 if progress is None else progress.epoch
     assert rows(sink.read()).equals(of_epochs(*(number for number in range(there + 1) if number % 5 != 4)))
 
 
@@ -305,7 +305,7 @@ def fill(folder: Path, form: str, epochs: int = 12) -> PartFiles:
     sink = KINDS[form].open(at(folder), "predictions", SCHEMA)
     assert isinstance(sink, PartFiles)
     for number in range(epochs):
-        sink.append(epoch(number), Mark(LOG, number))
+        sink.append(epoch(number), Progress(LOG, number))
     return sink
 
 
@@ -319,10 +319,10 @@ def test_closed_parquet_is_read_without_millstream(tmp_path: Path) -> None:
     sink.close()
     whole = pd.read_parquet(tmp_path / "out")
     assert whole["_offset"].tolist() == of_epochs(*range(13))["_offset"].to_pylist()
-    marks = [json.loads(pq.read_metadata(part).metadata[b"millstream"]) for part in sorted(parts)]
-    assert all(mark["log"] == LOG for mark in marks)
+    progresses = [json.loads(pq.read_metadata(part).metadata[b"millstream"]) for part in sorted(parts)]
+    assert all(progress["log"] == LOG for progress in progresses)
     ends = [pq.read_table(part)["_offset"][-1].as_py() // 10 for part in sorted(parts)]
-    assert [mark["epoch"] for mark in marks] == ends
+    assert [progress["epoch"] for progress in progresses] == ends
 
 
 def test_closed_json_lines_are_what_read_prints(tmp_path: Path) -> None:
@@ -336,12 +336,12 @@ def test_a_part_is_closed_when_its_first_rows_are_old(tmp_path: Path) -> None:
     now = [0.0]
     config = FilesSink.model_validate({"roll_after": "10m"})
     sink = PartFiles(config, tmp_path / "out", SCHEMA, clock=lambda: now[0])
-    sink.append(epoch(0), Mark(LOG, 0))
+    sink.append(epoch(0), Progress(LOG, 0))
     now[0] = 599.0
-    sink.append(epoch(1), Mark(LOG, 1))
+    sink.append(epoch(1), Progress(LOG, 1))
     assert not list((tmp_path / "out").glob("part-*"))
     now[0] = 600.0
-    sink.append(SCHEMA.empty_table(), Mark(LOG, 2))
+    sink.append(SCHEMA.empty_table(), Progress(LOG, 2))
     (part,) = (tmp_path / "out").glob("part-*")
     assert pq.read_table(part).num_rows == 6
 
@@ -390,7 +390,7 @@ def test_a_reader_beside_a_run_that_closes_parts_sees_whole_epochs_in_order(tmp_
     assert reader.stdout.readline() == "ready\n"
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     for number in range(50):
-        sink.append(epoch(number), Mark(LOG, number))
+        sink.append(epoch(number), Progress(LOG, number))
     assert reader.wait(timeout=60) == 0
     reader.stdout.close()
 
@@ -400,13 +400,13 @@ def test_a_reader_beside_a_run_that_closes_parts_sees_whole_epochs_in_order(tmp_
 
 def test_a_journal_sink_is_a_log_of_its_rows_for_others(tmp_path: Path) -> None:
     sink = KINDS["journal"].open(at(tmp_path), "predictions", SCHEMA)
-    sink.append(epoch(0), Mark(LOG, 0))
-    sink.append(SCHEMA.empty_table(), Mark(LOG, 1))
-    sink.append(epoch(2), Mark(LOG, 2))
+    sink.append(epoch(0), Progress(LOG, 0))
+    sink.append(SCHEMA.empty_table(), Progress(LOG, 1))
+    sink.append(epoch(2), Progress(LOG, 2))
     with JournalReader(tmp_path / "out") as reader:
         entries = list(reader.read(0))
     assert b"".join(entry.payload + b"\n" for entry in entries) == json_lines(of_epochs(0, 2))
-    assert [entry.mark for entry in entries] == [0, 0, 0, 2, 2, 2]
+    assert [entry.tag for entry in entries] == [0, 0, 0, 2, 2, 2]
 
 
 def test_a_journal_that_no_run_has_written_is_not_a_sink(tmp_path: Path) -> None:

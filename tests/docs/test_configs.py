@@ -16,7 +16,7 @@ NO_CONFIGS = ("# configs/parts.yaml", "scrape_configs:")
 CONFIGS = [block for name in TEXTS for block in blocks(name, "yaml") if not block.text.startswith(NO_CONFIGS)]
 
 
-@pytest.mark.parametrize("block", CONFIGS, ids=lambda block: f"{block.document}-{block.heading}")
+@pytest.mark.parametrize("batch_size", CONFIGS, ids=lambda block: f"{block.document}-{block.heading}")
 def test_configs_in_the_text_are_valid(folder: Path, block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "news.jsonl").touch()
     config = folder / "configs" / "shown.yaml"
@@ -31,7 +31,7 @@ def test_the_config_of_the_reference_has_all_keys_and_their_defaults() -> None:
     assert {*shown, "sources"} == {*Config.model_fields}
     assert shown["guarantee"] == Guarantee().model_dump()
     assert set(shown["engine"]) == set(Engine.model_fields)
-    assert Engine.model_validate({**shown["engine"], "run": {}}).model_dump() == Engine().model_dump()
+    assert Engine.model_validate({**shown["engine"], "placement": {}}).model_dump() == Engine().model_dump()
     least = Config.model_validate({"name": "a", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}})
     for key in ("keep", "mlflow"):
         assert getattr(least, key) == getattr(Config.model_validate({**shown, "sinks": {}}), key)

@@ -54,12 +54,12 @@ def test_the_function_of_the_page_reads_a_segment(run: Path, tmp_path: Path) -> 
     entries = documented("entries")
     journal = tmp_path / "journal"
     with Journal(journal) as writer:
-        writer.append(b"alone", mark=3)
-        writer.append_many([b"one", b"two"], mark=4)
-        writer.append_many([], mark=5)
+        writer.append(b"alone", tag=3)
+        writer.append_many([b"one", b"two"], tag=4)
+        writer.append_many([], tag=5)
     for folder in (run / "epochs", journal):
         [first] = first_indexes(folder)
-        read = [(entry.mark, entry.payload) for entry in JournalReader(folder).read(first)]
+        read = [(entry.tag, entry.payload) for entry in JournalReader(folder).read(first)]
         assert list(entries(part_path(folder, first).read_bytes())) == read
     assert f"a header of {HEADER_BYTES} bytes" in TEXTS[PAGE]
 
@@ -77,10 +77,10 @@ def test_the_lines_of_the_epoch_log_have_the_keys_of_the_table(run: Path) -> Non
 
 def test_the_function_of_the_page_reads_the_manifest_of_a_checkpoint(run: Path) -> None:
     shown = {row[0].strip("`") for row in table(TEXTS[PAGE], "key of the manifest")}
-    found = sorted((run / "saves").iterdir())
+    found = sorted((run / "checkpoints").iterdir())
     assert len(found) >= 3
     for path in found:
-        assert re.fullmatch(r"\d{10}\.save", path.name)
+        assert re.fullmatch(r"\d{10}\.checkpoint", path.name)
         manifest = documented("manifest")(path.read_bytes())
         assert manifest == read_header(path)
         assert manifest.keys() == shown

@@ -8,7 +8,7 @@ from docs.documents import TEXTS, table
 
 from millstream.engines.workers.messages import Message
 
-RENAMED = {"Part": "EpochPart", "AskSave": "RequestState"}
+RENAMED = {"Part": "EpochPart", "StateRequest": "RequestState"}
 
 
 def test_every_message_is_in_the_table() -> None:

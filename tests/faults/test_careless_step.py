@@ -13,7 +13,7 @@ from support.pipelines import Pipeline
 from millstream.config import plugins
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.spark.source import _packed
-from millstream.engines.spark.worker_setup import Handover
+from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import StepFailed
 from millstream.log.epochs import PartitionName
 from millstream.log.ranges import Range
@@ -130,5 +130,5 @@ def test_sparks_workers_refuse_it_too(pipeline: Pipeline) -> None:
 
 def test_sparks_workers_call_a_step_by_its_name(tmp_path: Path, pipeline: Pipeline) -> None:
     careless = ("hasty", {"type": "careless", "does": "a column too few"})
-    Handover("", 0, {}, {}, [careless], ["text", "label"], 1).write(tmp_path / "handover.json")
-    assert [node.name for node in Handover.read(tmp_path / "handover.json").steps()] == ["hasty"]
+    WorkerSetup("", 0, {}, {}, [careless], ["text", "label"], 1).write(tmp_path / "worker_setup.json")
+    assert [node.name for node in WorkerSetup.read(tmp_path / "worker_setup.json").steps()] == ["hasty"]

@@ -31,8 +31,8 @@ def test_a_kill_at_every_point_on_one_machine(commands: Commands, golden: dict[s
 @pytest.mark.spark
 def test_a_kill_at_every_point_on_spark_one_after_the_other(commands: Commands, golden: dict[str, Any]) -> None:
     for number, point in enumerate(Point):
-        commands.crash("spark-points", f"{point}@{4 + 7 * number}", "--set", "guarantee.save_every=4")
-    same(commands.complete("spark-points", "--set", "guarantee.save_every=4"), golden)
+        commands.crash("spark-points", f"{point}@{4 + 7 * number}", "--set", "guarantee.checkpoint_every=4")
+    same(commands.complete("spark-points", "--set", "guarantee.checkpoint_every=4"), golden)
 
 
 @pytest.mark.soak
@@ -55,7 +55,7 @@ def test_kills_at_random_moments_leave_no_process_and_no_trace(commands: Command
 @pytest.mark.spark
 def test_a_killed_python_worker_is_a_retry(tmp_path: Path) -> None:
     commands, feed = write_killed(tmp_path, 100), FileFeed(tmp_path / "documents", 3_000)
-    process = commands.start("run", "--follow", "--set", "engine.run.features=worker")
+    process = commands.start("run", "--follow", "--set", "engine.placement.features=worker")
     feed.append(1_000)
     wait_until(lambda: processed(tmp_path / "run") >= 10, "epochs on Spark", process)
     feed.append(1_000)

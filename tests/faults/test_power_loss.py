@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millstream.log.contracts import Mark, Place
+from millstream.log.contracts import OpenContext, Progress
 from millstream.log.journal import Journal
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
-from millstream.state.checkpoints import SaveStore
+from millstream.state.checkpoints import CheckpointStore
 from millstream_connectors.files.sink import FilesSink
 from millstream_connectors.files.source import FilesSource
 
@@ -63,16 +63,16 @@ def dies(monkeypatch: pytest.MonkeyPatch, where: str, name: str) -> None:
 def test_a_part_that_was_closed_without_a_sync_is_made_durable_before_its_rows_leave_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: Done
 ) -> None:
-    place, config = Place(tmp_path, tmp_path), FilesSink(path="out", format="jsonl")
-    sink = config.open(place, "predictions", ROWS.schema)
-    sink.append(ROWS, Mark("a log", 0))
+    index, config = OpenContext(tmp_path, tmp_path), FilesSink(path="out", format="jsonl")
+    sink = config.open(index, "predictions", ROWS.schema)
+    sink.append(ROWS, Progress("a log", 0))
     with monkeypatch.context() as patched:
         dies(patched, "millstream_connectors.files.sink", "sync_folder")
         with pytest.raises(Died):
             sink.close()
     assert done[-1] == ("rename", tmp_path / "out/part-00000001.jsonl")
     done.clear()
-    config.open(place, "predictions", ROWS.schema)
+    config.open(index, "predictions", ROWS.schema)
     removed = [path.parent for what, path in done if what == "unlink"].index(tmp_path / "out/_open")
     before = done[: [what for what, _ in done].index("rename") + removed]
     assert ("sync", tmp_path / "out") in before
@@ -95,17 +95,17 @@ def test_folders_are_durable_before_something_is_kept_in_them(tmp_path: Path, do
     run = tmp_path / "runs/demo"
     directory = RunDirectory(run)
     directory.lock()
-    SaveStore(run / "saves", {})
+    CheckpointStore(run / "checkpoints", {})
     directory.release()
     made = [path for what, path in done if what == "mkdir"]
-    assert made == [run.parent, run, run / "saves"]
+    assert made == [run.parent, run, run / "checkpoints"]
     for path in made:
         assert ("sync", path.parent) in done[done.index(("mkdir", path)) :]
 
 
 def test_an_unpacked_file_gets_its_name_once_it_is_durable(tmp_path: Path, done: Done) -> None:
     (tmp_path / "news.jsonl.gz").write_bytes(gzip.compress(b'{"text": "rain"}\n'))
-    log = FilesSource(path="news.jsonl.gz").open(Place(tmp_path, tmp_path / "cache"))
+    log = FilesSource(path="news.jsonl.gz").open(OpenContext(tmp_path, tmp_path / "cache"))
     assert log.end("news.jsonl.gz") == 1
     (named,) = (at for at, (what, path) in enumerate(done) if what == "rename" and path.suffix == ".jsonl")
     assert done[named - 1][0] == "sync" and done[named - 1][1].name.startswith(done[named][1].name)

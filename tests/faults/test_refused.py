@@ -34,7 +34,7 @@ def rewrite(file: Path, line: int, **fields: str) -> None:
 
 
 def test_a_file_that_was_altered_since(pipeline: Pipeline) -> None:
-    pipeline.crash("run", CrashPoint(Point.SAVE, 4))
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 4))
     rewrite(pipeline.folder / "documents/part1.jsonl", 3, text="something else")
     with pytest.raises(AlteredLog, match=r"source/part1\.jsonl was altered since this run read it"):
         pipeline.run("run")
@@ -72,7 +72,7 @@ def test_a_file_that_grew_is_read_on(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE])
 def test_an_input_that_comes_out_differently_on_replay(pipeline: Pipeline, delivery: Delivery) -> None:
     """The source's own check is got round, as a log without one would: the epoch's digest still tells."""
-    pipeline.delivery, pipeline.save_every, pipeline.commit_every = delivery, 4, 1
+    pipeline.delivery, pipeline.checkpoint_every, pipeline.commit_every = delivery, 4, 1
     pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
     first = pipeline.folder / "documents/part0.jsonl"
     rewrite(first, 6 * 12 + 1, text="something else")
@@ -112,7 +112,7 @@ def test_a_sink_with_rows_of_another_run(pipeline: Pipeline) -> None:
     ("change", "named"),
     [
         ({"delivery": Delivery.AT_MOST_ONCE}, 'another delivery: was "exactly_once", is "at_most_once"'),
-        ({"model": {"type": "sgd", "block": 16}}, "another steps"),
+        ({"model": {"type": "sgd", "batch_size": 16}}, "another steps"),
         ({"window": {"type": "count", "size": 10}}, "another steps"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_config_that_changed_in_what_is_fixed(pipeline: Pipeline, change: dict
 def test_what_may_change_between_starts(pipeline: Pipeline) -> None:
     pipeline.run("golden")
     pipeline.crash("run", CrashPoint(Point.DELIVER, 5))
-    pipeline.save_every, pipeline.commit_every = 3, 2
+    pipeline.checkpoint_every, pipeline.commit_every = 3, 2
     assert pipeline.run("run").outputs == pipeline.summary("golden").outputs
 
 
@@ -153,7 +153,7 @@ def random_steps(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, name: str,
 
 def test_an_undeclared_random_step_is_caught_on_replay(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     random_steps(pipeline, monkeypatch, "undeclared")
-    pipeline.save_every = 4
+    pipeline.checkpoint_every = 4
     pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
     with pytest.raises(DifferentReplay, match=r"epoch 4 came out differently on its replay: step 'restless'"):
         pipeline.run("run")
@@ -161,14 +161,14 @@ def test_an_undeclared_random_step_is_caught_on_replay(pipeline: Pipeline, monke
 
 def test_a_declared_random_step_runs_with_another_delivery(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     random_steps(pipeline, monkeypatch, "declared", deterministic=False)
-    pipeline.delivery, pipeline.save_every = Delivery.AT_LEAST_ONCE, 4
+    pipeline.delivery, pipeline.checkpoint_every = Delivery.AT_LEAST_ONCE, 4
     pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
     assert pipeline.run("run").epochs == EPOCHS
 
 
 def test_a_damaged_save_stops_the_run(pipeline: Pipeline) -> None:
-    pipeline.crash("run", CrashPoint(Point.SAVE, 4))
-    newest = max((pipeline.folder / "runs/run/saves").glob("*.save"))
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 4))
+    newest = max((pipeline.folder / "runs/run/checkpoints").glob("*.checkpoint"))
     content = bytearray(newest.read_bytes())
     content[-40] ^= 1
     newest.write_bytes(content)
@@ -203,7 +203,7 @@ def test_a_sink_that_has_lost_its_rows_is_not_filled_again(pipeline: Pipeline) -
         pipeline.run("run")
 
 
-def test_a_sink_whose_rows_go_in_time_goes_on_where_a_save_proves_what_it_got(
+def test_a_sink_whose_rows_go_in_time_goes_on_where_a_checkpoint_proves_what_it_got(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PartFiles, "keeps", False)

@@ -38,17 +38,17 @@ def test_an_epoch_log_whose_newest_part_is_still_empty_opens(tmp_path: Path) -> 
     assert [epoch.number for epoch in again.reader().epochs()] == [0, 1, 2]
 
 
-def test_a_clean_end_commits_although_its_last_save_is_an_older_start_s(pipeline: Pipeline) -> None:
-    pipeline.delivery, pipeline.save_every, pipeline.commit_every = Delivery.AT_LEAST_ONCE, 2, 2
-    pipeline.crash("run", CrashPoint(Point.SAVE, EPOCHS - 1))
-    pipeline.save_every = 16
+def test_a_clean_end_commits_although_its_last_checkpoint_is_an_older_start_s(pipeline: Pipeline) -> None:
+    pipeline.delivery, pipeline.checkpoint_every, pipeline.commit_every = Delivery.AT_LEAST_ONCE, 2, 2
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, EPOCHS - 1))
+    pipeline.checkpoint_every = 16
     once = pipeline.run("run").processed
     assert pipeline.run("run").processed == once
     assert pipeline.audit("run").trained_twice == 2 * EPOCH_RECORDS
 
 
 def test_a_start_that_finds_everything_saved_commits_it(pipeline: Pipeline) -> None:
-    pipeline.crash("run", CrashPoint(Point.SAVE, EPOCHS - 1))
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, EPOCHS - 1))
     assert pipeline.run("run").processed == EPOCHS * EPOCH_RECORDS
     assert EpochReader(pipeline.folder / "runs/run/epochs").totals().committed == EPOCHS - 1
     assert pipeline.audit("run").output is OutputClass.PRECISE
@@ -60,12 +60,14 @@ def test_a_lost_mark_of_epochs_without_rows_costs_no_replay(
     """As after a loss of power: marks without rows are not synced."""
     append = PartFiles.append
     monkeypatch.setattr(
-        PartFiles, "append", lambda sink, rows, mark: append(sink, rows, mark) if rows.num_rows else None
+        PartFiles, "append", lambda sink, rows, progress: append(sink, rows, progress) if rows.num_rows else None
     )
     pipeline.crash("run", CrashPoint(Point.COMMIT, EPOCHS - 2))
-    before = sum(1 for _ in EpochReader(pipeline.folder / "runs/run/epochs").notes())
+    before = sum(1 for _ in EpochReader(pipeline.folder / "runs/run/epochs").receipts())
     summary = pipeline.run("run")
-    assert summary.processed == sum(note.records for note in EpochReader(pipeline.folder / "runs/run/epochs").notes())
+    assert summary.processed == sum(
+        receipt.records for receipt in EpochReader(pipeline.folder / "runs/run/epochs").receipts()
+    )
     assert before == EPOCHS - 1
     assert summary.processed == EPOCHS * EPOCH_RECORDS
 

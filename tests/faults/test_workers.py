@@ -65,15 +65,15 @@ class Shooting(Observer):
         def observers(watched: Watched) -> Sequence[Observer]:
             return [self]
 
-        place = Options(pipeline.folder / "runs" / name, follow=False, **options)
-        return start(pipeline.loaded(name), place, engine=pipeline.engine, observers=observers)
+        index = Options(pipeline.folder / "runs" / name, follow=False, **options)
+        return start(pipeline.loaded(name), index, engine=pipeline.engine, observers=observers)
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)  # so that epochs follow while workers die
     write_documents(tmp_path / "documents")
-    return Pipeline(tmp_path, LocalEngine(), model={"type": "sgd", "block": 16}, engine_name="local-3")
+    return Pipeline(tmp_path, LocalEngine(), model={"type": "sgd", "batch_size": 16}, engine_name="local-3")
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_killed_workers_cost_nothing_but_a_line(pipeline: Pipeline, names: list[
 def test_a_worker_killed_at_every_point_one_after_the_other(pipeline: Pipeline, name: str) -> None:
     golden = pipeline.run("golden")
     shot: list[int] = []
-    for place, point in enumerate(Point):
+    for index, point in enumerate(Point):
         options = Options(
-            pipeline.folder / "runs/run", follow=False, records=EPOCH_RECORDS, crash=CrashPoint(point, place)
+            pipeline.folder / "runs/run", follow=False, records=EPOCH_RECORDS, crash=CrashPoint(point, index)
         )
 
         def fire() -> None:
-            if len(shot) == place:  # noqa: B023
+            if len(shot) == index:  # noqa: B023
                 shoot(name)
-                shot.append(place)  # noqa: B023
+                shot.append(index)  # noqa: B023
 
         start(pipeline.loaded("run"), options, engine=pipeline.engine, fire=fire)
     assert len(shot) == len(Point)
@@ -119,9 +119,9 @@ def test_a_worker_that_is_killed_while_the_others_recover(pipeline: Pipeline) ->
 def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: Pipeline) -> None:
     """No epoch that comes through is new, but each has less to repeat."""
     golden = pipeline.run("golden")
-    pipeline.delivery, pipeline.save_every = Delivery.AT_LEAST_ONCE, EPOCHS
+    pipeline.delivery, pipeline.checkpoint_every = Delivery.AT_LEAST_ONCE, EPOCHS
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
-    pipeline.save_every = 1
+    pipeline.checkpoint_every = 1
     shooting = Shooting({epoch: lambda: shoot("sequencer") for epoch in (1, 3, 5)})
     assert shooting.run(pipeline, "run").records == golden.records
     assert len(shooting.reasons) == 3
@@ -150,14 +150,14 @@ AS_IF = {
         Point.CUT: (Point.CUT, 5),
         Point.PROCESS: (Point.DELIVER, 5),
         Point.DELIVER: (Point.DELIVER, 5),
-        Point.SAVE: (Point.CUT, 6),
+        Point.CHECKPOINT: (Point.CUT, 6),
         Point.COMMIT: (Point.CUT, 6),
     },
     Delivery.AT_MOST_ONCE: {
         Point.CUT: (Point.COMMIT, 5),
         Point.COMMIT: (Point.COMMIT, 5),
         Point.PROCESS: (Point.PROCESS, 5),
-        Point.SAVE: (Point.COMMIT, 6),
+        Point.CHECKPOINT: (Point.COMMIT, 6),
         Point.DELIVER: (Point.COMMIT, 6),
     },
 }
@@ -240,8 +240,8 @@ def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(
 
     quiet = Quiet()
     monkeypatch.setattr(LogCutter, "cut", lambda cutter, now: quiet.cut(cutter, now))
-    place = Options(pipeline.folder / "runs/run", follow=True)
-    summary = start(pipeline.loaded("run"), place, engine=pipeline.engine, observers=lambda watched: [quiet], stop=stop)
+    index = Options(pipeline.folder / "runs/run", follow=True)
+    summary = start(pipeline.loaded("run"), index, engine=pipeline.engine, observers=lambda watched: [quiet], stop=stop)
     assert len(quiet.reasons) == shots
     assert results(summary) == results(golden)
 

@@ -17,22 +17,22 @@ SINKS = 2
 class ReferenceRun:
     """A minimal run with one record an epoch and lists as durable storage. It follows `order`, without a formula."""
 
-    def __init__(self, delivery: Delivery, save_every: int, commit_every: int) -> None:
-        self.delivery, self.save_every, self.commit_every = delivery, save_every, commit_every
-        self.saves: list[tuple[int, Counter[int]]] = []
+    def __init__(self, delivery: Delivery, checkpoint_every: int, commit_every: int) -> None:
+        self.delivery, self.checkpoint_every, self.commit_every = delivery, checkpoint_every, commit_every
+        self.checkpoints: list[tuple[int, Counter[int]]] = []
         self.committed = -1
         self.rows: list[list[int]] = [[] for _ in range(SINKS)]
         self.first = 0
 
     def run(self, crash: Crash | None) -> None:
-        trained = Counter(self.saves[-1][1]) if self.saves else Counter[int]()
+        trained = Counter(self.checkpoints[-1][1]) if self.checkpoints else Counter[int]()
         newest: int | None = None
         for epoch in range(self.committed + 1, EPOCHS):
             for point in order(self.delivery):
                 if point is Point.PROCESS:
                     trained[epoch] += 1
-                elif point is Point.SAVE and due(epoch, self.save_every):
-                    self.saves.append((epoch, Counter(trained)))
+                elif point is Point.CHECKPOINT and due(epoch, self.checkpoint_every):
+                    self.checkpoints.append((epoch, Counter(trained)))
                     newest = epoch
                 elif point is Point.COMMIT and due(epoch, self.commit_every):
                     if self.delivery is Delivery.AT_MOST_ONCE:
@@ -46,10 +46,10 @@ class ReferenceRun:
                             return
                 if crash == Crash(point, epoch):
                     return
-        self.saves.append((EPOCHS - 1, trained))  # a clean end writes a checkpoint
+        self.checkpoints.append((EPOCHS - 1, trained))  # a clean end writes a checkpoint
 
     def outcome(self) -> Effects:
-        trained = self.saves[-1][1]
+        trained = self.checkpoints[-1][1]
         epochs = range(EPOCHS)
         return Effects(
             frozenset(e for e in epochs if trained[e] > 1),
@@ -67,42 +67,46 @@ def possible_crashes(reference: ReferenceRun) -> Iterator[Crash]:
                 yield Crash(point, epoch, 0)
 
 
-def run_with(delivery: Delivery, save_every: int, commit_every: int, crashes: list[Crash]) -> ReferenceRun:
-    reference = ReferenceRun(delivery, save_every, commit_every)
+def run_with(delivery: Delivery, checkpoint_every: int, commit_every: int, crashes: list[Crash]) -> ReferenceRun:
+    reference = ReferenceRun(delivery, checkpoint_every, commit_every)
     for crash in crashes:
         reference.run(crash)
     return reference
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
-@pytest.mark.parametrize("save_every", [1, 2, 3, 4])
+@pytest.mark.parametrize("checkpoint_every", [1, 2, 3, 4])
 def test_effects_are_those_of_the_reference_for_all_schedules_of_up_to_two_crashes(
-    delivery: Delivery, save_every: int
+    delivery: Delivery, checkpoint_every: int
 ) -> None:
     schedules = 0
     for commit_every in (1,) if delivery is Delivery.AT_MOST_ONCE else (1, 2, 3, 4):
-        for first in possible_crashes(ReferenceRun(delivery, save_every, commit_every)):
-            after_first = run_with(delivery, save_every, commit_every, [first])
+        for first in possible_crashes(ReferenceRun(delivery, checkpoint_every, commit_every)):
+            after_first = run_with(delivery, checkpoint_every, commit_every, [first])
             for crashes in ([first], *([first, second] for second in possible_crashes(after_first))):
-                reference = run_with(delivery, save_every, commit_every, crashes)
+                reference = run_with(delivery, checkpoint_every, commit_every, crashes)
                 reference.run(None)
-                assert effects(delivery, save_every, commit_every, crashes, SINKS) == reference.outcome(), crashes
+                assert effects(delivery, checkpoint_every, commit_every, crashes, SINKS) == reference.outcome(), crashes
                 schedules += 1
     assert schedules > 500
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
 def test_effects_are_those_of_the_reference_for_schedules_of_three_crashes(delivery: Delivery) -> None:
-    for save_every, commit_every in itertools.product((1, 3), (1, 2) if delivery is Delivery.AT_LEAST_ONCE else (1,)):
-        for first in possible_crashes(ReferenceRun(delivery, save_every, commit_every)):
-            two = run_with(delivery, save_every, commit_every, [first])
+    for checkpoint_every, commit_every in itertools.product(
+        (1, 3), (1, 2) if delivery is Delivery.AT_LEAST_ONCE else (1,)
+    ):
+        for first in possible_crashes(ReferenceRun(delivery, checkpoint_every, commit_every)):
+            two = run_with(delivery, checkpoint_every, commit_every, [first])
             for second in list(possible_crashes(two))[::5]:
-                three = run_with(delivery, save_every, commit_every, [first, second])
+                three = run_with(delivery, checkpoint_every, commit_every, [first, second])
                 for third in list(possible_crashes(three))[::3]:
                     crashes = [first, second, third]
-                    reference = run_with(delivery, save_every, commit_every, crashes)
+                    reference = run_with(delivery, checkpoint_every, commit_every, crashes)
                     reference.run(None)
-                    assert effects(delivery, save_every, commit_every, crashes, SINKS) == reference.outcome(), crashes
+                    assert effects(delivery, checkpoint_every, commit_every, crashes, SINKS) == reference.outcome(), (
+                        crashes
+                    )
 
 
 def test_exactly_once_has_no_effects() -> None:

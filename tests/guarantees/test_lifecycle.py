@@ -1,4 +1,4 @@
-"""The lifecycle of epochs: how often background saves are written, groups and crashes, invariants."""
+"""The lifecycle of epochs: how often background checkpoints are written, groups and crashes, invariants."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle
-from millstream.log.contracts import Mark
-from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName, SinkAdded
+from millstream.log.contracts import Progress
+from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName, SinkAdded
 from millstream.runs.watch.observer import Observer
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoint_writer import Saver
-from millstream.state.checkpoints import Save, SaveStore, States
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoint_writer import CheckpointWriter
+from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
 from millstream.steps.processor import EpochResult
 
 
@@ -38,7 +38,9 @@ class Steps:
     def process(self, epoch: Epoch, attempt: int) -> EpochResult:
         self._clock.now += 0.02
         return EpochResult(
-            epoch, {"rows": pa.table({"a": [epoch.number]})}, Note(epoch.number, attempt, 0, 0, 0, 0, {}, {}, {})
+            epoch,
+            {"rows": pa.table({"a": [epoch.number]})},
+            EpochReceipt(epoch.number, attempt, 0, 0, 0, 0, {}, {}, {}),
         )
 
     def skip(self, epoch: Epoch) -> None:
@@ -58,39 +60,39 @@ class Steps:
         pass
 
 
-class AtOnce(Saver):
-    def start(self, epoch: int, applied: Applied, states: States) -> None:
+class AtOnce(CheckpointWriter):
+    def start(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
         super().start(epoch, applied, states)
         self.wait()
 
 
 class Saves(Observer):
-    """Notes the epochs after which there was a save."""
+    """Notes the epochs after which there was a checkpoint."""
 
     def __init__(self, epochs: list[int]) -> None:
         self._epochs = epochs
 
-    def checkpointed(self, save: Save, seconds: float) -> None:
-        self._epochs.append(save.epoch)
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
+        self._epochs.append(checkpoint.epoch)
 
 
 @pytest.fixture
-def saved_epochs(tmp_path: Path) -> Callable[..., list[int]]:
-    """Takes 13 epochs through their points; the epochs after which there was a save."""
+def checkpointed_epochs(tmp_path: Path) -> Callable[..., list[int]]:
+    """Takes 13 epochs through their points; the epochs after which there was a checkpoint."""
 
-    def take(*, delivery: Delivery = Delivery.EXACTLY_ONCE, save_every: int = 1, **given: Any) -> list[int]:
-        clock, saves = Clock(), list[int]()
+    def take(*, delivery: Delivery = Delivery.EXACTLY_ONCE, checkpoint_every: int = 1, **given: Any) -> list[int]:
+        clock, checkpoints = Clock(), list[int]()
 
         log = EpochLog(tmp_path / "epochs")
         lifecycle = EpochLifecycle(
-            DeliveryPlan(delivery, save_every),
+            DeliveryPlan(delivery, checkpoint_every),
             log,
-            SaveStore(tmp_path / "saves", {}),
+            CheckpointStore(tmp_path / "checkpoints", {}),
             {},
             {},
-            observer=Saves(saves),
+            observer=Saves(checkpoints),
             clock=clock,
-            saver_of=AtOnce,
+            writer_of=AtOnce,
             **given,
         )
         lifecycle.start(Steps(clock))
@@ -100,26 +102,26 @@ def saved_epochs(tmp_path: Path) -> Callable[..., list[int]]:
             lifecycle.take([epoch])
         lifecycle.end()
         log.close()
-        return saves
+        return checkpoints
 
     return take
 
 
-def test_background_saves_take_a_tenth_of_the_time(saved_epochs: Callable[..., list[int]]) -> None:
-    assert saved_epochs() == [0, 5, 10, 12]  # the last at the end
+def test_background_checkpoints_take_a_tenth_of_the_time(checkpointed_epochs: Callable[..., list[int]]) -> None:
+    assert checkpointed_epochs() == [0, 5, 10, 12]  # the last at the end
 
 
-def test_they_are_no_closer_than_save_every(saved_epochs: Callable[..., list[int]]) -> None:
-    assert saved_epochs(save_every=7) == [6, 12]
+def test_they_are_no_closer_than_checkpoint_every(checkpointed_epochs: Callable[..., list[int]]) -> None:
+    assert checkpointed_epochs(checkpoint_every=7) == [6, 12]
 
 
-def test_none_is_put_off_until_an_armed_crash_has_come(saved_epochs: Callable[..., list[int]]) -> None:
+def test_none_is_put_off_until_an_armed_crash_has_come(checkpointed_epochs: Callable[..., list[int]]) -> None:
     armed = Armed(CrashPoint.parse("process@3"), lambda: None)
-    assert saved_epochs(crash=armed) == [0, 1, 2, 3, 8, 12]
+    assert checkpointed_epochs(crash=armed) == [0, 1, 2, 3, 8, 12]
 
 
-def test_saves_that_are_waited_for_do_not_pause(saved_epochs: Callable[..., list[int]]) -> None:
-    assert saved_epochs(delivery=Delivery.AT_LEAST_ONCE, save_every=2) == [1, 3, 5, 7, 9, 11, 12]
+def test_checkpoints_that_are_waited_for_do_not_pause(checkpointed_epochs: Callable[..., list[int]]) -> None:
+    assert checkpointed_epochs(delivery=Delivery.AT_LEAST_ONCE, checkpoint_every=2) == [1, 3, 5, 7, 9, 11, 12]
 
 
 class Rows:
@@ -130,11 +132,11 @@ class Rows:
     def __init__(self) -> None:
         self.appends: list[int] = []
 
-    def mark(self) -> Mark | None:
+    def progress(self) -> Progress | None:
         return None
 
-    def append(self, rows: pa.Table, mark: Mark) -> None:
-        self.appends.append(mark.epoch)
+    def append(self, rows: pa.Table, progress: Progress) -> None:
+        self.appends.append(progress.epoch)
 
     def read(self) -> Iterator[pa.Table]:
         return iter(())
@@ -161,8 +163,8 @@ def lifecycle_in(
     for epoch in epochs:
         log.cut(epoch)
     armed = Armed(CrashPoint.parse(crash), fire) if crash is not None else None
-    saves = SaveStore(folder / "saves", {})
-    lifecycle = EpochLifecycle(DeliveryPlan(delivery), log, saves, {"rows": sink}, {"rows": "rows"}, armed)
+    checkpoints = CheckpointStore(folder / "checkpoints", {})
+    lifecycle = EpochLifecycle(DeliveryPlan(delivery), log, checkpoints, {"rows": sink}, {"rows": "rows"}, armed)
     assert lifecycle.start(Steps(Clock())) == 0
     return lifecycle, sink, epochs
 
@@ -174,7 +176,7 @@ def lifecycle_in(
         ("process@5", 6, [], -1, -1),
         ("deliver.rows@5", 6, [5], -1, -1),
         ("deliver@5", 6, [5], -1, -1),
-        ("save@5", 6, [5], 5, -1),
+        ("checkpoint@5", 6, [5], 5, -1),
         ("commit@5", 6, [5], 5, 5),
     ],
 )
@@ -184,10 +186,10 @@ def test_a_crash_comes_when_its_whole_group_has_passed_the_point(
     lifecycle, sink, epochs = lifecycle_in(tmp_path, crash=crash)
     with pytest.raises(Crash):
         lifecycle.take(epochs)
-    newest = lifecycle.saves.newest()
+    newest = lifecycle.checkpoints.newest()
     assert sink.appends == delivered
     assert (newest.epoch if newest else -1, lifecycle.log.totals.committed) == (saved, committed)
-    assert len(list(lifecycle.log.reader().notes())) == processed
+    assert len(list(lifecycle.log.reader().receipts())) == processed
 
 
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])

@@ -13,20 +13,20 @@ SINKS = ["a", "b"]
 
 
 @pytest.mark.parametrize("delivery", Delivery)
-@pytest.mark.parametrize("save_every", range(1, 6))
+@pytest.mark.parametrize("checkpoint_every", range(1, 6))
 @pytest.mark.parametrize("commit_every", range(1, 6))
-def test_no_epoch_has_worse_effects_than_reported(delivery: Delivery, save_every: int, commit_every: int) -> None:
+def test_no_epoch_has_worse_effects_than_reported(delivery: Delivery, checkpoint_every: int, commit_every: int) -> None:
     if delivery is Delivery.AT_MOST_ONCE and commit_every > 1:
         return
     reported = {
-        (outcome.point, outcome.sink): outcome for outcome in outcomes(delivery, save_every, commit_every, SINKS)
+        (outcome.point, outcome.sink): outcome for outcome in outcomes(delivery, checkpoint_every, commit_every, SINKS)
     }
     assert [point for point, sink in reported if sink is None] == list(order(delivery))
     for (point, sink), worst in reported.items():
         index = None if sink is None else SINKS.index(sink)
         all_effects = [
-            effects(delivery, save_every, commit_every, [Crash(point, epoch, index)], len(SINKS))
-            for epoch in range(3 * math.lcm(save_every, commit_every))
+            effects(delivery, checkpoint_every, commit_every, [Crash(point, epoch, index)], len(SINKS))
+            for epoch in range(3 * math.lcm(checkpoint_every, commit_every))
         ]
         assert worst.trained_twice == max(len(one.trained_twice) for one in all_effects)
         assert worst.lost == max(len(one.lost) for one in all_effects)

@@ -17,8 +17,8 @@ def make_texts(size: int, topics: int = 4, seed: int = 0) -> pa.Table:
     """Records whose words tell their topic, mostly; later topics first appear later, and some have no label."""
     dice = np.random.default_rng(seed)
     texts, labels = [], []
-    for place in range(size):
-        topic = int(dice.integers(0, min(topics, 1 + place // 5)))
+    for index in range(size):
+        topic = int(dice.integers(0, min(topics, 1 + index // 5)))
         own = [f"{TOPICS[topic]}{number}" for number in dice.zipf(1.6, dice.integers(1, 8)) if number < 60]
         common = [f"word{number}" for number in dice.zipf(1.4, dice.integers(0, 12)) if number < 80]
         texts.append(" ".join(dice.permutation([*own, *common]).tolist()))

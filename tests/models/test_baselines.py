@@ -25,7 +25,9 @@ def test_a_baseline_as_a_model_scores_what_it_scores_beside_others(texts: Callab
 
 def answers(config: Any, labels: list[int]) -> tuple[list[int], list[float]]:
     model = config.build(pa.schema([("text", pa.string())]))
-    classes, probability = model.in_turn(model.prepare(pa.nulls(len(labels), pa.string())), np.array(labels), 0)
+    classes, probability = model.predict_then_learn(
+        model.prepare(pa.nulls(len(labels), pa.string())), np.array(labels), 0
+    )
     return classes.tolist(), probability.tolist()
 
 

@@ -92,8 +92,8 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path, ask: Callable[..., tuple[li
     assert ask("float64")[1] == ""
     [path] = codes(tmp_path)
     whole = path.read_bytes()
-    place = len(whole) // 2
-    damaged = {"empty": b"", "cut": whole[:place], "altered": whole[:place] + b"\xff\xfe" + whole[place + 2 :]}[damage]
+    index = len(whole) // 2
+    damaged = {"empty": b"", "cut": whole[:index], "altered": whole[:index] + b"\xff\xfe" + whole[index + 2 :]}[damage]
     path.write_bytes(damaged)
     answers, told = ask("float64")
     assert answers == ["1010.0"] and "compiling" in told

@@ -53,7 +53,7 @@ def taught(config: Any, records: pa.Table) -> tuple[Learner, Counted, Array, tup
     rows = model.prepare(records["text"].combine_chunks())
     codes = records["label"].combine_chunks().dictionary_encode().indices
     labels = codes.fill_null(-1).to_numpy().astype(np.int64)
-    return model, rows, labels, model.in_turn(rows, labels, 0)
+    return model, rows, labels, model.predict_then_learn(rows, labels, 0)
 
 
 def assert_alike(found: tuple[Array, Array], expected: tuple[Array, Array]) -> None:
@@ -122,12 +122,12 @@ def test_there_is_room_for_more_classes_than_there_was_at_first(config: OnlineMo
     model = config.model_copy(update={"features": HashedText(dimensions=8192)}).build(TEXT)
     rows = model.prepare(pa.array([f"word{number}" for number in range(40)] * 3))
     labels = np.tile(np.arange(40), 3)
-    model.in_turn(rows, labels, 0)
+    model.predict_then_learn(rows, labels, 0)
     assert model.predict(rows)[0].tolist() == labels.tolist()
     at_once = model.save()
     model.restore({})
     for start in range(0, 120, 7):
-        model.in_turn(rows[start : start + 7], labels[start : start + 7], model.known)
+        model.predict_then_learn(rows[start : start + 7], labels[start : start + 7], model.known)
     assert state_digest(model.save()) == state_digest(at_once)
 
 
@@ -136,9 +136,9 @@ def test_a_class_that_comes_after_a_million_records_is_learned(config: OnlineMod
     model = config.build(TEXT)
     rows = model.prepare(pa.array(["rain all day", "goal in the last minute"] * 1000))
     for _ in range(500):
-        model.in_turn(rows, np.tile([0, 1], 1000), model.known)
+        model.predict_then_learn(rows, np.tile([0, 1], 1000), model.known)
     new = model.prepare(pa.array(["the orchestra plays"] * 20))
-    model.in_turn(new, np.full(20, 2), 2)
+    model.predict_then_learn(new, np.full(20, 2), 2)
     assert model.predict(new)[0].tolist() == [2] * 20
     assert model.predict(rows)[0].tolist() == [0, 1] * 1000
 
@@ -155,21 +155,21 @@ def test_counts_go_on_where_float32_would_stop() -> None:
 def test_all_counts_are_halved_before_one_is_too_large() -> None:
     model = built(NaiveBayes())
     rows = model.prepare(pa.array(["rain", "goal", "goal"]))
-    model.in_turn(rows, np.array([0, 1, 1]), 0)
+    model.predict_then_learn(rows, np.array([0, 1, 1]), 0)
     before = model.predict(rows)
     model.table[:] *= MOST // 2
-    model.in_turn(rows[:1], np.array([0]), 2)
+    model.predict_then_learn(rows[:1], np.array([0]), 2)
     assert model.table[rows.indices[0], 0] == MOST // 2 + 1
-    model.in_turn(rows[1:2], np.array([1]), 2)
+    model.predict_then_learn(rows[1:2], np.array([1]), 2)
     assert (model.table[rows.indices[0], 0], model.table[rows.indices[1], 1]) == (MOST // 4 + 1, MOST // 2 + 1)
-    assert model.touched.all()
+    assert model.dirty.all()
     np.testing.assert_array_equal(model.predict(rows)[0], before[0])
 
 
 def test_what_is_forgotten_for_long_is_gone(texts: Callable[..., pa.Table]) -> None:
     model, rows, *_ = taught(NaiveBayes(half_life=1.0), texts(30))
     late = model.prepare(pa.array(["wholly new"] * 400))
-    model.in_turn(late, np.zeros(400, np.int64), model.known)
+    model.predict_then_learn(late, np.zeros(400, np.int64), model.known)
     assert np.count_nonzero(model.table.any(axis=1)) == 2 == np.asarray(model.save()["numbers"])[0]
     assert np.isfinite(model.predict(rows)[1]).all()
 
@@ -178,7 +178,7 @@ def test_what_is_forgotten_for_long_is_gone(texts: Callable[..., pa.Table]) -> N
 def test_texts_without_words_get_a_class_and_change_no_word(config: OnlineModel) -> None:
     model = config.build(TEXT)
     rows = model.prepare(pa.array(["", None, "a ! b", "rain"]))
-    classes, probability = model.in_turn(rows, np.array([0, 0, 1, 1]), 0)
+    classes, probability = model.predict_then_learn(rows, np.array([0, 0, 1, 1]), 0)
     assert classes[0] == -1 and probability[0] == 0
     assert ((classes[1:] >= 0) & (probability[1:] > 0) & (probability[1:] <= 1)).all()
     assert np.flatnonzero(model.table.any(axis=1)).tolist() in ([int(rows.indices[0])], [int(rows.indices[0]), 512])
@@ -194,14 +194,14 @@ def test_classes_for_which_there_is_no_memory_stop_the_run(monkeypatch: pytest.M
     model = built(Softmax())
     monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 64}.__getitem__)
     with pytest.raises(StepFailed, match="with 512 dimensions and 64 classes takes"):
-        model.in_turn(model.prepare(pa.array(["rain"])), np.array([40]), 0)
+        model.predict_then_learn(model.prepare(pa.array(["rain"])), np.array([40]), 0)
 
 
 def test_weights_that_grow_beyond_all_numbers_are_told() -> None:
     model = built(Softmax(rate="constant", learning_rate=1e39))
     rows = model.prepare(pa.array(["rain", "goal", "rain goal"] * 3))
     with pytest.raises(StepFailed, match=r"softmax has diverged: .* lower its `learning_rate`"):
-        model.in_turn(rows, np.array([0, 1, 2] * 3), 0)
+        model.predict_then_learn(rows, np.array([0, 1, 2] * 3), 0)
 
 
 FIELD = features_field(16)
@@ -232,7 +232,7 @@ def test_features_that_are_none_are_refused(config: OnlineModel, entry: Any, say
 def test_ftrl_without_beta_and_l2_gives_words_that_are_new_no_weight() -> None:
     model = built(FTRL(beta=0, l2=0))
     rows = model.prepare(pa.array(["rain", "goal", "rain goal"] * 5))
-    classes, _ = model.in_turn(rows, np.array([0, 1, 0] * 5), 0)
+    classes, _ = model.predict_then_learn(rows, np.array([0, 1, 0] * 5), 0)
     assert classes[-3:-1].tolist() == [0, 1]
 
 
@@ -256,7 +256,7 @@ def test_what_is_no_text_is_refused_before_the_first_record(config: OnlineModel)
 def test_as_many_words_as_may_be_counted_are_and_the_next_text_halves_them() -> None:
     model = NaiveBayes().build(pa.schema([FIELD]))
     rows = model.prepare(pa.array([[{"index": 3, "count": 2.0**30 - 64}]] * 3, FIELD.type))
-    model.in_turn(rows, np.zeros(3, np.int64), 0)
+    model.predict_then_learn(rows, np.zeros(3, np.int64), 0)
     assert model.table.min() == 0 and model.table[3, 0] > 2**29
 
 
@@ -265,7 +265,7 @@ def test_gradients_too_small_for_a_number_leave_ftrl_with_numbers(config: FTRL) 
     model = built(config)
     long = " ".join(f"w{word}" for word in range(700))
     rows = model.prepare(pa.array([long, long, f"{long} new", "new", long]))
-    model.in_turn(rows, np.array([0, 0, 0, 1, 0]), 0)
+    model.predict_then_learn(rows, np.array([0, 0, 0, 1, 0]), 0)
     assert np.isfinite(model.table).all()
     built(config).restore(model.save())
 
@@ -273,10 +273,10 @@ def test_gradients_too_small_for_a_number_leave_ftrl_with_numbers(config: FTRL) 
 def test_an_ftrl_that_holds_no_number_is_told() -> None:
     model = built(FTRL())
     rows = model.prepare(pa.array(["rain"]))
-    model.in_turn(rows, np.array([0]), 0)
+    model.predict_then_learn(rows, np.array([0]), 0)
     model.table[rows.indices[0], 0] = np.nan
     with pytest.raises(StepFailed, match=r"ftrl has diverged: .* lower its `alpha`"):
-        model.in_turn(rows, np.array([0]), 1)
+        model.predict_then_learn(rows, np.array([0]), 1)
 
 
 @pytest.mark.parametrize("config", [Softmax(), FTRL()], ids=lambda config: config.type)

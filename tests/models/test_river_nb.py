@@ -39,16 +39,16 @@ def test_a_restored_model_has_rivers_tables_in_the_same_order(texts: Callable[..
         assert one == other
 
 
-def test_a_save_is_the_same_however_often_one_was_made_before(texts: Callable[..., pa.Table]) -> None:
+def test_a_checkpoint_is_the_same_however_often_one_was_made_before(texts: Callable[..., pa.Table]) -> None:
     records = texts(2500)
     steps = [Classify(model=RiverNB()).build(records.schema) for _ in range(2)]
     for row in range(0, 2500, 7):
         steps[0].process(records.slice(row, 7))
         steps[0].save()
     steps[1].process(records)
-    saves = [step.save() for step in steps]
-    assert state_digest(saves[0]) == state_digest(saves[1])
-    counts = saves[0]["model/counts"]
+    checkpoints = [step.save() for step in steps]
+    assert state_digest(checkpoints[0]) == state_digest(checkpoints[1])
+    counts = checkpoints[0]["model/counts"]
     assert isinstance(counts, np.ndarray) and len(counts) >= 1024
     model = steps[0]._model._model  # type: ignore[attr-defined]
     for row, of_word in enumerate(model.feature_counts.values()):

@@ -57,5 +57,5 @@ def test_it_learns_online_also_from_a_log_that_comes_in_runs(features: Callable[
     mixed = features(1200)
     in_runs = pa.concat_tables([mixed.slice(start, 100).sort_by("label") for start in range(0, 1200, 100)])
     for records in (mixed, in_runs):
-        result = Classify(model=SGD(block=64)).build(records.schema).process(records)
+        result = Classify(model=SGD(batch_size=64)).build(records.schema).process(records)
         assert result.correct / result.labelled > 0.7

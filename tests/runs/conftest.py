@@ -24,7 +24,7 @@ def configured(tmp_path: Path) -> Configured:
             "pipeline": {
                 "use": "text_topics",
                 "features": {"type": "hashed_text", "dimensions": 1024},
-                "model": {"type": "complement_nb", "block": 32},
+                "model": {"type": "complement_nb", "batch_size": 32},
                 "popularity": {"window": {"type": "tumbling", "size": "10m"}},
             },
             "engine": {"type": "local", "epoch": {"max_records": 300}},

@@ -15,7 +15,7 @@ CONTENT = (
     "config.yaml",
     "epochs/0.journal",
     "outputs/topics/part-00000001.parquet",
-    "saves/0.save",
+    "checkpoints/0.checkpoint",
 )
 
 
@@ -30,7 +30,7 @@ def empty(path: Path) -> RunDirectory:
     return RunDirectory(path)
 
 
-def begun(path: Path) -> RunDirectory:
+def begin_epoch(path: Path) -> RunDirectory:
     """A run that has kept something, in each place one file."""
     directory = empty(path)
     directory.make({}, path.parent)
@@ -49,7 +49,7 @@ def files(path: Path) -> list[str]:
 def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, fresh: bool
 ) -> None:
-    directory, left = begun(tmp_path / "demo"), renames
+    directory, left = begin_epoch(tmp_path / "demo"), renames
     real = os.rename
 
     def rename(*arguments: Path) -> None:
@@ -63,7 +63,7 @@ def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
         patched.setattr(os, "rename", rename)
         with pytest.raises(Died):
             directory.archive()
-    assert not directory.begun
+    assert not directory.begin_epoch
     if fresh:
         assert directory.archive() == tmp_path / "demo.1"
     directory.make({}, tmp_path)
@@ -74,9 +74,9 @@ def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
 
 
 def test_what_lies_in_a_directory_without_run_json_is_moved_aside_not_deleted(tmp_path: Path) -> None:
-    directory = begun(tmp_path / "demo")
+    directory = begin_epoch(tmp_path / "demo")
     directory.archive()
-    begun(tmp_path / "demo")
+    begin_epoch(tmp_path / "demo")
     (tmp_path / "demo/run.json").unlink()
     directory.make({}, tmp_path)
     assert files(tmp_path / "demo.2") == sorted(CONTENT)
@@ -87,7 +87,7 @@ def test_what_an_interrupted_making_leaves_is_no_run_to_keep(tmp_path: Path) -> 
     (tmp_path / "demo/run.json.123.tmp").write_text("{")
     (tmp_path / "demo/epochs").mkdir()
     directory.make({}, tmp_path)
-    assert directory.begun
+    assert directory.begin_epoch
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
     (tmp_path / "demo/run.json").unlink()
     (tmp_path / "demo/thesis.1.tmp").write_text("the only copy")

@@ -21,7 +21,7 @@ def test_the_driver_does_not_grow_over_10_000_epochs_on_spark(tmp_path: Path) ->
     config = {
         "name": "soak",
         "source": {"type": "generator", "records": None, "rate": 50},
-        "pipeline": {"use": "text_topics", "model": {"type": "complement_nb", "block": 256}},
+        "pipeline": {"use": "text_topics", "model": {"type": "complement_nb", "batch_size": 256}},
         "engine": {"type": "spark", "epoch": {"max_records": 1, "max_wait": "10ms"}},
     }
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(config))

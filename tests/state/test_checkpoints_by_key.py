@@ -1,4 +1,4 @@
-"""Saves of state by key: what changed is written, and loads as what was there."""
+"""Checkpoints of state by key: what changed is written, and loads as what was there."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from millstream.errors import AlteredLog
-from millstream.state.applied_epochs import Applied
+from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoint_file import Stored
-from millstream.state.checkpoints import SaveStore, States, read_newest
+from millstream.state.checkpoints import CheckpointStore, States, read_newest
 from millstream.state.digests import states_digest
-from millstream.state.keyed_state import Entries, Keyed, KeyedStore
+from millstream.state.keyed_state import Entries, KeyedSnapshot, KeyedStore
 from millstream.state.rocksdb_state import Rocks
 
 
 def loaded(folder: Path, step: str = "per_key") -> dict[str, bytes]:
-    """What the newest save has for a step."""
+    """What the newest checkpoint has for a step."""
     found = read_newest(folder, lambda _, states: states[step])
     assert isinstance(found, Stored)
     return found.copied()
@@ -34,34 +34,34 @@ def filled(keys: int, store: KeyedStore | None = None) -> KeyedStore:
     return store
 
 
-def test_a_save_has_the_keys_that_changed_and_loads_as_all_of_them(tmp_path: Path) -> None:
+def test_a_checkpoint_has_the_keys_that_changed_and_loads_as_all_of_them(tmp_path: Path) -> None:
     dice = random.Random(5)
-    saves, store = SaveStore(tmp_path, {}), filled(5000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), filled(5000)
     other = filled(3)
     history: list[dict[str, bytes]] = []
     for epoch in range(40):
         for _ in range(5):
             store.put(f"key {dice.randrange(5000)}", None if dice.random() < 0.2 else b"of epoch %d" % epoch)
         states: States = {"per_key": store.snapshot(), "other": other.snapshot(), "s": {"a": np.full(2, epoch)}}
-        saves.write(epoch, Applied([[0, epoch + 1]]), states)
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), states)
         history.append(store.snapshot().copied())
-    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.save"))]
+    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.checkpoint"))]
     assert sizes[0] > 75_000 and max(sizes[1:]) < 5_000
-    again = SaveStore(tmp_path, {})
+    again = CheckpointStore(tmp_path, {})
     for epoch in range(40):
-        save = again.newest(epoch)
-        assert save is not None
-        states = again.load(save)
+        checkpoint = again.newest(epoch)
+        assert checkpoint is not None
+        states = again.load(checkpoint)
         assert dict(states["per_key"]) == history[epoch]
         assert dict(states["other"]) == {"key 0": b"0", "key 1": b"1", "key 2": b"2"}
         assert np.array_equal(states["s"]["a"], [epoch, epoch])
 
 
-def test_a_save_that_fails_and_states_that_are_not_saved_leave_nothing_out(
+def test_a_checkpoint_that_fails_and_states_that_are_not_saved_leave_nothing_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saves, store = SaveStore(tmp_path, {}), filled(1000)
-    saves.write(0, Applied([[0, 1]]), {"per_key": store.snapshot()})
+    checkpoints, store = CheckpointStore(tmp_path, {}), filled(1000)
+    checkpoints.write(0, AppliedEpochs([[0, 1]]), {"per_key": store.snapshot()})
     store.put("key 1", b"unsaved")
     states_digest({"per_key": store.snapshot()})
     store.put("key 2", b"failed")
@@ -71,53 +71,61 @@ def test_a_save_that_fails_and_states_that_are_not_saved_leave_nothing_out(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="the save was not written"):
-            saves.write(1, Applied([[0, 2]]), {"per_key": store.snapshot()})
+        with pytest.raises(OSError, match="the checkpoint was not written"):
+            checkpoints.write(1, AppliedEpochs([[0, 2]]), {"per_key": store.snapshot()})
     store.put("key 3", None)
-    assert saves.write(2, Applied([[0, 3]]), {"per_key": store.snapshot()}).leans_on == 0
+    assert checkpoints.write(2, AppliedEpochs([[0, 3]]), {"per_key": store.snapshot()}).leans_on == 0
     expected = {f"key {key}": b"%d" % key for key in range(1000)} | {"key 1": b"unsaved", "key 2": b"failed"}
     del expected["key 3"]
     assert loaded(tmp_path) == expected
 
 
 def test_a_state_of_which_it_is_not_known_what_changed_is_saved_whole(tmp_path: Path) -> None:
-    saves, store = SaveStore(tmp_path, {}), filled(100)
-    saves.write(0, Applied([[0, 1]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}})
+    checkpoints, store = CheckpointStore(tmp_path, {}), filled(100)
+    checkpoints.write(0, AppliedEpochs([[0, 1]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}})
     store.restore({"ann": b"1"})
-    assert saves.write(1, Applied([[0, 2]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}}).leans_on is None
+    assert (
+        checkpoints.write(1, AppliedEpochs([[0, 2]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}}).leans_on
+        is None
+    )
     assert loaded(tmp_path) == {"ann": b"1"}
-    assert saves.write(2, Applied([[0, 3]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}}).leans_on == 1
+    assert (
+        checkpoints.write(2, AppliedEpochs([[0, 3]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}}).leans_on
+        == 1
+    )
 
 
-def test_whole_saves_come_when_what_changed_has_come_to_as_much(tmp_path: Path) -> None:
-    saves, store = SaveStore(tmp_path, {}), filled(1000)
+def test_full_checkpoints_come_when_what_changed_has_come_to_as_much(tmp_path: Path) -> None:
+    checkpoints, store = CheckpointStore(tmp_path, {}), filled(1000)
     whole = 0
     for epoch in range(200):
         for key in range(100):
             store.put(f"key {(epoch * 100 + key) % 1000}", b"%d" % epoch)
-        whole += saves.write(epoch, Applied([[0, epoch + 1]]), {"per_key": store.snapshot()}).leans_on is None
-        saves.drop_before(saves.numbers()[-1])
-        assert len(saves.numbers()) < 32
+        whole += (
+            checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"per_key": store.snapshot()}).leans_on is None
+        )
+        checkpoints.drop_before(checkpoints.numbers()[-1])
+        assert len(checkpoints.numbers()) < 32
     assert 10 < whole < 25  # with a tenth changed each time
     assert loaded(tmp_path) == store.snapshot().copied()
 
 
 def test_a_store_goes_on_from_what_was_saved_in_memory_or_in_rocksdb(tmp_path: Path) -> None:
-    saves, store = SaveStore(tmp_path, {}), filled(10_000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), filled(10_000)
     for epoch in range(20):
         store.put(f"key {epoch}", None)
-        saves.write(epoch, Applied([[0, epoch + 1]]), {"per_key": store.snapshot()})
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"per_key": store.snapshot()})
     expected = store.snapshot()
     for again in (KeyedStore(), KeyedStore(Rocks)):
         state = read_newest(tmp_path, lambda _, states: states["per_key"])
-        assert isinstance(state, Keyed)
+        assert isinstance(state, KeyedSnapshot)
         again.restore(state)
         assert again.snapshot().copied() == expected.copied()
         assert states_digest({"per_key": again.snapshot()}) == states_digest({"per_key": state})
 
 
 def test_a_loaded_state_goes_to_another_process_as_its_files(tmp_path: Path) -> None:
-    SaveStore(tmp_path, {}).write(0, Applied([[0, 1]]), {"per_key": filled(10_000).snapshot()})
+    CheckpointStore(tmp_path, {}).write(0, AppliedEpochs([[0, 1]]), {"per_key": filled(10_000).snapshot()})
     state = read_newest(tmp_path, lambda _, states: states["per_key"])
     assert state is not None and len(state) == 10_000
     sent = pickle.dumps(state)
@@ -125,11 +133,11 @@ def test_a_loaded_state_goes_to_another_process_as_its_files(tmp_path: Path) -> 
 
 
 def test_a_step_that_keeps_a_dict_is_saved_by_what_changed_too(tmp_path: Path) -> None:
-    saves, counts = SaveStore(tmp_path, {}), {f"key {key}": b"0" for key in range(1000)}
+    checkpoints, counts = CheckpointStore(tmp_path, {}), {f"key {key}": b"0" for key in range(1000)}
     for epoch in range(5):
         counts[f"key {epoch}"] = b"%d" % epoch
-        saves.write(epoch, Applied([[0, epoch + 1]]), {"counting": Entries(counts)})
-    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.save"))]
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"counting": Entries(counts)})
+    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.checkpoint"))]
     assert sizes[0] > 10_000 and max(sizes[1:]) < 500
     assert loaded(tmp_path, "counting") == counts
 
@@ -141,14 +149,14 @@ def altered(path: Path) -> None:
 
 
 def test_an_altered_save_is_refused_and_no_other_is_made_of_it(tmp_path: Path) -> None:
-    saves, store = SaveStore(tmp_path, {}), filled(2000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), filled(2000)
     for epoch in range(14):
         store.put("ann", b"%d" % epoch)
-        saves.write(epoch, Applied([[0, epoch + 1]]), {"per_key": store.snapshot()})
-    altered(tmp_path / "0000000005.save")
-    with pytest.raises(AlteredLog, match=r"0000000005.save was altered"):
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"per_key": store.snapshot()})
+    altered(tmp_path / "0000000005.checkpoint")
+    with pytest.raises(AlteredLog, match=r"0000000005.checkpoint was altered"):
         loaded(tmp_path)
-    saves.write(14, Applied([[0, 15]]), {"per_key": store.snapshot()})
-    saves.write(15, Applied([[0, 16]]), {"per_key": store.snapshot()})
-    with pytest.raises(AlteredLog, match=r"0000000005.save was altered"):
-        saves.write(16, Applied([[0, 17]]), {"per_key": store.snapshot()})
+    checkpoints.write(14, AppliedEpochs([[0, 15]]), {"per_key": store.snapshot()})
+    checkpoints.write(15, AppliedEpochs([[0, 16]]), {"per_key": store.snapshot()})
+    with pytest.raises(AlteredLog, match=r"0000000005.checkpoint was altered"):
+        checkpoints.write(16, AppliedEpochs([[0, 17]]), {"per_key": store.snapshot()})

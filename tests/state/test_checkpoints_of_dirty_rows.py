@@ -1,4 +1,4 @@
-"""Saves of arrays of rows: what was touched is written, and loads as what was there."""
+"""Checkpoints of arrays of rows: what was touched is written, and loads as what was there."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 import pytest
 
 from millstream.arrays import Array
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoint_writer import Saver
-from millstream.state.checkpoints import SaveStore, States, read_newest
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoint_writer import CheckpointWriter
+from millstream.state.checkpoints import CheckpointStore, States, read_newest
 from millstream.state.digests import states_digest
-from millstream.state.dirty_rows import RowStore, TouchedStore, Value
+from millstream.state.dirty_rows import DirtyRows, RowStore, Value
 from millstream.state.keyed_state import KeyedStore
 
 ROWS, WIDTH = 4096, 24
 
 
-def store_of(folder: Path) -> SaveStore:
-    return SaveStore(folder, {"numpy": np.__version__})
+def store_of(folder: Path) -> CheckpointStore:
+    return CheckpointStore(folder, {"numpy": np.__version__})
 
 
-def model(rows: int = ROWS, width: int = WIDTH) -> TouchedStore:
-    return TouchedStore(np.zeros((rows, width), np.float32))
+def model(rows: int = ROWS, width: int = WIDTH) -> DirtyRows:
+    return DirtyRows(np.zeros((rows, width), np.float32))
 
 
-def learn(store: TouchedStore, rng: np.random.Generator, rows: int | np.int64) -> None:
-    places = rng.integers(0, len(store.array), rows)
-    store.array[places, 0] += rng.random(rows).astype(np.float32)
-    store.touched[places] = 1
+def learn(store: DirtyRows, rng: np.random.Generator, rows: int | np.int64) -> None:
+    indices = rng.integers(0, len(store.array), rows)
+    store.array[indices, 0] += rng.random(rows).astype(np.float32)
+    store.dirty[indices] = 1
 
 
 def loaded(folder: Path) -> Array:
@@ -42,9 +42,9 @@ def loaded(folder: Path) -> Array:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_saved_and_dropped_loads_as_it_was(tmp_path: Path, seed: int) -> None:
-    """Beside plain arrays and state by key, with states that are asked for between saves, and not written."""
+    """Beside plain arrays and state by key, with states that are asked for between checkpoints, and not written."""
     rng = np.random.default_rng(seed)
-    saves, store, other = store_of(tmp_path), model(), KeyedStore()
+    checkpoints, store, other = store_of(tmp_path), model(), KeyedStore()
     plain, history, leaning = np.zeros(3000), dict[int, str](), list[int | None]()
     for epoch in range(60):
         learn(store, rng, rng.integers(0, 60))
@@ -58,151 +58,167 @@ def test_whatever_is_saved_and_dropped_loads_as_it_was(tmp_path: Path, seed: int
             "classify": {"model/counts": store.snapshot(), "plain": plain, "names": b"x" * 3000},
             "per_key": other.snapshot(),
         }
-        leaning.append(saves.write(epoch, Applied([[0, epoch + 1]]), states).leans_on)
+        leaning.append(checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), states).leans_on)
         history[epoch] = states_digest(states)
         learn(store, rng, 5)
         if rng.random() < 0.2:
-            saves.drop_before(saves.numbers()[-1])
+            checkpoints.drop_before(checkpoints.numbers()[-1])
     assert leaning[16] == 0 and leaning[17] == 16 and leaning[48] == 32
     again = store_of(tmp_path)
     for number in again.numbers():
-        save = again.newest(number)
-        assert save is not None and save.epoch == number
-        assert states_digest(again.load(save)) == history[number]
+        checkpoint = again.newest(number)
+        assert checkpoint is not None and checkpoint.epoch == number
+        assert states_digest(again.load(checkpoint)) == history[number]
 
 
 def test_a_file_holds_only_the_rows_that_were_touched(tmp_path: Path) -> None:
-    rng, saves, store = np.random.default_rng(1), store_of(tmp_path), model()
+    rng, checkpoints, store = np.random.default_rng(1), store_of(tmp_path), model()
     sizes = []
     for epoch, rows in enumerate([0, 0, 1, 100]):
         learn(store, rng, rows)
-        touched = int(store.touched.sum())
-        save = saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
-        sizes.append((saves.size(save) or 0) - (touched * (8 + WIDTH * 4) if epoch else store.array.nbytes))
+        dirty = int(store.dirty.sum())
+        checkpoint = checkpoints.write(
+            epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
+        )
+        sizes.append((checkpoints.size(checkpoint) or 0) - (dirty * (8 + WIDTH * 4) if epoch else store.array.nbytes))
     assert max(sizes) < 500  # header and digest
 
 
 def test_what_was_saved_is_moved_beside_the_work_and_the_model_does_not_wait_for_it(tmp_path: Path) -> None:
-    rng, saves = np.random.default_rng(1), store_of(tmp_path)
+    rng, checkpoints = np.random.default_rng(1), store_of(tmp_path)
     store = RowStore(np.zeros((ROWS, WIDTH)))
     for epoch in range(5):
-        places = np.unique(rng.integers(0, ROWS, 50))
-        store.put(places, rng.random((len(places), WIDTH)))
+        indices = np.unique(rng.integers(0, ROWS, 50))
+        store.put(indices, rng.random((len(indices), WIDTH)))
         snapshot = store.snapshot()
-        saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": snapshot}})
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": snapshot}})
         assert store.puts == ()
 
 
-def test_a_whole_save_comes_once_the_rows_since_the_last_are_as_much(tmp_path: Path) -> None:
-    saves, store = store_of(tmp_path), model()
+def test_a_full_checkpoint_comes_once_the_rows_since_the_last_are_as_much(tmp_path: Path) -> None:
+    checkpoints, store = store_of(tmp_path), model()
     leaning = []
     for epoch in range(30):
-        store.touched[epoch * 400 % 4000 :][:400] = 1  # a tenth of it
+        store.dirty[epoch * 400 % 4000 :][:400] = 1  # a tenth of it
         leaning.append(
-            saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).leans_on
+            checkpoints.write(
+                epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
+            ).leans_on
         )
     assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 11, 22]
 
 
 def test_where_most_rows_were_touched_all_are_written(tmp_path: Path) -> None:
-    saves, store = store_of(tmp_path), model()
-    saves.write(0, Applied([[0, 1]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
+    checkpoints, store = store_of(tmp_path), model()
+    checkpoints.write(
+        0, AppliedEpochs([[0, 1]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
+    )
     store.array[:] = 1
-    store.touched[:4000] = 1
-    save = saves.write(1, Applied([[0, 2]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}})
-    assert save.leans_on == 0 and (saves.size(save) or 0) < store.array.nbytes + 1000
+    store.dirty[:4000] = 1
+    checkpoint = checkpoints.write(
+        1, AppliedEpochs([[0, 2]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
+    )
+    assert checkpoint.leans_on == 0 and (checkpoints.size(checkpoint) or 0) < store.array.nbytes + 1000
     assert loaded(tmp_path)[:, 0].sum() == 4000
 
 
 def test_a_model_that_grows_is_saved_whole(tmp_path: Path) -> None:
-    rng, saves, store = np.random.default_rng(2), store_of(tmp_path), model()
+    rng, checkpoints, store = np.random.default_rng(2), store_of(tmp_path), model()
     leaning = []
     for epoch in range(20):
         learn(store, rng, 20)
         if epoch in (3, 14):
-            store = TouchedStore(np.pad(store.array, ((0, 0), (0, 8))))
+            store = DirtyRows(np.pad(store.array, ((0, 0), (0, 8))))
         leaning.append(
-            saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).leans_on
+            checkpoints.write(
+                epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
+            ).leans_on
         )
-        saves.drop_before(saves.numbers()[-1])
+        checkpoints.drop_before(checkpoints.numbers()[-1])
         assert np.array_equal(loaded(tmp_path), store.array)
     assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 3, 14]
 
 
 def test_a_model_without_classes_is_saved_too(tmp_path: Path) -> None:
-    saves, store = store_of(tmp_path), model(width=0)
+    checkpoints, store = store_of(tmp_path), model(width=0)
     for epoch in range(18):
-        store.touched[epoch] = 1
-        saves.write(
-            epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
+        store.dirty[epoch] = 1
+        checkpoints.write(
+            epoch,
+            AppliedEpochs([[0, epoch + 1]]),
+            {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}},
         )
-    assert saves.numbers()[-1] == 17 and loaded(tmp_path).shape == (ROWS, 0)
+    assert checkpoints.numbers()[-1] == 17 and loaded(tmp_path).shape == (ROWS, 0)
 
 
 def test_a_value_that_becomes_another_kind_of_array_is_saved_whole(tmp_path: Path) -> None:
-    saves, store = store_of(tmp_path), model()
+    checkpoints, store = store_of(tmp_path), model()
     kinds: list[Value] = [store.snapshot(), np.array(store.array), store.snapshot(), b"x" * 100, store.snapshot()]
     for epoch, value in enumerate(kinds):
-        save = saves.write(epoch, Applied([[0, epoch + 1]]), {"s": {"a": value, "plain": np.zeros(100_000)}})
-        assert save.leans_on == (epoch - 1 if epoch else None)
+        checkpoint = checkpoints.write(
+            epoch, AppliedEpochs([[0, epoch + 1]]), {"s": {"a": value, "plain": np.zeros(100_000)}}
+        )
+        assert checkpoint.leans_on == (epoch - 1 if epoch else None)
         found = read_newest(tmp_path, lambda _, states: states["s"])
         assert found is not None and states_digest({"s": {"a": found["a"]}}) == states_digest({"s": {"a": value}})
 
 
-def test_a_save_that_fails_leaves_no_row_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, saves, store = np.random.default_rng(4), store_of(tmp_path), model()
+def test_a_checkpoint_that_fails_leaves_no_row_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, checkpoints, store = np.random.default_rng(4), store_of(tmp_path), model()
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    saver = Saver(saves, lambda save: None)
+    writer = CheckpointWriter(checkpoints, lambda checkpoint: None)
     for epoch in range(6):
         learn(store, rng, 20)
         with monkeypatch.context() as patched:
             if epoch in (2, 3):
                 patched.setattr(os, "fsync", full)
-            saver.start(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
+            writer.start(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
             learn(store, rng, 20)
             if epoch in (2, 3):
-                with pytest.raises(OSError, match="the save was not written"):
-                    saver.wait()
+                with pytest.raises(OSError, match="the checkpoint was not written"):
+                    writer.wait()
             else:
-                saver.wait()
-    assert saves.numbers() == [0, 1, 2, 3] and not list(tmp_path.glob("*.tmp"))
-    saver.start(6, Applied([[0, 7]]), {"classify": {"model/counts": store.snapshot()}})
-    saver.wait()
+                writer.wait()
+    assert checkpoints.numbers() == [0, 1, 2, 3] and not list(tmp_path.glob("*.tmp"))
+    writer.start(6, AppliedEpochs([[0, 7]]), {"classify": {"model/counts": store.snapshot()}})
+    writer.wait()
     assert np.array_equal(loaded(tmp_path), store.array)
 
 
-def test_after_a_crash_in_the_midst_of_a_save_it_goes_on_from_the_one_before(tmp_path: Path) -> None:
-    rng, saves, store = np.random.default_rng(5), store_of(tmp_path), model()
+def test_after_a_crash_in_the_midst_of_a_checkpoint_it_goes_on_from_the_one_before(tmp_path: Path) -> None:
+    rng, checkpoints, store = np.random.default_rng(5), store_of(tmp_path), model()
     for epoch in range(5):
         learn(store, rng, 20)
-        saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
         if epoch == 3:
             durable = store.array.copy()
-    torn = tmp_path / "0000000004.save"
+    torn = tmp_path / "0000000004.checkpoint"
     torn.write_bytes(torn.read_bytes()[:1000])
     torn.rename(torn.with_suffix(".tmp"))
     again = store_of(tmp_path)
     assert np.array_equal(loaded(tmp_path), durable)
-    store = TouchedStore(loaded(tmp_path))
+    store = DirtyRows(loaded(tmp_path))
     leaning = []
     for epoch in range(4, 8):
         learn(store, rng, 20)
         leaning.append(
-            again.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).leans_on
+            again.write(
+                epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
+            ).leans_on
         )
         again.drop_before(again.numbers()[-1])
         assert np.array_equal(loaded(tmp_path), store.array)
     assert leaning == [None, 4, 5, 6] and again.numbers() == [4, 5, 6, 7]
 
 
-def test_what_is_restored_digests_and_saves_as_what_was_saved(tmp_path: Path) -> None:
-    rng, saves, store = np.random.default_rng(6), store_of(tmp_path), model()
+def test_what_is_restored_digests_and_checkpoints_as_what_was_saved(tmp_path: Path) -> None:
+    rng, checkpoints, store = np.random.default_rng(6), store_of(tmp_path), model()
     for epoch in range(3):
         learn(store, rng, 20)
-        saves.write(epoch, Applied([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
-    restored = TouchedStore(loaded(tmp_path))
+        checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
+    restored = DirtyRows(loaded(tmp_path))
     digests = {states_digest({"s": {"a": each.snapshot()}}) for each in (store, restored)}
     assert digests == {states_digest({"s": {"a": loaded(tmp_path)}})}

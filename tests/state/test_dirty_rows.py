@@ -14,23 +14,23 @@ from support.reader_threads import checked_in_a_thread
 
 from millstream.arrays import Array
 from millstream.state.digests import state_digest
-from millstream.state.dirty_rows import RowStore, Touched, TouchedStore
+from millstream.state.dirty_rows import ArraySnapshot, DirtyRows, RowStore
 
 Rng = np.random.Generator
 
 
-def written(store: TouchedStore, rng: Rng) -> Array:
+def written(store: DirtyRows, rng: Rng) -> Array:
     """Random values in random rows, as a kernel writes them; the rows."""
-    places = rng.integers(0, len(store.array), rng.integers(0, 12))
-    store.array[places] = rng.random((len(places), store.array.shape[1]))
-    store.touched[places] = 1
-    return places
+    indices = rng.integers(0, len(store.array), rng.integers(0, 12))
+    store.array[indices] = rng.random((len(indices), store.array.shape[1]))
+    store.dirty[indices] = 1
+    return indices
 
 
 def put(store: RowStore, rng: Rng, rows: int, width: int) -> Array:
-    places = np.unique(rng.integers(0, rows, rng.integers(0, 12)))
-    store.put(places, rng.random((len(places), width)))
-    return places
+    indices = np.unique(rng.integers(0, rows, rng.integers(0, 12)))
+    store.put(indices, rng.random((len(indices), width)))
+    return indices
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -38,30 +38,30 @@ def put(store: RowStore, rng: Rng, rows: int, width: int) -> Array:
 def test_snapshots_stay_as_they_are_and_know_what_lies_between_them(kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     array = rng.random((40, 3))
-    touched, rows = TouchedStore(array.copy()), RowStore(array.copy())
-    taken: list[tuple[Touched, Array, set[int]]] = []
+    dirty, rows = DirtyRows(array.copy()), RowStore(array.copy())
+    taken: list[tuple[ArraySnapshot, Array, set[int]]] = []
     """Snapshots that are kept, the array at that moment, and the rows written to since the one before."""
     since: set[int] = set()
     for _ in range(30):
         if kind == "touched":
-            since |= set(written(touched, rng).tolist())
-            taken.append((touched.snapshot(), touched.array.copy(), since))
+            since |= set(written(dirty, rng).tolist())
+            taken.append((dirty.snapshot(), dirty.array.copy(), since))
         else:
-            places = put(rows, rng, 40, 3)
-            since |= set(places.tolist())
+            indices = put(rows, rng, 40, 3)
+            since |= set(indices.tolist())
             taken.append((rows.snapshot(), np.asarray(rows.snapshot()), since))
         since = set()
         if rng.random() < 0.4 and len(taken) > 1:  # dropped: what it has counts for the one after it
-            place = int(rng.integers(len(taken) - 1))
-            _, _, gone = taken.pop(place)
-            taken[place] = (*taken[place][:2], taken[place][2] | gone)
+            index = int(rng.integers(len(taken) - 1))
+            _, _, gone = taken.pop(index)
+            taken[index] = (*taken[index][:2], taken[index][2] | gone)
     for snapshot, expected, _ in taken:
         assert np.array_equal(np.asarray(snapshot), expected)
         some = rng.permutation(40)[:7]
         assert np.array_equal(snapshot.rows(some), expected[some])
-    for place, (earlier, before, _) in enumerate(taken):
+    for index, (earlier, before, _) in enumerate(taken):
         between: set[int] = set()
-        for later, after, more in taken[place + 1 :]:
+        for later, after, more in taken[index + 1 :]:
             between |= more
             changed = later.since(earlier)
             assert changed is not None and changed.tolist() == sorted(between)
@@ -73,17 +73,17 @@ def test_snapshots_stay_as_they_are_and_know_what_lies_between_them(kind: str, s
 
 
 def test_what_was_not_touched_is_not_looked_at() -> None:
-    store = TouchedStore(np.zeros((9, 2)))
+    store = DirtyRows(np.zeros((9, 2)))
     first = store.snapshot()
     store.array[:] = 1
-    store.touched[4] = 1
+    store.dirty[4] = 1
     second = store.snapshot()
     assert np.asarray(second)[:, 0].tolist() == [0, 0, 0, 0, 1, 0, 0, 0, 0]
-    assert not store.touched.any() and second.since(first) is not None
+    assert not store.dirty.any() and second.since(first) is not None
 
 
 def test_nothing_is_known_of_another_store_s_snapshot_or_of_anything_else() -> None:
-    first, other = TouchedStore(np.zeros((3, 1))).snapshot(), TouchedStore(np.zeros((3, 1))).snapshot()
+    first, other = DirtyRows(np.zeros((3, 1))).snapshot(), DirtyRows(np.zeros((3, 1))).snapshot()
     others: list[object] = [other, None, b"", np.zeros((3, 1)), {}]
     assert all(first.since(each) is None for each in others)
     since = first.since(first)
@@ -91,16 +91,16 @@ def test_nothing_is_known_of_another_store_s_snapshot_or_of_anything_else() -> N
 
 
 def test_where_nothing_was_touched_the_snapshot_is_the_same() -> None:
-    store = TouchedStore(np.zeros((3, 1)))
+    store = DirtyRows(np.zeros((3, 1)))
     first = store.snapshot()
     assert store.snapshot() is first
 
 
 def test_snapshots_that_nobody_keeps_cost_nothing() -> None:
-    store = TouchedStore(np.zeros((1000, 8)))
+    store = DirtyRows(np.zeros((1000, 8)))
     kept = store.snapshot()
     for row in range(500):
-        store.touched[row] = 1
+        store.dirty[row] = 1
         store.snapshot()
     newest = store.snapshot()
     since = newest.since(kept)
@@ -109,7 +109,7 @@ def test_snapshots_that_nobody_keeps_cost_nothing() -> None:
     tracemalloc.start()
     for _ in range(50):
         store.array[:] += 1
-        store.touched[:] = 1
+        store.dirty[:] = 1
         newest = store.snapshot()
         assert (np.asarray(newest) == store.array).all()
     held, _ = tracemalloc.get_traced_memory()
@@ -119,16 +119,16 @@ def test_snapshots_that_nobody_keeps_cost_nothing() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
 def test_an_array_may_be_empty(shape: tuple[int, int]) -> None:
-    store = TouchedStore(np.zeros(shape, np.float32))
+    store = DirtyRows(np.zeros(shape, np.float32))
     first = store.snapshot()
-    store.touched[:] = 1
+    store.dirty[:] = 1
     second = store.snapshot()
     assert second.shape == shape and np.asarray(second).shape == shape
     assert (second.since(first) is not None) and np.array_equal(np.asarray(first), np.zeros(shape))
 
 
 def test_a_snapshot_is_an_array_wherever_one_is_made_of_it() -> None:
-    store = TouchedStore(np.arange(6, dtype=np.float32).reshape(3, 2))
+    store = DirtyRows(np.arange(6, dtype=np.float32).reshape(3, 2))
     snapshot = store.snapshot()
     assert (snapshot.shape, snapshot.dtype, snapshot.nbytes) == ((3, 2), np.dtype(np.float32), 24)
     mine = np.array(snapshot)
@@ -143,7 +143,7 @@ def test_a_snapshot_is_an_array_wherever_one_is_made_of_it() -> None:
 
 def test_the_digest_is_that_of_the_same_array() -> None:
     rng = np.random.default_rng(3)
-    store = TouchedStore(rng.random((20, 4)))
+    store = DirtyRows(rng.random((20, 4)))
     for _ in range(3):
         kept = store.snapshot()
         written(store, rng)
@@ -158,7 +158,7 @@ def test_the_digest_is_that_of_the_same_array() -> None:
 )
 def test_an_array_that_has_no_rows_is_refused(array: Array) -> None:
     with pytest.raises(ValueError, match="arrays of numbers with two dimensions, C-contiguous"):
-        TouchedStore(array)
+        DirtyRows(array)
 
 
 class Watched(np.ndarray[Any, Any]):
@@ -189,12 +189,12 @@ class Watched(np.ndarray[Any, Any]):
 
 
 @pytest.mark.parametrize("how", [np.asarray, lambda snapshot: snapshot.rows(np.arange(4))], ids=["whole", "rows"])
-def test_a_snapshot_that_is_being_read_may_see_rows_move(how: Callable[[Touched], Array]) -> None:
+def test_a_snapshot_that_is_being_read_may_see_rows_move(how: Callable[[ArraySnapshot], Array]) -> None:
     store = RowStore(np.zeros((4, 1)).view(Watched))
     kept = [store.snapshot()]
     store.put(np.array([1]), np.array([[5.0]]))
     second = store.snapshot()
-    later: list[Touched] = []
+    later: list[ArraySnapshot] = []
 
     def goes_on() -> None:
         kept.clear()
@@ -225,7 +225,7 @@ def test_what_is_put_while_another_thread_moves_rows_is_not_lost() -> None:
     store.put(np.array([1]), np.array([[5.0]]))
     second = store.snapshot()
     del first
-    later: list[Touched] = []
+    later: list[ArraySnapshot] = []
 
     def learn() -> None:
         store.put(np.array([2]), np.array([[9.0]]))
@@ -238,7 +238,7 @@ def test_what_is_put_while_another_thread_moves_rows_is_not_lost() -> None:
         goes_on.join(0.05)  # it may wait for the move to end
 
     Watched.written.append(in_the_midst)
-    second.settle()
+    second.compact()
     goes_on.join()
     assert np.asarray(later[0]).ravel().tolist() == [0, 5, 9, 0]
 
@@ -248,11 +248,11 @@ def test_what_was_settled_beside_the_work_is_not_moved_when_the_next_snapshot_is
     first = store.snapshot()
     store.put(np.array([1]), np.array([[5.0]]))
     second = store.snapshot()
-    second.settle()
+    second.compact()
     left = [len(store.puts)]
     assert np.asarray(first).sum() == 0
     del first
-    second.settle()
+    second.compact()
     assert [*left, len(store.puts)] == [1, 0]
     store.put(np.array([2]), np.array([[9.0]]))
     Watched.written.append(lambda: pytest.fail("rows were moved"))
@@ -262,11 +262,11 @@ def test_what_was_settled_beside_the_work_is_not_moved_when_the_next_snapshot_is
 
 
 def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:
-    store, rng = TouchedStore(np.zeros((3000, 8))), np.random.default_rng(1)
+    store, rng = DirtyRows(np.zeros((3000, 8))), np.random.default_rng(1)
 
-    def wrong(earlier: Touched, later: Touched, before: Array, after: Array) -> str | None:
+    def wrong(earlier: ArraySnapshot, later: ArraySnapshot, before: Array, after: Array) -> str | None:
         changed = later.since(earlier)
-        later.settle()
+        later.compact()
         if changed is None or not np.array_equal(np.asarray(later), after):
             return "a snapshot changed"
         before[changed] = later.rows(changed)
@@ -275,9 +275,9 @@ def test_another_thread_reads_a_snapshot_while_the_store_is_written() -> None:
     with checked_in_a_thread(wrong) as check:
         earlier, before = store.snapshot(), store.array.copy()
         for _ in range(300):
-            places = rng.integers(0, 3000, 500)
-            store.array[places] += 1
-            store.touched[places] = 1
+            indices = rng.integers(0, 3000, 500)
+            store.array[indices] += 1
+            store.dirty[indices] = 1
             later, after = store.snapshot(), store.array.copy()
             check(earlier, later, before.copy(), after)
             earlier, before = later, after

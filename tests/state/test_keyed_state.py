@@ -10,10 +10,10 @@ import pytest
 from support.reader_threads import checked_in_a_thread
 
 from millstream.state.digests import state_digest
-from millstream.state.keyed_state import Entries, Keyed, KeyedStore, Memory, Values, put_together
+from millstream.state.keyed_state import Entries, KeyedSnapshot, KeyedStore, Memory, Values, put_together
 from millstream.state.rocksdb_state import Rocks
 
-places = pytest.mark.parametrize("make", [Memory, Rocks])
+indices = pytest.mark.parametrize("make", [Memory, Rocks])
 
 
 def written(store: KeyedStore, dice: random.Random, model: dict[str, bytes], times: int) -> None:
@@ -33,12 +33,12 @@ def over(before: Mapping[str, bytes], changed: Mapping[str, bytes | None]) -> di
     return {key: value for key, value in {**before, **changed}.items() if value is not None}
 
 
-@places
+@indices
 @pytest.mark.parametrize("seed", range(4))
 def test_snapshots_stay_as_they_are_and_know_what_lies_between_them(make: Callable[[], Values], seed: int) -> None:
     dice = random.Random(seed)
     store, model = KeyedStore(make), dict[str, bytes]()
-    taken: list[tuple[Keyed, dict[str, bytes]]] = []
+    taken: list[tuple[KeyedSnapshot, dict[str, bytes]]] = []
     for _ in range(12):
         written(store, dice, model, dice.randrange(30))
         taken.append((store.snapshot(), dict(model)))
@@ -49,14 +49,14 @@ def test_snapshots_stay_as_they_are_and_know_what_lies_between_them(make: Callab
         assert list(snapshot.in_order()) == sorted(expected.items())
         assert {key: snapshot.get(key) for key in expected} == expected
         assert snapshot.get("key of nobody") is None
-    for place, (earlier, before) in enumerate(taken):
-        for later, after in taken[place:]:
+    for index, (earlier, before) in enumerate(taken):
+        for later, after in taken[index:]:
             changed = later.since(earlier)
             assert changed is not None
             assert over(before, changed) == after
 
 
-@places
+@indices
 def test_what_was_never_snapped_or_is_not_kept_costs_nothing(make: Callable[[], Values]) -> None:
     store = KeyedStore(make)
     store.put("a", b"1")
@@ -69,7 +69,7 @@ def test_what_was_never_snapped_or_is_not_kept_costs_nothing(make: Callable[[], 
     assert first.since({}) is None and first.since(None) is None
 
 
-@places
+@indices
 def test_a_key_forgotten_and_put_again_is_what_it_is_now(make: Callable[[], Values]) -> None:
     store = KeyedStore(make)
     store.put("a", b"1")
@@ -81,7 +81,7 @@ def test_a_key_forgotten_and_put_again_is_what_it_is_now(make: Callable[[], Valu
     assert (first.copied(), gone.copied()) == ({"a": b"1"}, {})
 
 
-@places
+@indices
 def test_a_store_is_restored_from_any_state_and_its_snapshots_stay(make: Callable[[], Values]) -> None:
     store = KeyedStore(make)
     store.put("a", b"1")
@@ -99,7 +99,7 @@ def test_a_store_is_restored_from_any_state_and_its_snapshots_stay(make: Callabl
     assert store.snapshot().copied() == {} and store.get("c") is None
 
 
-@places
+@indices
 def test_the_digest_is_that_of_the_same_keys_in_a_dict(make: Callable[[], Values]) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     written(store, random.Random(9), model, 200)
@@ -110,7 +110,7 @@ def test_the_digest_is_that_of_the_same_keys_in_a_dict(make: Callable[[], Values
     assert state_digest(snapshot) == digest == state_digest(Entries(model))
 
 
-@places
+@indices
 def test_a_state_goes_to_another_process_as_its_entries(make: Callable[[], Values]) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     written(store, random.Random(3), model, 50)
@@ -118,13 +118,15 @@ def test_a_state_goes_to_another_process_as_its_entries(make: Callable[[], Value
     assert isinstance(there, Entries) and there.copied() == model
 
 
-@places
+@indices
 def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Callable[[], Values]) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     dice = random.Random(1)
     written(store, dice, model, 200)
 
-    def wrong(earlier: Keyed, later: Keyed, before: dict[str, bytes], after: dict[str, bytes]) -> str | None:
+    def wrong(
+        earlier: KeyedSnapshot, later: KeyedSnapshot, before: dict[str, bytes], after: dict[str, bytes]
+    ) -> str | None:
         changed = later.since(earlier)
         same = later.copied() == after and changed is not None and over(before, changed) == after
         return None if same else "a snapshot changed"

@@ -25,7 +25,7 @@ sys.stdin.read()
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for temporary files, of this test and the processes it starts."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -44,41 +44,41 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_no_folder_is_made_before_there_is_something_in_it(place: Path) -> None:
+def test_no_folder_is_made_before_there_is_something_in_it(folder: Path) -> None:
     values = Rocks()
     assert (values.get("ann"), list(values.entries())) == (None, [])
     values.put_all({})
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
-def test_the_folder_goes_with_the_values(place: Path) -> None:
+def test_the_folder_goes_with_the_values(folder: Path) -> None:
     values = Rocks()
     values.put("ann", b"1")
-    assert len(list(place.iterdir())) == 1
+    assert len(list(folder.iterdir())) == 1
     del values
     gc.collect()
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
-def test_the_folder_goes_with_its_process(place: Path) -> None:
+def test_the_folder_goes_with_its_process(folder: Path) -> None:
     with other_process() as process:
-        assert len(list(place.iterdir())) == 1
+        assert len(list(folder.iterdir())) == 1
         process.communicate()
         assert process.returncode == 0
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
-def test_a_folder_in_use_stays_and_that_of_a_killed_process_goes(place: Path) -> None:
+def test_a_folder_in_use_stays_and_that_of_a_killed_process_goes(folder: Path) -> None:
     with other_process() as process:
-        used = list(place.iterdir())
+        used = list(folder.iterdir())
         mine = Rocks()
         mine.put("bob", b"1")
-        assert used[0].exists() and len(list(place.iterdir())) == 2
+        assert used[0].exists() and len(list(folder.iterdir())) == 2
         process.kill()
         process.wait()
         other = Rocks()
         other.put("cleo", b"1")
-        assert not used[0].exists() and len(list(place.iterdir())) == 2
+        assert not used[0].exists() and len(list(folder.iterdir())) == 2
     assert mine.get("bob") == b"1" and mine.get("ann") is None
 
 
@@ -118,8 +118,8 @@ except MillstreamError as error:
 """
 
 
-def test_a_disk_without_room_is_told_and_leaves_no_folder(place: Path) -> None:
+def test_a_disk_without_room_is_told_and_leaves_no_folder(folder: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("state by key in RocksDB: IO error: ") and not ran.stderr
     assert "make room there, or set TMPDIR" in ran.stdout
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []

@@ -23,7 +23,7 @@ RECORDS = pa.table(
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_model_that_flags_its_dirty_rows_passes(size: int) -> None:
-    check_model(CountedWords(block=size), RECORDS)
+    check_model(CountedWords(batch_size=size), RECORDS)
 
 
 def test_a_model_that_does_not_flag_a_dirty_row_is_found() -> None:

@@ -141,10 +141,10 @@ class NeverNew(Lengths):
             super().restore(state)
 
 
-class InTurn(Lengths):
-    """The correct model with `in_turn`, which calls `predict` and `learn` row by row."""
+class ThenLearns(Lengths):
+    """The correct model with `predict_then_learn`, which calls `predict` and `learn` row by row."""
 
-    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+    def predict_then_learn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         classes, probability = np.full(len(labels), -1), np.zeros(len(labels))
         for row, label in enumerate(labels.tolist()):
             here = slice(row, row + 1)
@@ -156,30 +156,30 @@ class InTurn(Lengths):
         return classes, probability
 
 
-class PredictsBatches(InTurn):
+class PredictsBatches(ThenLearns):
     """Predicts the whole batch before it learns from the batch."""
 
-    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+    def predict_then_learn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         classes, probability = self.predict(inputs) if known else (np.full(len(labels), -1), np.zeros(len(labels)))
-        super().in_turn(inputs, labels, known)
+        super().predict_then_learn(inputs, labels, known)
         return classes, probability
 
 
-class LearnsMissing(InTurn):
+class LearnsMissing(ThenLearns):
     """Learns a missing label as the first class."""
 
-    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
-        answer = super().in_turn(inputs, labels, known)
+    def predict_then_learn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        answer = super().predict_then_learn(inputs, labels, known)
         if known and len(labels) and labels[-1] < 0:
             self.learn(inputs[-1:], np.zeros(1, np.int64), known)
         return answer
 
 
-class ForgetsKnown(InTurn):
+class ForgetsKnown(ThenLearns):
     """Predicts nothing before the first label of a batch."""
 
-    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
-        classes, probability = super().in_turn(inputs, labels, known)
+    def predict_then_learn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+        classes, probability = super().predict_then_learn(inputs, labels, known)
         before = np.cumsum(labels >= 0) <= (labels >= 0)
         return np.where(before, -1, classes), np.where(before, 0, probability)
 
@@ -189,7 +189,7 @@ class ModelOf(BaseModel):
 
     kind: Any
     type: str = "lengths"
-    block: int = 4
+    batch_size: int = 4
 
     def build(self, records: pa.Schema) -> Lengths:
         return self.kind()  # type: ignore[no-any-return]
@@ -209,9 +209,13 @@ BROKEN_MODELS = [
     (RestoresHalf, "a_restored_model_goes_on", r"does not restore its whole state; 'sums'"),
     (HidesARate, "a_restored_model_goes_on", r"learns differently after its state was restored; 'sums'"),
     (SharesArrays, "a_restored_model_goes_on", r"changes a state after it was saved or restored"),
-    (PredictsBatches, "predict_then_learn_is_row_by_row", r"predicts for row .* with `in_turn`, cut at \["),
-    (LearnsMissing, "predict_then_learn_is_row_by_row", r"(with|learns differently with) `in_turn`, cut at \["),
-    (ForgetsKnown, "predict_then_learn_is_row_by_row", r"with `in_turn`, cut at \["),
+    (PredictsBatches, "predict_then_learn_is_row_by_row", r"predicts for row .* with `predict_then_learn`, cut at \["),
+    (
+        LearnsMissing,
+        "predict_then_learn_is_row_by_row",
+        r"(with|learns differently with) `predict_then_learn`, cut at \[",
+    ),
+    (ForgetsKnown, "predict_then_learn_is_row_by_row", r"with `predict_then_learn`, cut at \["),
     (
         NeverNew,
         "an_empty_state_is_a_new_model",
@@ -220,9 +224,9 @@ BROKEN_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (InTurn, 4), (InTurn, 1)])
+@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (ThenLearns, 4), (ThenLearns, 1)])
 def test_a_correct_model_passes_all_checks(model: type[Lengths], size: int) -> None:
-    check_model(ModelOf(kind=model, block=size), labelled_records(), skip=SKIP)
+    check_model(ModelOf(kind=model, batch_size=size), labelled_records(), skip=SKIP)
 
 
 @pytest.mark.parametrize(("model", "check", "message"), BROKEN_MODELS)

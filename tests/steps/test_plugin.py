@@ -38,9 +38,9 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_config_selects_the_plug_in_model_by_its_type() -> None:
-    step = Classify.model_validate({"model": {"type": "lengths", "block": 4}}).build(RECORDS.schema)
+    step = Classify.model_validate({"model": {"type": "lengths", "batch_size": 4}}).build(RECORDS.schema)
     assert step.process(RECORDS).records["predicted"].to_pylist()[7:] == [*LABELS[7:]]
 
 
 def test_the_plug_in_model_passes_the_battery() -> None:
-    check_model(Classify.model_validate({"model": {"type": "lengths", "block": 4}}).model, RECORDS)
+    check_model(Classify.model_validate({"model": {"type": "lengths", "batch_size": 4}}).model, RECORDS)

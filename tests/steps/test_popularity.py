@@ -16,7 +16,7 @@ from millstream.records import digest_of
 from millstream.steps.checks import check_step
 from millstream.steps.contracts import Result, Step
 from millstream.steps.popularity import Popularity
-from millstream.substreams import Before
+from millstream.substreams import Watermark
 
 SCHEMA = pa.schema(
     [("_rank", pa.int64()), ("_offset", pa.int64()), ("_time", pa.int64()), ("predicted", pa.string())],
@@ -65,7 +65,7 @@ def run(step: Step, events: Iterable[Event]) -> Rows:
     """Run a step over events, with each record in its own batch."""
     outcome = Outcome()
     for event in events:
-        outcome.add(step.ended(Before(event.time)) if isinstance(event, End) else step.process(table([event])))
+        outcome.add(step.ended(Watermark(event.time)) if isinstance(event, End) else step.process(table([event])))
     return outcome.rows
 
 
@@ -169,7 +169,7 @@ def run_in_batches(config: Popularity, epochs: list[list[Event]], dice: random.R
             outcome.add(result)
             batch = [event] if isinstance(event, Record) else []
             if isinstance(event, End):
-                outcome.add(step.ended(Before(event.time)))
+                outcome.add(step.ended(Watermark(event.time)))
             if dice.random() < 0.2:
                 state, step = step.save(), config.build(SCHEMA)
                 step.restore(state)
@@ -292,7 +292,7 @@ def test_records_without_a_time_are_rejected_with_the_name_of_the_step_and_passe
     result = step.process(batch)
     assert result.records is batch
     assert [tuple(row.values()) for row in result.outputs["rejects"].to_pylist()] == [(2, 4, None, "trends", "no time")]
-    assert step.ended(Before(None)).outputs["topics"]["count"].to_pylist() == [1]
+    assert step.ended(Watermark(None)).outputs["topics"]["count"].to_pylist() == [1]
 
 
 def test_one_batch_may_close_many_count_windows() -> None:
@@ -305,7 +305,7 @@ def test_one_batch_may_close_many_count_windows() -> None:
 def test_the_rows_have_the_declared_columns() -> None:
     for window in ({"type": "count", "size": 1}, {"type": "tumbling", "size": "10us"}):
         step = build_step(window)
-        results = [step.process(table([Record(0, 0, 3, "a"), Record(0, 1, None, "a")])), step.ended(Before(50))]
+        results = [step.process(table([Record(0, 0, 3, "a"), Record(0, 1, None, "a")])), step.ended(Watermark(50))]
         results.append(step.process(table([Record(0, 2, 3, "a")])))
         declared = {output.name: output.schema for output in step.outputs}
         made = {name: rows.schema for result in results for name, rows in result.outputs.items()}
@@ -335,7 +335,7 @@ def test_the_state_does_not_grow_with_the_records() -> None:
     sizes = []
     for epoch in range(200):
         step.process(table([Record(0, 5 * epoch + n, 10 * (1000 + epoch) + n, "abc"[n % 3]) for n in range(5)]))
-        step.ended(Before(10 * (1000 + epoch)))
+        step.ended(Watermark(10 * (1000 + epoch)))
         sizes.append(len(step.save()["popularity"]))
     assert max(sizes[100:]) == max(sizes[5:10])
 

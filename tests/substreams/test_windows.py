@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from millstream.substreams import Before
+from millstream.substreams import Watermark
 from millstream.substreams.windows import CountWindow, TumblingWindow, WindowConfig, Windows
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -75,24 +75,24 @@ def test_every_int64_belongs_to_some_window(size: str) -> None:
     starts = windows.labels(assigned.windows).cast(pa.int64()).to_pylist()
     micros = TumblingWindow.model_validate({"size": size}).size
     assert starts == [max(LEAST, LEAST // micros * micros), GREATEST // micros * micros]
-    windows.ended(Before(None))
+    windows.ended(Watermark(None))
     assert windows.assign(records_at(LEAST, GREATEST)).late.all()
 
 
 def test_a_window_closes_exactly_when_the_watermark_has_passed_its_end_by_the_lateness() -> None:
     windows = open_tumbling("10us", "5us")
     for time, closed in [(14, False), (15, True), (24, True)]:
-        windows.ended(Before(time))
+        windows.ended(Watermark(time))
         assert windows.assign(records_at(9)).late.tolist() == [closed]
         assert windows.assign(records_at(10)).late.tolist() == [False]
-    windows.ended(Before(25))
+    windows.ended(Watermark(25))
     assert windows.assign(records_at(10)).late.tolist() == [True]
 
 
 def test_closed_windows_never_open_again() -> None:
     windows = open_tumbling("10us")
-    windows.ended(Before(30))
-    windows.ended(Before(-1000))
+    windows.ended(Watermark(30))
+    windows.ended(Watermark(-1000))
     assert windows.first_open == 3
 
 
@@ -104,7 +104,7 @@ def test_count_windows_continue_across_batches_and_close_when_full() -> None:
         closed.append(windows.first_open)
     assert seen == [0, 0, 0, 1, 1, 1, 2, 2]
     assert closed == [0, 0, 2, 2]
-    windows.ended(Before(None))
+    windows.ended(Watermark(None))
     assert windows.first_open == 2
 
 
@@ -117,7 +117,7 @@ def test_restored_windows_give_the_same_results(config: CountWindow | TumblingWi
         expected, found = unrestored.assign(batch), restored.assign(batch)
         assert found.windows.tolist() == expected.windows.tolist()
         assert found.late.tolist() == expected.late.tolist()
-        watermark = Before(dice.randrange(-40, 40))
+        watermark = Watermark(dice.randrange(-40, 40))
         unrestored.ended(watermark)
         restored.ended(watermark)
         state, restored = restored.save(), config.open()

@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from support.documents import document_lines
 from support.topics import create_topic
 
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.generator import GeneratorSource
 
 __all__ = ["FileFeed", "TopicFeed"]
@@ -44,7 +44,7 @@ class TopicFeed:
     def __init__(self, bootstrap: str, topic: str, records: int, per_second: float) -> None:
         create_topic(bootstrap, topic, _PARTITIONS)
         self._bootstrap, self._topic, self._per_second = bootstrap, topic, per_second
-        log = GeneratorSource(seed=7, records=records).open(Place(Path(), Path()))
+        log = GeneratorSource(seed=7, records=records).open(OpenContext(Path(), Path()))
         self._documents = (row for batch in log.read("0", 0, records) for row in batch.to_pylist())
         self._thread = threading.Thread()
 

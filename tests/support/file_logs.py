@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.records import log_schema
 from millstream_connectors.files.source import FilesLog, FilesSource
 
@@ -21,7 +21,7 @@ def lines(count: int, start: int = 0) -> bytes:
 
 
 def opened(folder: Path, path: str, **options: Any) -> FilesLog:
-    return FilesSource(path=path, **options).open(Place(base=folder, cache=folder / "cache"))
+    return FilesSource(path=path, **options).open(OpenContext(base=folder, cache=folder / "cache"))
 
 
 def texts(log: FilesLog, partition: str, start: int = 0, stop: int | None = None) -> list[str | None]:

@@ -38,7 +38,7 @@ def write_killed(folder: Path, epoch_records: int) -> Commands:
         "pipeline": {
             "use": "text_topics",
             "features": {"type": "hashed_text", "dimensions": 1024},
-            "model": {"type": "sgd", "block": 64},
+            "model": {"type": "sgd", "batch_size": 64},
             "popularity": _POPULARITY,
         },
         "engine": {"type": "spark", "epoch": {"max_records": epoch_records}},
@@ -111,7 +111,7 @@ def write_killed_kafka(folder: Path, bootstrap: str, topic: str) -> Commands:
         "pipeline": {
             "use": "text_topics",
             "features": {"type": "hashed_text", "dimensions": 4096},
-            "model": {"type": "sgd", "block": 64},
+            "model": {"type": "sgd", "batch_size": 64},
             "popularity": {**_POPULARITY, "window": {"type": "tumbling", "size": "10m"}},
         },
         "sinks": {name: {**kafka, "topic": f"{topic}-{name}"} for name in ("predictions", "topics")},

@@ -48,8 +48,8 @@ class Pipeline:
     folder: Path
     engine: Engine
     delivery: Delivery = Delivery.EXACTLY_ONCE
-    model: dict[str, Any] = field(default_factory=lambda: {"type": "complement_nb", "block": 16})
-    save_every: int = 1
+    model: dict[str, Any] = field(default_factory=lambda: {"type": "complement_nb", "batch_size": 16})
+    checkpoint_every: int = 1
     commit_every: int = 1
     window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
     engine_name: str = "local"
@@ -67,14 +67,14 @@ class Pipeline:
             "sinks": json.loads(json.dumps(self.sinks).replace("{run}", name)),
             "guarantee": {
                 "delivery": str(self.delivery),
-                "save_every": self.save_every,
+                "checkpoint_every": self.checkpoint_every,
                 "commit_every": self.commit_every,
             },
             "engine": {
                 "type": kind,
                 "workers": int(workers or 1),
                 "epoch": {"max_records": EPOCH_RECORDS},
-                "run": self.placement if kind == "spark" else {},
+                "placement": self.placement if kind == "spark" else {},
             },
         }
         return read_config(config, self.folder, f"{name}.yaml")
@@ -113,14 +113,17 @@ class Pipeline:
     def predicted(self, points: Sequence[CrashPoint], sinks: Sequence[str]) -> Effects:
         """What the one function says of these crashes."""
         crashes = [Crash(p.point, p.epoch, sinks.index(p.sink) if p.sink else None) for p in points]
-        return effects(self.delivery, self.save_every, self.commit_every, crashes, len(sinks))
+        return effects(self.delivery, self.checkpoint_every, self.commit_every, crashes, len(sinks))
 
     def counts(self, name: str) -> dict[int, dict[str, int]]:
         """For every epoch of a run without crashes its records, and the rows of each output."""
-        notes = EpochReader(self.folder / "runs" / name / "epochs").notes()
+        receipts = EpochReader(self.folder / "runs" / name / "epochs").receipts()
         return {
-            note.epoch: {"records": note.records, **{output: rows for output, (rows, _) in note.outputs.items()}}
-            for note in notes
+            receipt.epoch: {
+                "records": receipt.records,
+                **{output: rows for output, (rows, _) in receipt.outputs.items()},
+            }
+            for receipt in receipts
         }
 
 

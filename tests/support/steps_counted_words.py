@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel
 
-from millstream.state.dirty_rows import TouchedStore
+from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
 
 WORDS = 512
@@ -20,7 +20,7 @@ class CountedWords(BaseModel):
 
     type: Literal["counted_words"] = "counted_words"
     reads: ClassVar[str] = "text"
-    block: int = 1
+    batch_size: int = 1
     flags: bool = True
 
     def build(self, records: pa.Schema) -> CountedWordsModel:
@@ -32,7 +32,7 @@ class CountedWordsModel:
 
     def __init__(self, *, flags: bool) -> None:
         self._flags = flags
-        self._store: TouchedStore
+        self._store: DirtyRows
         self._classes: int
         self.restore({})
 
@@ -50,16 +50,16 @@ class CountedWordsModel:
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
         more = classes - self._store.array.shape[1]
         if more > 0:
-            self._store = TouchedStore(np.pad(self._store.array, ((0, 0), (0, more))))
+            self._store = DirtyRows(np.pad(self._store.array, ((0, 0), (0, more))))
         self._classes = classes
         for row, label in zip(inputs, labels, strict=True):
             self._store.array[row, label] += 1
             if self._flags:
-                self._store.touched[row] = 1
+                self._store.dirty[row] = 1
 
     def save(self) -> State:
         return {"counts": self._store.snapshot(), "classes": np.array([self._classes])}
 
     def restore(self, state: State) -> None:
-        self._store = TouchedStore(np.array(state.get("counts", np.zeros((WORDS, 2), np.float32))))
+        self._store = DirtyRows(np.array(state.get("counts", np.zeros((WORDS, 2), np.float32))))
         self._classes = int(np.array(state.get("classes", [0]))[0])

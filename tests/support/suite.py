@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CRASHED = 5
-"""The epoch in which runs crash: some are delivered before, and with `save_every` 4 the last save is older."""
+"""The epoch in which runs crash: others are delivered before, and with `checkpoint_every` 4 the checkpoint is older."""
 POINTS = [CrashPoint(point, CRASHED) for point in Point] + [CrashPoint(Point.DELIVER, CRASHED, "rejects")]
 SAVE_EVERY = (4, 1)
 WINDOW = MappingProxyType({"type": "tumbling", "size": "10m", "lateness": "1m"})
@@ -58,7 +58,7 @@ def _keyed(store: str) -> Recipe:
     steps: list[dict[str, Any]] = [
         {"type": "per_key", **follow},
         {"type": "hashed_text", "dimensions": 256},
-        {"type": "classify", "model": {"type": "complement_nb", "block": 16}},
+        {"type": "classify", "model": {"type": "complement_nb", "batch_size": 16}},
     ]
     fields = {name: name for name in ("text", "label", "time", "author")}
     sinks = {"predictions": {"type": "files", "format": "jsonl"}}
@@ -74,7 +74,7 @@ _FUNCTIONS: list[dict[str, Any]] = [
     {"type": "filter", "function": "support.user_functions:short"},
     {"type": "map", "function": "support.user_functions:shout", "adds": ["first"], "on_error": "reject"},
     dict(FEATURES),
-    {"type": "classify", "model": {"type": "complement_nb", "block": 16}},
+    {"type": "classify", "model": {"type": "complement_nb", "batch_size": 16}},
     {"type": "popularity", "of": "first", "window": dict(WINDOW)},
 ]
 
@@ -82,23 +82,23 @@ MODELS: Mapping[str, Recipe] = {
     "naive_bayes": _model({"type": "naive_bayes"}),
     "half_life": _model({"type": "naive_bayes", "half_life": 4}),
     "complement": _model({"type": "naive_bayes", "complement": True, "half_life": 8}),
-    "block": _model({"type": "naive_bayes", "block": 10}),
+    "batch_size": _model({"type": "naive_bayes", "batch_size": 10}),
     "softmax": _model({"type": "softmax"}),
     "ftrl": _model({"type": "ftrl", "l1": 0.01}),
 }
-"""The compiled models; new topics come all the time, so that a model's table grows between two saves."""
+"""The compiled models; new topics come all the time, so that a model's table grows between two checkpoints."""
 BASELINES: Mapping[str, Recipe] = {name: _model({"type": name}) for name in ("no_change", "majority")}
 PIPELINES: Mapping[str, Recipe] = {
     **MODELS,
     **BASELINES,
-    "complement_nb": _model({"type": "complement_nb", "block": 16}, new_topics=False, features=True),
-    "sgd": _model({"type": "sgd", "block": 16}, new_topics=False, features=True),
+    "complement_nb": _model({"type": "complement_nb", "batch_size": 16}, new_topics=False, features=True),
+    "sgd": _model({"type": "sgd", "batch_size": 16}, new_topics=False, features=True),
     "counted_before": Recipe({"steps": _COUNTED_BEFORE}, add_topics),
     "count_windows": Recipe({"window": {"type": "count", "size": 37}}),
     "functions": Recipe({"steps": _FUNCTIONS, "placement": {}}),
     "keyed_memory": _keyed("memory"),
     "keyed_rocksdb": _keyed("rocksdb"),
-    "topics": Recipe({"model": {"type": "sgd", "block": 16}}, topics=True),
+    "topics": Recipe({"model": {"type": "sgd", "batch_size": 16}}, topics=True),
 }
 
 
@@ -110,24 +110,28 @@ class Case:
     delivery: Delivery
     engine_name: str
     point: CrashPoint
-    save_every: int
+    checkpoint_every: int
 
     def __str__(self) -> str:
-        return f"{self.pipeline}-{self.delivery}-{self.engine_name}-{self.point}-{self.save_every}"
+        return f"{self.pipeline}-{self.delivery}-{self.engine_name}-{self.point}-{self.checkpoint_every}"
 
 
 _FACTORS = (list(PIPELINES), list(Delivery), ENGINES, POINTS, SAVE_EVERY)
 
 
 def _case(numbers: tuple[int, ...]) -> Case:
-    pipeline, delivery, engine, point, save_every = numbers
+    pipeline, delivery, engine, point, checkpoint_every = numbers
     return Case(
-        list(PIPELINES)[pipeline], list(Delivery)[delivery], ENGINES[engine], POINTS[point], SAVE_EVERY[save_every]
+        list(PIPELINES)[pipeline],
+        list(Delivery)[delivery],
+        ENGINES[engine],
+        POINTS[point],
+        SAVE_EVERY[checkpoint_every],
     )
 
 
 def all_cases() -> list[Case]:
-    """Every crash point, delivery and distance of saves, for every pipeline on every engine."""
+    """Every crash point, delivery and distance of checkpoints, for every pipeline on every engine."""
     return [_case(numbers) for numbers in itertools.product(*(range(len(values)) for values in _FACTORS))]
 
 

@@ -118,11 +118,11 @@ class LinesFile:
 
     def _place(self, row: int) -> tuple[int, int]:
         """A row at or before this one, and where it begins."""
-        place = min(row // _EVERY, len(self._points) - 1)
-        if row - place * _EVERY > _FAR:
+        index = min(row // _EVERY, len(self._points) - 1)
+        if row - index * _EVERY > _FAR:
             self._load()  # another process may have counted on
-            place = min(row // _EVERY, len(self._points) - 1)
-        found = (place * _EVERY, self._points[place])
+            index = min(row // _EVERY, len(self._points) - 1)
+        found = (index * _EVERY, self._points[index])
         return self._left if found[0] < self._left[0] <= row else found
 
     def digest(self, upto: int) -> str:

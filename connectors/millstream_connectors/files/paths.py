@@ -39,7 +39,7 @@ def find(base: Path, path: str) -> tuple[Path, list[str]]:
             message = f"{shown} holds no file to read: {_READ}"
             raise ConfigError(message)
         return full, names
-    first = next((place for place, part in enumerate(full.parts) if glob.has_magic(part)), None)
+    first = next((index for index, part in enumerate(full.parts) if glob.has_magic(part)), None)
     if first is None:
         message = f"there is no {shown}{_hint(shown)}"
         raise ConfigError(message)

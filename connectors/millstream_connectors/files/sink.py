@@ -29,13 +29,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.durations import Duration, Size
 from millstream.errors import ConfigError, ForeignSink, Truncated
-from millstream.log.contracts import Mark, Place
+from millstream.log.contracts import OpenContext, Progress
 from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.journal import JournalReader
 from millstream.log.journal.durability import sync_folder
 from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.segment import first_indexes
-from millstream_connectors.sink_journal import MarkedJournal, mark_of, state_of
+from millstream_connectors.sink_journal import SinkJournal, progress_of, state_of
 
 __all__ = ["FilesSink", "PartFiles"]
 
@@ -49,12 +49,12 @@ class FilesSink(BaseModel):
     """Rows in Parquet or JSON Lines files, in a folder of the output's own.
 
     >>> import tempfile
-    >>> place = Place(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
     >>> rows = pa.table({"_offset": [0, 1], "predicted": ["a", "b"]})
-    >>> sink = FilesSink(path="out", format="jsonl").open(place, "predictions", rows.schema)
-    >>> sink.append(rows, Mark("some epoch log", 0))
+    >>> sink = FilesSink(path="out", format="jsonl").open(context, "predictions", rows.schema)
+    >>> sink.append(rows, Progress("some epoch log", 0))
     >>> sink.close()
-    >>> print((place.base / "out/part-00000001.jsonl").read_text(), end="")
+    >>> print((context.base / "out/part-00000001.jsonl").read_text(), end="")
     {"_offset": 0, "predicted": "a"}
     {"_offset": 1, "predicted": "b"}
     """
@@ -72,28 +72,34 @@ class FilesSink(BaseModel):
     )
 
     def open(
-        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+        self,
+        context: OpenContext,
+        output: str,
+        schema: pa.Schema,
+        *,
+        identity: Sequence[str] = (),
+        guarded: bool = True,
     ) -> PartFiles:
-        return PartFiles(self, self._folder(place, output), schema)
+        return PartFiles(self, self._folder(context, output), schema)
 
-    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        return _read(self._folder(place, output), schema)
+    def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        return _read(self._folder(context, output), schema)
 
-    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
         return ()
 
-    def mark(self, place: Place, output: str) -> Mark | None:
-        return mark_of(self._folder(place, output) / _OPEN)
+    def progress(self, context: OpenContext, output: str) -> Progress | None:
+        return progress_of(self._folder(context, output) / _OPEN)
 
-    def location(self, place: Place, output: str) -> str:
-        return str(self._folder(place, output))
+    def location(self, context: OpenContext, output: str) -> str:
+        return str(self._folder(context, output))
 
-    def may_clear(self, place: Place, output: str) -> None:
-        pass  # what others have written is told by `mark`
+    def may_clear(self, context: OpenContext, output: str) -> None:
+        pass  # what others have written is told by `progress`
 
-    def clear(self, place: Place, output: str) -> None:
+    def clear(self, context: OpenContext, output: str) -> None:
         """Delete the sink's own files, the journal last: it tells which files are the sink's own."""
-        folder = self._folder(place, output)
+        folder = self._folder(context, output)
         if not (folder / _OPEN).is_dir():
             return
         with FolderLock(folder / _OPEN):
@@ -109,10 +115,10 @@ class FilesSink(BaseModel):
             sync_folder(folder)
             shutil.rmtree(folder / _OPEN)
 
-    def _folder(self, place: Place, output: str) -> Path:
+    def _folder(self, context: OpenContext, output: str) -> Path:
         if self.path is None:
-            return place.cache / "outputs" / output
-        return place.base / Path(self.path).expanduser()
+            return context.cache / "outputs" / output
+        return context.base / Path(self.path).expanduser()
 
 
 class PartFiles:
@@ -133,7 +139,7 @@ class PartFiles:
                 f"{folder} holds part files that this sink has not written; move them away, or choose another path"
             )
             raise ForeignSink(message)
-        self._journal = MarkedJournal(folder / _OPEN)
+        self._journal = SinkJournal(folder / _OPEN)
         self._closed: int = self._journal.state.setdefault("closed", 0)
         self._open_from: int = self._journal.state.setdefault("open", 0)
         (folder / _CLOSING).unlink(missing_ok=True)
@@ -149,17 +155,17 @@ class PartFiles:
         self._bytes = sum(waiting)
         self._since = clock()
 
-    def mark(self) -> Mark | None:
-        return self._journal.mark()
+    def progress(self) -> Progress | None:
+        return self._journal.progress()
 
-    def append(self, rows: pa.Table, mark: Mark) -> None:
+    def append(self, rows: pa.Table, progress: Progress) -> None:
         if not rows.num_rows:
-            self._journal.append([], mark)
+            self._journal.append([], progress)
         else:
             payload = _packed(rows.select(self._schema.names).cast(self._schema))
             if not self._bytes:
                 self._since = self._clock()
-            self._journal.append([payload], mark)
+            self._journal.append([payload], progress)
             self._bytes += len(payload)
         age = (self._clock() - self._since) * 1e6
         if self._bytes >= self._config.roll_bytes or (self._bytes and age >= self._config.roll_after):
@@ -179,14 +185,14 @@ class PartFiles:
     def _close_part(self) -> None:
         payloads = _payloads(self._folder, self._open_from, self._journal.next_index)
         rows = pa.concat_tables([_unpacked(payload) for payload in payloads])
-        mark = self._journal.mark()
+        progress = self._journal.progress()
         closing = self._folder / _CLOSING
         with closing.open("wb") as file:
             if self._config.format == "jsonl":
                 for start in range(0, rows.num_rows, 50_000):
                     file.write(json_lines(rows.slice(start, 50_000)))
             else:
-                said = json.dumps({"log": mark.log, "epoch": mark.epoch}) if mark is not None else "{}"
+                said = json.dumps({"log": progress.log, "epoch": progress.epoch}) if progress is not None else "{}"
                 whole = {**(rows.schema.metadata or {}), b"millstream": said.encode()}
                 pq.write_table(rows.replace_schema_metadata(whole), file)
             file.flush()

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import AlteredLog, ConfigError
-from millstream.log.contracts import Partition, Place
+from millstream.log.contracts import OpenContext, Partition
 from millstream.log.formats.json_lines import parse_block
 from millstream.log.journal.durability import write_whole
 from millstream_connectors.fields import USUAL_FIELDS, Fields
@@ -36,7 +36,7 @@ class FilesSource(BaseModel):
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "news.jsonl").write_text('{"text": "rain", "label": "weather"}\\n{"text": "goal"}')
-    >>> log = FilesSource(path="news.jsonl").open(Place(base=folder, cache=folder / "cache"))
+    >>> log = FilesSource(path="news.jsonl").open(OpenContext(base=folder, cache=folder / "cache"))
     >>> log.end("news.jsonl")
     2
     >>> next(log.read("news.jsonl", 0, 2)).select(["_offset", "text", "label"]).to_pylist()
@@ -52,34 +52,34 @@ class FilesSource(BaseModel):
     fields: Fields = USUAL_FIELDS
     ends: bool = Field(default=False, description="Whether the files are complete: nothing will be appended.")
 
-    def open(self, place: Place) -> FilesLog:
-        folder, _ = find(place.base, self.path)
-        return FilesLog(self, place, folder)
+    def open(self, context: OpenContext) -> FilesLog:
+        folder, _ = find(context.base, self.path)
+        return FilesLog(self, context, folder)
 
     @property
     def bounded(self) -> bool:
         return True
 
-    def problems(self, place: Place) -> Sequence[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Sequence[tuple[str, str]]:
         try:
-            find(place.base, self.path)
+            find(context.base, self.path)
         except ConfigError as error:
             return [("path", str(error))]
         return []
 
-    def reads(self, place: Place, location: str) -> bool:
-        return os.path.normpath(place.base / self.path) == os.path.normpath(location)
+    def reads(self, context: OpenContext, location: str) -> bool:
+        return os.path.normpath(context.base / self.path) == os.path.normpath(location)
 
 
 class FilesLog:
     """The files that a path means, as a log."""
 
-    def __init__(self, config: FilesSource, place: Place, folder: Path) -> None:
+    def __init__(self, config: FilesSource, context: OpenContext, folder: Path) -> None:
         self._config = config
-        self._place = place
+        self._place = context
         self._folder = folder
         self._files: dict[str, tuple[tuple[int, int], LinesFile | ParquetFile]] = {}
-        self._cache = place.cache
+        self._cache = context.cache
         self._cache.mkdir(parents=True, exist_ok=True)
 
     @property

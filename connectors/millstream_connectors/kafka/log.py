@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from millstream.errors import Contradiction
-from millstream.log.contracts import Partition, Place
+from millstream.log.contracts import OpenContext, Partition
 from millstream.suggestions import suggestion
 from millstream_connectors.kafka.client.cluster import Cluster, Pair, Topic, partition_name
 from millstream_connectors.kafka.client.errors import OffsetRemoved, TopicRecreated
@@ -42,17 +42,17 @@ class KafkaLog:
     waits.
     """
 
-    def __init__(self, config: KafkaSource, place: Place) -> None:
+    def __init__(self, config: KafkaSource, context: OpenContext) -> None:
         self._config = config
-        self._read_only = place.hurry
-        timeout = FAIL_FAST_SECONDS if place.hurry else config.timeout / 1e6
-        self._cluster = Cluster(config.bootstrap, config.security, timeout, place.base, place.stopped)
+        self._read_only = context.fail_fast
+        timeout = FAIL_FAST_SECONDS if context.fail_fast else config.timeout / 1e6
+        self._cluster = Cluster(config.bootstrap, config.security, timeout, context.base, context.stopped)
         self._fetcher = Fetcher(self._cluster, config.isolation, skip_removed=config.on_truncated == "earliest")
         self._parser = config.parser
         self._topics: dict[str, Topic] | None = None
         self._listed = 0.0
         self._missing: dict[str, float] = {}
-        self._ids_file = TopicIds(place.cache)
+        self._ids_file = TopicIds(context.cache)
         self._expected_ids: Mapping[str, str] = {}
         self._first_offsets = OffsetCache(self._cluster.beginnings)
         self._start_offsets = OffsetCache(self._request_start_offsets)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import ConfigError
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.client.encoding import Message, Messages
 from millstream_connectors.kafka.client.partitioner import key_hash
@@ -41,7 +41,7 @@ class RowMessages:
             )
             raise ConfigError(message)
 
-    def encode(self, rows: pa.Table, progress: Mark, millis: int) -> Mapping[int, Messages]:
+    def encode(self, rows: pa.Table, progress: Progress, millis: int) -> Mapping[int, Messages]:
         """The messages of an epoch's rows, by partition."""
         values = json_lines(rows.select(self.schema.names)).split(b"\n")[:-1]
         content = list(zip(self._keys(rows), values, strict=True))

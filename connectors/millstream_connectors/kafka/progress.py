@@ -18,7 +18,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream_connectors.kafka.client.cluster import Cluster, Pair, Topic
 from millstream_connectors.kafka.client.coordinators import Coordinators
 from millstream_connectors.kafka.client.fetcher import Fetcher
@@ -44,10 +44,10 @@ class Signature:
     """The name by which one output of one pipeline recognizes its rows in a topic.
 
     >>> signature = Signature("news", "topics", "popular")
-    >>> signature.header(Mark("some epoch log", 3))
+    >>> signature.header(Progress("some epoch log", 3))
     ('millstream', b'["news/topics","some epoch log",3]')
     >>> signature.progress_in(b'["news/topics","some epoch log",3]')
-    Mark(log='some epoch log', epoch=3)
+    Progress(log='some epoch log', epoch=3)
     >>> signature.progress_in(b'["news/predictions","some epoch log",3]')
     """
 
@@ -64,17 +64,17 @@ class Signature:
     def name(self) -> str:
         return f"{self.pipeline}/{self.output}"
 
-    def header(self, progress: Mark) -> tuple[str, bytes]:
+    def header(self, progress: Progress) -> tuple[str, bytes]:
         """The header of every message of an epoch."""
         return HEADER, self._prefix + _compact([progress.log, progress.epoch])[1:]
 
-    def progress_in(self, header: bytes | None) -> Mark | None:
+    def progress_in(self, header: bytes | None) -> Progress | None:
         """The epoch of a message, from its header; None if the message is not of this output."""
         if header is None or not header.startswith(self._prefix):
             return None
         try:
             _, log, epoch = json.loads(header)
-            return Mark(str(log), int(epoch))
+            return Progress(str(log), int(epoch))
         except (ValueError, TypeError):  # a similar header of another program
             return None
 
@@ -88,7 +88,7 @@ class Signature:
         return _compact([self.name])[:-1] + b","
 
 
-def metadata_of(progress: Mark) -> str:
+def metadata_of(progress: Progress) -> str:
     """The progress as the metadata of a group's offset."""
     return json.dumps({"log": progress.log, "epoch": progress.epoch})
 
@@ -98,14 +98,14 @@ class _GroupOffset:
     """The group's offset of a partition: the end of our rows, none of which is of a later epoch than `progress`."""
 
     end: int
-    progress: Mark
+    progress: Progress
 
 
 @dataclass(frozen=True)
 class FoundProgress:
     """The progress of a topic, and the ends of the scanned partitions for which the group has no offset."""
 
-    progress: Mark | None
+    progress: Progress | None
     missing_offsets: Mapping[int, int]
 
 
@@ -151,7 +151,7 @@ class ProgressReader:
         progress = _newest(found, [offset.progress for offset in group.values()])
         return FoundProgress(progress, {pair[1]: ends[pair] for pair in missing})
 
-    def find_recent(self) -> Mark | None:
+    def find_recent(self) -> Progress | None:
         """The progress in the last rows of the topic, without waiting for transactions; for use without a guard."""
         topic = self._topic()
         if topic is None:
@@ -194,7 +194,7 @@ class ProgressReader:
             self._timer.failed("end", reason, since=since)
             time.sleep(_PAUSE)
 
-    def _last(self, pair: Pair, start: int, end: int, fetcher: Fetcher | None = None) -> tuple[int, Mark] | None:
+    def _last(self, pair: Pair, start: int, end: int, fetcher: Fetcher | None = None) -> tuple[int, Progress] | None:
         """The timestamp and the epoch of our last message in [start, end)."""
         step = _FIRST_SCAN
         while end > start:
@@ -223,20 +223,20 @@ class ProgressReader:
         return {pair: offset for pair, offset in found.items() if offset.end <= written[pair]}
 
 
-def _newest(found: Collection[tuple[int, Mark]], group: Collection[Mark]) -> Mark | None:
+def _newest(found: Collection[tuple[int, Progress]], group: Collection[Progress]) -> Progress | None:
     """The last epoch of the epoch log that has the newest rows."""
     if not found and not group:
         return None
     log = max(found, key=lambda last: last[0])[1].log if found else next(iter(group)).log
     epochs = [progress.epoch for progress in (*group, *(last[1] for last in found)) if progress.log == log]
-    return Mark(log, max(epochs))
+    return Progress(log, max(epochs))
 
 
-def _parse_metadata(metadata: str | None) -> Mark | None:
+def _parse_metadata(metadata: str | None) -> Progress | None:
     """The progress in the metadata of a group's offset; None if another program has written it."""
     try:
         found = json.loads(metadata or "")
-        return Mark(str(found["log"]), int(found["epoch"]))
+        return Progress(str(found["log"]), int(found["epoch"]))
     except (ValueError, TypeError, KeyError):
         return None
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.durations import Duration
 from millstream.errors import Contradiction
-from millstream.log.contracts import Mark, Place
+from millstream.log.contracts import OpenContext, Progress
 from millstream_connectors.kafka.client.cluster import Cluster, Topic
 from millstream_connectors.kafka.client.security import Security
 from millstream_connectors.kafka.errors import millstream_errors
@@ -30,7 +30,7 @@ class KafkaSink(BaseModel):
 
     >>> from pathlib import Path
     >>> sink = KafkaSink(bootstrap="127.0.0.1:9092", topic="popular")
-    >>> sink.location(Place(Path("configs"), Path("runs/news")), "topics")
+    >>> sink.location(OpenContext(Path("configs"), Path("runs/news")), "topics")
     'kafka://127.0.0.1:9092/popular'
     """
 
@@ -51,53 +51,59 @@ class KafkaSink(BaseModel):
     security: Security | None = Field(default=None, description="TLS and passwords, if the brokers require them.")
 
     def open(
-        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+        self,
+        context: OpenContext,
+        output: str,
+        schema: pa.Schema,
+        *,
+        identity: Sequence[str] = (),
+        guarded: bool = True,
     ) -> KafkaSinkWriter:
-        topic = self._connect(place, output)
+        topic = self._connect(context, output)
         try:
             with millstream_errors():
                 partitions = (topic.topic() or self._create(topic)).partitions
                 messages = RowMessages(topic.signature, schema, identity, self.key, partitions)
-                return KafkaSinkWriter(topic, messages, lambda: self.read(place, output, schema), guarded=guarded)
+                return KafkaSinkWriter(topic, messages, lambda: self.read(context, output, schema), guarded=guarded)
         except BaseException:
             topic.close()
             raise
 
-    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        with self._connected(place, output) as topic:
+    def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        with self._connected(context, output) as topic:
             yield from topic.rows(schema)
 
-    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
-        return [("security", problem) for problem in self.security.problems(place.base)] if self.security else []
+    def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
+        return [("security", problem) for problem in self.security.problems(context.base)] if self.security else []
 
-    def mark(self, place: Place, output: str) -> Mark | None:
-        with self._connected(place, output) as topic:
+    def progress(self, context: OpenContext, output: str) -> Progress | None:
+        with self._connected(context, output) as topic:
             return topic.progress.find().progress
 
-    def location(self, place: Place, output: str) -> str:
+    def location(self, context: OpenContext, output: str) -> str:
         return f"kafka://{self.bootstrap}/{self.topic}"
 
-    def may_clear(self, place: Place, output: str) -> None:
+    def may_clear(self, context: OpenContext, output: str) -> None:
         """Refuse if the topic has messages of others, or the brokers would delete none."""
-        with self._connected(place, output) as topic:
+        with self._connected(context, output) as topic:
             check_deletion(topic)
 
-    def clear(self, place: Place, output: str) -> None:
+    def clear(self, context: OpenContext, output: str) -> None:
         """Delete the rows, and the group's offsets; refused if the topic has messages of others."""
-        with self._connected(place, output) as topic:
+        with self._connected(context, output) as topic:
             delete_output(topic)
 
     @contextmanager
-    def _connected(self, place: Place, output: str) -> Iterator[OutputTopic]:
-        with millstream_errors(), closing(self._connect(place, output)) as topic:
+    def _connected(self, context: OpenContext, output: str) -> Iterator[OutputTopic]:
+        with millstream_errors(), closing(self._connect(context, output)) as topic:
             yield topic
 
-    def _connect(self, place: Place, output: str) -> OutputTopic:
+    def _connect(self, context: OpenContext, output: str) -> OutputTopic:
         seconds = self.timeout / 1e6
-        seconds = min(seconds, FAIL_FAST_SECONDS) if place.hurry else seconds
-        cluster = Cluster(self.bootstrap, self.security, seconds, place.base, place.stopped)
-        signature = Signature(place.pipeline, output, self.topic)
-        return OutputTopic(cluster, signature, self.location(place, output), seconds)
+        seconds = min(seconds, FAIL_FAST_SECONDS) if context.fail_fast else seconds
+        cluster = Cluster(self.bootstrap, self.security, seconds, context.base, context.stopped)
+        signature = Signature(context.pipeline, output, self.topic)
+        return OutputTopic(cluster, signature, self.location(context, output), seconds)
 
     def _create(self, topic: OutputTopic) -> Topic:
         if not self.create:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from millstream.errors import ForeignSink, InUse, MillstreamError
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
 from millstream_connectors.kafka.client.encoding import Messages
 from millstream_connectors.kafka.client.errors import Fenced, KafkaClientError, MessageTooLarge
@@ -57,7 +57,7 @@ class KafkaSinkWriter:
     ) -> None:
         self._output, self._messages, self._read = output, messages, read
         self._location, self._signature = output.location, output.signature
-        self._prepared: tuple[Mapping[int, Messages], Mark] | None = None
+        self._prepared: tuple[Mapping[int, Messages], Progress] | None = None
         self._missing_offsets: Mapping[int, int] = {}
         self._at_open = output.progress.find().progress if guarded else output.progress.find_recent()
         self._progress = self._at_open
@@ -77,35 +77,35 @@ class KafkaSinkWriter:
         """False, as retention removes rows, and group offsets after a week; true while the topic had no message."""
         return self._output.never_written()
 
-    def mark(self) -> Mark | None:
+    def progress(self) -> Progress | None:
         return self._progress
 
-    def append(self, rows: pa.Table, mark: Mark) -> None:
+    def append(self, rows: pa.Table, progress: Progress) -> None:
         if self._unguarded is None:
-            self.prepare(rows, mark)
+            self.prepare(rows, progress)
             self.commit()
             return
-        self._check_log(self._progress, mark)
+        self._check_log(self._progress, progress)
         if rows.num_rows:
-            messages = self._messages.encode(rows, mark, _now())
+            messages = self._messages.encode(rows, progress, _now())
             with self._writing():
                 try:
                     self._unguarded.write(messages)
                 except MessageTooLarge as large:
                     self._refuse_size(messages, large)
-        self._progress = mark
+        self._progress = progress
 
-    def prepare(self, rows: pa.Table, mark: Mark) -> Mapping[str, Any]:
+    def prepare(self, rows: pa.Table, progress: Progress) -> Mapping[str, Any]:
         """Write rows and progress durably, for `commit`; returns the arguments that `finish` needs to do it instead."""
-        self._check_log(self._progress, mark)
-        token: dict[str, Any] = {"log": mark.log, "epoch": mark.epoch}
-        messages = self._messages.encode(rows, mark, _now()) if rows.num_rows else {}
-        self._prepared = (messages, mark)
+        self._check_log(self._progress, progress)
+        token: dict[str, Any] = {"log": progress.log, "epoch": progress.epoch}
+        messages = self._messages.encode(rows, progress, _now()) if rows.num_rows else {}
+        self._prepared = (messages, progress)
         if messages:
             with self._writing():
                 if not self._transactions.fenced:
-                    self._take_over(mark)
-                self._write(messages, mark)
+                    self._take_over(progress)
+                self._write(messages, progress)
             producer = self._transactions.producer
             token |= {
                 "transactional_id": self._signature.id,
@@ -134,7 +134,7 @@ class KafkaSinkWriter:
         """Commit or abort the transaction that a dead process has prepared; this may be repeated."""
         if "producer_id" not in token:  # the epoch had no rows
             return
-        prepared = Mark(token["log"], token["epoch"])
+        prepared = Progress(token["log"], token["epoch"])
         if not (commit and self._holds(prepared)):
             self._end(prepared, ProducerIdentity(token["producer_id"], token["producer_epoch"]), commit=commit)
         self._at_open = self._progress = self._output.progress.find().progress
@@ -154,11 +154,11 @@ class KafkaSinkWriter:
         """Close the connection; an open transaction is aborted by the brokers or by the next run."""
         self._output.close()
 
-    def _holds(self, progress: Mark) -> bool:
+    def _holds(self, progress: Progress) -> bool:
         found = self._output.progress.find().progress
         return found is not None and found.log == progress.log and found.epoch >= progress.epoch
 
-    def _end(self, prepared: Mark, producer: ProducerIdentity, *, commit: bool) -> None:
+    def _end(self, prepared: Progress, producer: ProducerIdentity, *, commit: bool) -> None:
         """Commit or abort a prepared transaction; refuse if it has ended the other way."""
         with self._writing():
             ended = self._transactions.end(producer, commit=commit)
@@ -174,7 +174,7 @@ class KafkaSinkWriter:
             message = f"epoch {prepared.epoch} in {self._location} cannot be aborted: it was committed"
             raise MillstreamError(message)
 
-    def _take_over(self, prepared: Mark) -> None:
+    def _take_over(self, prepared: Progress) -> None:
         """Fence the previous writer, unless the progress has changed since this run was started."""
         for fence in (False, True):
             if fence:
@@ -191,7 +191,7 @@ class KafkaSinkWriter:
                 raise InUse(message)
             self._missing_offsets = found.missing_offsets
 
-    def _write(self, messages: Mapping[int, Messages], prepared: Mark) -> None:
+    def _write(self, messages: Mapping[int, Messages], prepared: Progress) -> None:
         try:
             self._transactions.prepare(messages, metadata_of(prepared), self._missing_offsets)
         except MessageTooLarge as large:
@@ -214,7 +214,7 @@ class KafkaSinkWriter:
             with millstream_errors():
                 raise
 
-    def _check_log(self, held: Mark | None, wanted: Mark) -> None:
+    def _check_log(self, held: Progress | None, wanted: Progress) -> None:
         if held is not None and held.log != wanted.log:
             message = (
                 f"{self._location} holds rows of the epoch log {held.log}, not of {wanted.log}; "
@@ -231,7 +231,7 @@ class KafkaSinkWriter:
         raise MillstreamError(message) from None
 
 
-def _in_words(progress: Mark | None) -> str:
+def _in_words(progress: Progress | None) -> str:
     return "no rows" if progress is None else f"rows up to epoch {progress.epoch}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from millstream.config.durations import Duration, parse_duration
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.kafka.client.cluster import Isolation
 from millstream_connectors.kafka.client.security import Security
@@ -44,7 +44,7 @@ class KafkaSource(BaseModel):
     >>> source.fields, source.bounded
     (['text', 'label', 'time'], False)
     >>> from pathlib import Path
-    >>> list(KafkaSource(bootstrap="127.0.0.1:9092").problems(Place(Path(), Path())))
+    >>> list(KafkaSource(bootstrap="127.0.0.1:9092").problems(OpenContext(Path(), Path())))
     [('topic', 'no topic is given: set `topic`, `topics: [...]` or `pattern`')]
     """
 
@@ -147,7 +147,7 @@ class KafkaSource(BaseModel):
     def bounded(self) -> bool:
         return False
 
-    def problems(self, place: Place) -> Iterator[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Iterator[tuple[str, str]]:
         asked = {"topic": self.topic, "topics": self.topics, "pattern": self.pattern}
         given = [name for name, value in asked.items() if value is not None]
         if not given:
@@ -164,12 +164,12 @@ class KafkaSource(BaseModel):
                 "a pattern names no topic to create; leave `create` out, and the source waits for topics that match",
             )
         if self.security is not None:
-            yield from (("security", problem) for problem in self.security.problems(place.base))
+            yield from (("security", problem) for problem in self.security.problems(context.base))
 
-    def reads(self, place: Place, location: str) -> bool:
+    def reads(self, context: OpenContext, location: str) -> bool:
         bootstrap, _, topic = location.removeprefix("kafka://").partition("/")
         named = topic in (self.names or ()) or (self.pattern is not None and re.fullmatch(self.pattern, topic))
         return location.startswith("kafka://") and bootstrap == self.bootstrap and bool(named)
 
-    def open(self, place: Place) -> KafkaLog:
-        return KafkaLog(self, place)
+    def open(self, context: OpenContext) -> KafkaLog:
+        return KafkaLog(self, context)

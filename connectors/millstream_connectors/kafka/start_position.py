@@ -18,7 +18,7 @@ _Offset = Annotated[int, Field(ge=0)]
 def _utc(time: datetime) -> datetime:
     time = in_utc(time)
     if micros_of(time) < 0:
-        message = "Kafka knows no time before 1970"
+        message = "Kafka has no timestamps before 1970"
         raise ValueError(message)
     return time
 

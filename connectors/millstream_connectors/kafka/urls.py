@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from millstream.errors import ConfigError, MillstreamError
-from millstream.log.contracts import Log, Place
+from millstream.log.contracts import Log, OpenContext
 from millstream_connectors.fields import USUAL_FIELDS
 from millstream_connectors.kafka.client.addresses import parse_addresses
 from millstream_connectors.kafka.client.cluster import Cluster, Topic
@@ -111,7 +111,7 @@ class KafkaUrl:
         source = KafkaSource(
             bootstrap=self._bootstrap, topic=self._required_topic(), fields=dict(fields or USUAL_FIELDS)
         )
-        return source.open(Place(Path(), Path(), hurry=True))  # a read-only log writes no files
+        return source.open(OpenContext(Path(), Path(), fail_fast=True))  # a read-only log writes no files
 
     @contextmanager
     def _connected(self) -> Iterator[Cluster]:

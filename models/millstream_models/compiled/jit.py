@@ -74,7 +74,7 @@ def compiled(function: _Function) -> _Function:
     return compiles
 
 
-def _load_eight(typing: Any, array: Any, place: Any) -> Any:
+def _load_eight(typing: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bytes_ = context.make_array(signature.args[0])(context, builder, arguments[0])
         pointer = builder.bitcast(builder.gep(bytes_.data, [arguments[1]]), ir.IntType(64).as_pointer())

@@ -20,7 +20,7 @@ class FTRL(OnlineModel):
     >>> from millstream_models.hashed_text import HashedText
     >>> model = FTRL(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
-    >>> model.in_turn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
+    >>> model.predict_then_learn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
     [-1, 0, 1]
     """
 
@@ -64,7 +64,7 @@ class _FTRL(Learner):
             labels,
             self.known,
             self.table,
-            self.touched,
+            self.dirty,
             self.width,
             self._config.alpha,
             self._config.beta,

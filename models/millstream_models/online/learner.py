@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError, StepFailed
-from millstream.state.dirty_rows import TouchedStore
+from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
 from millstream_models.features import FEATURES, Counted, dimensions_of
 from millstream_models.hashed_text import HashedText
@@ -27,7 +27,7 @@ class OnlineModel(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: str
-    block: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
     features: HashedText | None = Field(
         default=None, description="How the model counts the words of `text` itself; without it, it reads `features`."
     )
@@ -77,8 +77,8 @@ class Learner(ABC):
         return self._store.array
 
     @property
-    def touched(self) -> Array:
-        return self._store.touched
+    def dirty(self) -> Array:
+        return self._store.dirty
 
     @property
     def width(self) -> int:
@@ -114,7 +114,7 @@ class Learner(ABC):
         self._taken(inputs, labels, classes, predict=False)
         self.known = max(self.known, classes)
 
-    def in_turn(self, inputs: Counted, labels: Array, known: int) -> tuple[Array, Array]:
+    def predict_then_learn(self, inputs: Counted, labels: Array, known: int) -> tuple[Array, Array]:
         self.known = max(self.known, known)
         classes = max(self.known, int(labels.max(initial=-1)) + 1)
         answer = self._taken(inputs, labels, classes, predict=True)
@@ -138,7 +138,7 @@ class Learner(ABC):
         if not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in beside)):
             message = f"the state of {self.name} holds numbers that are none (NaN); start over with --fresh"
             raise ConfigError(message)
-        self._store = TouchedStore(table)
+        self._store = DirtyRows(table)
         self.begin(state)
 
     @abstractmethod
@@ -181,7 +181,7 @@ class Learner(ABC):
         old = self.table.reshape(len(self.table), self.parts, -1)
         table = np.zeros((len(old), self.parts, width), self.kind)
         table[:, :, : old.shape[2]] = old
-        self._store = TouchedStore(table.reshape(len(old), -1))
+        self._store = DirtyRows(table.reshape(len(old), -1))
         self.grown(width)
 
     def _check_memory(self, width: int, error: type[Exception]) -> None:

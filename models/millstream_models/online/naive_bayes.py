@@ -25,7 +25,7 @@ class NaiveBayes(OnlineModel):
     >>> from millstream_models.hashed_text import HashedText
     >>> model = NaiveBayes(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
-    >>> model.in_turn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
+    >>> model.predict_then_learn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
     [-1, 0, 1]
     """
 
@@ -89,7 +89,7 @@ class _NaiveBayes(Learner):
             labels,
             self.known,
             self.table,
-            self.touched,
+            self.dirty,
             self._totals,
             self._numbers,
             self._config.alpha,

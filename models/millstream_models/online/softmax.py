@@ -23,7 +23,7 @@ class Softmax(OnlineModel):
     >>> from millstream_models.hashed_text import HashedText
     >>> model = Softmax(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
-    >>> model.in_turn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
+    >>> model.predict_then_learn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
     [-1, 0, 1]
     """
 
@@ -65,7 +65,7 @@ class _Softmax(Learner):
             labels,
             self.known,
             self.table,
-            self.touched,
+            self.dirty,
             self.width,
             self._learned,
             self._config.learning_rate,

@@ -26,7 +26,7 @@ __all__ = ["explain"]
 def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
     """Show what CONFIG runs: steps written out, outputs and sinks, and the worst that a crash does, point by point.
 
-    Nothing is run or read. The worst is over all epochs, given how often this config saves and commits.
+    Nothing is run or read. The worst is over all epochs, given how often this config checkpoints and commits.
     """
     from millstream.guarantees.validation import checked_graph
 
@@ -47,7 +47,7 @@ def _told(loaded: Loaded, graph: Graph) -> dict[str, Any]:
     config = loaded.config
     guarantee, delivery = config.guarantee, Delivery(config.guarantee.delivery)
     most = config.engine.epoch.max_records
-    found = outcomes(delivery, guarantee.save_every, guarantee.commit_every, list(graph.outputs))
+    found = outcomes(delivery, guarantee.checkpoint_every, guarantee.commit_every, list(graph.outputs))
     resolved = loaded.resolved()
     return {
         "config": loaded.file,
@@ -104,10 +104,10 @@ def _places(loaded: Loaded, graph: Graph) -> dict[str, str]:
 
 
 def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
-    from millstream.log.contracts import Place
+    from millstream.log.contracts import OpenContext
     from millstream.runs.sinks import sink_configs
 
-    place = Place(loaded.base, Path("runs") / loaded.config.name, loaded.config.name)
+    context = OpenContext(loaded.base, Path("runs") / loaded.config.name, loaded.config.name)
     made = {output.name: node.name for node in graph.steps for output in node.step.outputs if output.name != "rejects"}
     return [
         {
@@ -115,7 +115,7 @@ def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
             "step": made.get(name),
             "row_of": graph.outputs[name].of,
             "sink": sink.type,
-            "location": loaded.redact(sink.location(place, name)),
+            "location": loaded.redact(sink.location(context, name)),
         }
         for name, sink in sink_configs(loaded.config, graph).items()
     ]

@@ -36,7 +36,7 @@ def _draw(console: Console, told: Mapping[str, Any]) -> None:
     sources = ", ".join(f"{source['name']} ({source['type']})" for source in told["sources"])
     console.print(f"{told['name']}: from {sources}, on {told['engine']}")
     console.print(
-        f"{guarantee['delivery']}, recovery {guarantee['recovery']}; saved {_every(guarantee['save_every'])}, "
+        f"{guarantee['delivery']}, recovery {guarantee['recovery']}; saved {_every(guarantee['checkpoint_every'])}, "
         f"committed {_every(guarantee['commit_every'])}; "
         f"an epoch holds at most {epoch['max_records']:,} records and {_waiting(epoch['max_wait'])}"
     )

@@ -17,7 +17,7 @@ from millstream.errors import MillstreamError
 from millstream.records import OFFSET, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
-from millstream.state.checkpoints import Save, States, read_newest
+from millstream.state.checkpoints import Checkpoint, States, read_newest
 from millstream.steps.graph import Node
 from millstream.steps.runner import run_step
 
@@ -33,7 +33,7 @@ _CHUNK_BYTES = 1 << 16
 def predict(run: str, text: str | None, as_json: bool) -> None:
     """Print what the model of RUN takes TEXT to be about, or each line of standard input that is not blank.
 
-    It answers from the save written last and learns nothing; the run may be running meanwhile.
+    It answers from the checkpoint written last and learns nothing; the run may be running meanwhile.
     """
     model = _loaded_model(RunDirectory.find(Path(run)))
     for texts in [[text]] if text is not None else _lines(sys.stdin.buffer):
@@ -62,7 +62,7 @@ class _TextAlone:
 
 @dataclass(frozen=True)
 class _Asking:
-    """The steps up to the one that classifies, with the state of the save."""
+    """The steps up to the one that classifies, with the state of the checkpoint."""
 
     run: Path
     records: pa.Schema
@@ -80,7 +80,7 @@ class _Asking:
             raise MillstreamError(message)
         found = zip(*(answers[name].to_pylist() for name in ("predicted", "probability")), strict=True)
         by_offset = dict(zip(records[OFFSET].to_pylist(), found, strict=True))
-        return [_Answer(*by_offset.get(place, (None, None))) for place in range(len(texts))]
+        return [_Answer(*by_offset.get(index, (None, None))) for index in range(len(texts))]
 
     @staticmethod
     def _column(field: pa.Field, texts: Sequence[str]) -> pa.Array:
@@ -96,23 +96,23 @@ class _Asking:
 def _loaded_model(directory: RunDirectory) -> _Asking:
     loaded = load_run(directory)
     graph = graph_of(loaded)
-    place = next((place for place, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)
-    if place is None:
+    index = next((index for index, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)
+    if index is None:
         names = ", ".join(node.name for node in graph.steps)
         message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
         raise MillstreamError(message)
     if "text" not in graph.records.names:
         message = f"the records of {directory.path} have no field 'text' to ask by: {', '.join(graph.fields)}"
         raise MillstreamError(message)
-    nodes = graph.steps[: place + 1]
+    nodes = graph.steps[: index + 1]
 
-    def restore(save: Save, states: States) -> Save:
+    def restore(checkpoint: Checkpoint, states: States) -> Checkpoint:
         for node in nodes:
             node.step.restore(states.get(node.name, {}))
-        return save
+        return checkpoint
 
-    if read_newest(directory.saves, restore) is None:
-        message = f"{directory.path} has not been saved yet; its first save comes with its first epochs"
+    if read_newest(directory.checkpoints, restore) is None:
+        message = f"{directory.path} has not been saved yet; its first checkpoint comes with its first epochs"
         raise MillstreamError(message)
     return _Asking(directory.path, graph.records, nodes[:-1], nodes[-1].step)
 

@@ -1,4 +1,4 @@
-"""The figures of a run while it goes, from what is through and from the epoch log's notes."""
+"""The figures of a run while it goes, from what is through and from the epoch log's receipts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Scores
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.observer import Observer, Watched
-from millstream.runs.watch.run_stats import Pulse
+from millstream.runs.watch.run_stats import StatsCollector
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochResult
 
-__all__ = ["Figures", "Tally"]
+__all__ = ["Figures", "RunFigures"]
 
 _TELLING_SECONDS = 0.25
 _MOST_TOPICS = 5
@@ -41,7 +41,7 @@ class Figures:
     behind: int | None
 
 
-class Tally(Observer):
+class RunFigures(Observer):
     """Counts while a run goes; `figures` may be asked from any thread.
 
     `say` is told where a run goes on from, `warn` why workers were started anew.
@@ -50,7 +50,7 @@ class Tally(Observer):
     def __init__(
         self,
         watched: Watched,
-        stats: Pulse,
+        stats: StatsCollector,
         *,
         say: Callable[[str], None],
         warn: Callable[[str], None],
@@ -84,10 +84,10 @@ class Tally(Observer):
         with self._lock:
             self._through_epochs += 1
             self._last_epoch = result.epoch.number
-            self._through_records += result.note.records
+            self._through_records += result.receipt.records
             self._marks[1:] = [(now, self._through_records)]
-            if result.note.attempt == 1:
-                self._remember(result.note.scores)
+            if result.receipt.attempt == 1:
+                self._remember(result.receipt.scores)
             for name in self._topics:
                 if result.rows[name].num_rows:
                     self._windows[name] = result.rows[name]
@@ -124,7 +124,7 @@ class Tally(Observer):
         if not self._begun:
             return "for the engine to be ready"
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
-        return f"for epoch {self._last_epoch + 1} and its save" if behind > 0 else "for the last save"
+        return f"for epoch {self._last_epoch + 1} and its checkpoint" if behind > 0 else "for the last checkpoint"
 
     def _remember(self, scores: Scores) -> None:
         """Keep the last epochs that have at least `WINDOW` records together."""
@@ -136,16 +136,16 @@ class Tally(Observer):
     def _going_on(self, first: int) -> str:
         """Where this start goes on from, in one line; told before anything of it is processed."""
         log = self._watched.epoch_log
-        before = [] if first >= self._begun_before else [n for n in log.reader().notes(first) if n.epoch >= first]
-        records = log.totals.records - sum(note.records for note in before if note.attempt == 1)
+        before = [] if first >= self._begun_before else [n for n in log.reader().receipts(first) if n.epoch >= first]
+        records = log.totals.records - sum(receipt.records for receipt in before if receipt.attempt == 1)
         line = f"going on with {self._watched.directory.path} from epoch {first}, record {records:,}"
         if not before:
             return line
         delivery = Delivery(self._watched.loaded.config.guarantee.delivery)
         again = "replayed" if delivery is Delivery.EXACTLY_ONCE else "repeated"
-        last = max(note.epoch for note in before)
+        last = max(receipt.epoch for receipt in before)
         which = f"epoch {first} is" if last == first else f"epochs {first} to {last} are"
-        count = sum(note.records for note in before if note.attempt == 1)
+        count = sum(receipt.records for receipt in before if receipt.attempt == 1)
         return f"{line}; {which} {again} ({count:,} records)"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from millstream.cli.accuracy import accuracy_lines
 from millstream.cli.progress_figures import Figures
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.runs.sinks import sink_configs
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Watched
@@ -83,9 +83,9 @@ def _program() -> str:
 
 def _locations(watched: Watched) -> dict[str, str]:
     """Where each output lies."""
-    place = Place(watched.loaded.base, watched.directory.path, watched.loaded.config.name)
+    context = OpenContext(watched.loaded.base, watched.directory.path, watched.loaded.config.name)
     configs = sink_configs(watched.loaded.config, watched.graph)
-    return {name: config.location(place, name) for name, config in configs.items()}
+    return {name: config.location(context, name) for name, config in configs.items()}
 
 
 def _source_names(watched: Watched) -> str:

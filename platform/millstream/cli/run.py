@@ -13,7 +13,7 @@ import click
 from millstream import __version__
 from millstream.cli.log_bridge import shown
 from millstream.cli.options import config_file, sets
-from millstream.cli.progress_figures import Tally
+from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
 from millstream.cli.stop_signals import Stopping
@@ -26,8 +26,8 @@ from millstream.runs.termination import kill_family
 from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.progress_file import Live
-from millstream.runs.watch.run_stats import Pulse
-from millstream.state.checkpoints import Save, SaveReader
+from millstream.runs.watch.run_stats import StatsCollector
+from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
 if TYPE_CHECKING:
     from millstream.runs.watch.metrics_port import MetricsPort
@@ -112,7 +112,7 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Watch) -> Sum
     screen.say(f"{config.name} in {options.run}, {config.guarantee.delivery}: {starting}")
 
     def fire() -> None:
-        screen.insist(f"crash at {options.crash}, as --crash says; the same command goes on from what is saved")
+        screen.insist(f"crash at {options.crash}, as --crash says; the same command goes on from the newest checkpoint")
         screen.close()
         kill_family()
 
@@ -135,43 +135,43 @@ class _Watch:
     def __init__(self, screen: Screen, port: MetricsPort | None) -> None:
         self._screen, self._port = screen, port
         self._watched: Watched | None = None
-        self._tally: Tally | None = None
+        self._run_figures: RunFigures | None = None
 
     def observers(self, watched: Watched) -> Sequence[Observer]:
         screen = self._screen
         if watched.archived is not None:
             screen.say(f"starting over; what was there is in {watched.archived}")
-        pulse = Pulse(watched)
-        self._watched, self._tally = watched, Tally(watched, pulse, say=screen.say, warn=screen.warn)
-        screen.watch(self._tally.figures)
-        if changed := changed_libraries(SaveReader(watched.directory.saves).newest()):
+        stats = StatsCollector(watched)
+        self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
+        screen.watch(self._run_figures.figures)
+        if changed := changed_libraries(CheckpointReader(watched.directory.checkpoints).newest()):
             screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
 
-            self._port.register(RunCollector(watched, pulse, __version__))
-        live = Live(watched.directory, pulse.vitals, warn=screen.warn)
+            self._port.register(RunCollector(watched, stats, __version__))
+        live = Live(watched.directory, stats.run_stats, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:
-            return [Metrics(watched, warn=screen.warn), pulse, self._tally, live]
+            return [Metrics(watched, warn=screen.warn), stats, self._run_figures, live]
         from millstream.runs.watch.mlflow import MlflowObserver  # takes seconds
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
-        return [Metrics(watched, warn=screen.warn, then=mirror.window), pulse, self._tally, live, mirror]
+        return [Metrics(watched, warn=screen.warn, then=mirror.window), stats, self._run_figures, live, mirror]
 
     def waits_for(self) -> str:
-        return self._tally.waits_for() if self._tally is not None else "for the sources to be opened"
+        return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to be opened"
 
     def report(self, summary: Summary) -> str:
-        if self._watched is None or self._tally is None:
+        if self._watched is None or self._run_figures is None:
             return ""
-        return "\n".join(report(summary, self._watched, self._tally.figures(), self._tally.speed()))
+        return "\n".join(report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed()))
 
 
-def changed_libraries(save: Save | None) -> str:
-    """The libraries that are of other versions than when this save was written, in words."""
+def changed_libraries(checkpoint: Checkpoint | None) -> str:
+    """The libraries that are of other versions than when this checkpoint was written, in words."""
     now = versions()
-    before = save.versions if save is not None else now
+    before = checkpoint.versions if checkpoint is not None else now
     return ", ".join(
         f"{name} {before[name]} (now {now[name]})" for name in before if now.get(name, before[name]) != before[name]
     )

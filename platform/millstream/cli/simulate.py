@@ -114,14 +114,14 @@ def _recorded(loaded: Loaded, most: int) -> Recorded:
     """The first records of the config's sources, read once."""
     from millstream.engines.simulated.world.logs import recorded
     from millstream.errors import MillstreamError
-    from millstream.log.contracts import Place
+    from millstream.log.contracts import OpenContext
 
     with ExitStack() as ending:
         cache = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="millstream-simulate-")))
         logs = {}
         for source in loaded.config.logs:
-            place = Place(loaded.base, cache / source.name, loaded.config.name, hurry=True)
-            logs[source.name] = source.config.open(place)
+            context = OpenContext(loaded.base, cache / source.name, loaded.config.name, fail_fast=True)
+            logs[source.name] = source.config.open(context)
             ending.callback(logs[source.name].close)
         found = recorded(logs, most)
     if not any(part.size for parts in found.values() for part in parts):

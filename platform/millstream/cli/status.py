@@ -11,8 +11,8 @@ import click
 
 from millstream.cli.accuracy import accuracy_lines
 from millstream.runs.directory import RunDirectory
-from millstream.runs.watch.run_stats import Vitals
-from millstream.runs.watch.run_status import Standing, standing
+from millstream.runs.watch.run_stats import RunStats
+from millstream.runs.watch.run_status import RunStatus, run_status
 
 __all__ = ["status"]
 
@@ -30,7 +30,7 @@ _MOST_PARTITIONS = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str, as_json: bool) -> None:
     """Show how far RUN is, also while it runs or after it has crashed; nothing is changed."""
-    found = standing(RunDirectory.find(Path(run)))
+    found = run_status(RunDirectory.find(Path(run)))
     if as_json:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
         click.echo(json.dumps({**asdict(found), "partitions": partitions, "behind": found.behind}))
@@ -38,7 +38,7 @@ def status(run: str, as_json: bool) -> None:
         click.echo("\n".join(_lines(found)))
 
 
-def _lines(found: Standing) -> Iterator[str]:
+def _lines(found: RunStatus) -> Iterator[str]:
     yield f"{found.run}: {_STATES[found.state].format(process=found.process)}"
     yield f"  pipeline   {found.pipeline} on {found.engine}, {found.delivery}"
     epochs = found.epochs
@@ -49,10 +49,10 @@ def _lines(found: Standing) -> Iterator[str]:
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
     yield from accuracy_lines(found.accuracy, found.baselines)
-    if found.vitals is not None:
-        yield from _doing(found.vitals)
-    age = "" if found.save_age is None else f", {_lasting(found.save_age)} ago"
-    yield f"  last save  {found.saved_at or 'none yet'}{age}"
+    if found.stats is not None:
+        yield from _doing(found.stats)
+    age = "" if found.checkpoint_age is None else f", {_lasting(found.checkpoint_age)} ago"
+    yield f"  last checkpoint  {found.checkpointed_at or 'none yet'}{age}"
     behind = "" if found.behind is None else f"{found.behind:,} records"
     yield f"  behind     {behind or 'unknown'}"
     for source, reason in found.unknown.items():
@@ -72,15 +72,15 @@ def _lines(found: Standing) -> Iterator[str]:
         yield f"  error      {found.error}"
 
 
-def _doing(vitals: Vitals) -> Iterator[str]:
+def _doing(run_stats: RunStats) -> Iterator[str]:
     """How a run that goes on is doing just now."""
-    speed, median, most = vitals.records_per_second, vitals.latency_median, vitals.latency_99
+    speed, median, most = run_stats.records_per_second, run_stats.latency_median, run_stats.latency_99
     yield f"  speed      {'nothing is through yet' if speed is None else f'{speed:,.0f} records/s'}"
     if median is not None and most is not None:
         yield f"  latency    {_lasting(median)} from an epoch's cut until it is through, 99 % within {_lasting(most)}"
-    yield f"  in flight  {vitals.epochs_in_flight:,} epoch{'s' if vitals.epochs_in_flight != 1 else ''}"
-    last = f"; the last: {vitals.last_restart}" if vitals.last_restart is not None else ""
-    yield f"  restarts   {vitals.restarts:,}{last}"
+    yield f"  in flight  {run_stats.epochs_in_flight:,} epoch{'s' if run_stats.epochs_in_flight != 1 else ''}"
+    last = f"; the last: {run_stats.last_restart}" if run_stats.last_restart is not None else ""
+    yield f"  restarts   {run_stats.restarts:,}{last}"
 
 
 def _lasting(seconds: float) -> str:

@@ -60,7 +60,7 @@ class Stopping:
         elif number == signal.SIGINT and self._interrupts < 3:
             self._say(
                 f"waiting {self._waits_for()}; Ctrl-C once more gives up at once, "
-                "and the next start goes on from the last save"
+                "and the next start goes on from the last checkpoint"
             )
         if self._interrupts >= 3:
             self._say("gave up")

@@ -106,7 +106,7 @@ class _Reader:
             if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
                 return self._mapping(node, path)
             if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
-                return [self.read(item, (*path, place)) for place, item in enumerate(node.value)]
+                return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
             return self._loader.construct_object(node)
         except (yaml.constructor.ConstructorError, ValueError) as error:
             reason = getattr(error, "problem", None) or str(error)
@@ -181,9 +181,9 @@ def apply_sets(document: Document, sets: Sequence[str]) -> None:
     """Puts values such as `engine.type=local` into the document; the value is YAML, a list's items go by number.
 
     >>> document = parse("engine: {type: spark}")
-    >>> apply_sets(document, ["engine.type=local", "guarantee.save_every=4"])
+    >>> apply_sets(document, ["engine.type=local", "guarantee.checkpoint_every=4"])
     >>> document.data
-    {'engine': {'type': 'local'}, 'guarantee': {'save_every': 4}}
+    {'engine': {'type': 'local'}, 'guarantee': {'checkpoint_every': 4}}
     """
     for text in sets:
         dotted, equals, value = text.partition("=")
@@ -205,13 +205,13 @@ def _wrong_set(document: Document, dotted: str, message: str) -> None:
 def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -> None:
     holder: Any = document.data
     path: KeyPath = ()
-    for place, key in enumerate(keys):
-        last = place == len(keys) - 1
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
         shown = ".".join(map(str, path))
         if isinstance(holder, MutableSequence):
             if not key.isdecimal() or int(key) >= len(holder):
                 there = f"0 to {len(holder) - 1}" if holder else "none"
-                _wrong_set(document, dotted, f"{shown} is a list, and {key!r} is no place in it; {there}")
+                _wrong_set(document, dotted, f"{shown} is a list, and {key!r} is not an index of it; {there}")
                 return
             index: Any = int(key)
         elif isinstance(holder, MutableMapping):
@@ -249,7 +249,10 @@ def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapp
     if isinstance(data, dict):
         return {key: _substituted(document, value, (*path, key), environment, looking) for key, value in data.items()}
     if isinstance(data, list):
-        return [_substituted(document, value, (*path, place), environment, looking) for place, value in enumerate(data)]
+        return [
+            _substituted(document, value, (*path, location), environment, looking)
+            for location, value in enumerate(data)
+        ]
     if not isinstance(data, str) or "$" not in data:
         return data
 

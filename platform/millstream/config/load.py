@@ -129,9 +129,9 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
     lines = []
     for problem in problems:
         line = document.where(problem.path)
-        place = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
+        index = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
         path = " " + ".".join(map(str, problem.path)) if problem.path else ""
-        lines.append((line if isinstance(line, int) else 0, f"{file}{place}{path}: {problem.message}"))
+        lines.append((line if isinstance(line, int) else 0, f"{file}{index}{path}: {problem.message}"))
     lines.sort(key=lambda line: line[0])
     head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
     return ConfigError("\n".join([*head, *(text for _, text in lines)]))
@@ -142,7 +142,7 @@ def _kept(data: Any, document: Document, path: KeyPath = ()) -> Any:
     if isinstance(data, dict):
         return {key: _kept(value, document, (*path, key)) for key, value in data.items()}
     if isinstance(data, list):
-        return [_kept(value, document, (*path, place)) for place, value in enumerate(data)]
+        return [_kept(value, document, (*path, index)) for index, value in enumerate(data)]
     if path in document.references:
         return document.references[path]
     if not isinstance(data, str):

@@ -81,8 +81,8 @@ def _key_path(location: Sequence[str | int], kind: str, model: type[BaseModel], 
     """The location without what pydantic puts between keys: the names of the choices of a union."""
     path: KeyPath = ()
     rest = data
-    for place, part in enumerate(location):
-        last = place == len(location) - 1
+    for index, part in enumerate(location):
+        last = index == len(location) - 1
         if part in rest if isinstance(rest, Mapping) else isinstance(rest, list) and part in range(len(rest)):
             path = (*path, part)
             rest = rest[part]

@@ -31,7 +31,7 @@ class _Section(BaseModel):
 class Guarantee(_Section):
     """What a crash may do to results.
 
-    >>> Guarantee().delivery, Guarantee().save_every
+    >>> Guarantee().delivery, Guarantee().checkpoint_every
     ('exactly_once', 1)
     """
 
@@ -41,7 +41,7 @@ class Guarantee(_Section):
     recovery: Literal["epochs", "snapshots", "transactions"] = Field(
         default="epochs", description="What is durable, and what a restart goes back to."
     )
-    save_every: int = Field(default=1, ge=1, le=10_000, description="State is saved after every so many epochs.")
+    checkpoint_every: int = Field(default=1, ge=1, le=10_000, description="State is saved after every so many epochs.")
     commit_every: int = Field(
         default=1, ge=1, le=10_000, description="Progress is committed after every so many epochs."
     )
@@ -87,7 +87,7 @@ class Engine(_Section):
     workers: int = Field(
         default=1, ge=1, le=64, description="How many processes the local engine shares the steps out to; 1 is alone."
     )
-    run: dict[str, Literal["driver", "worker"]] = Field(
+    placement: dict[str, Literal["driver", "worker"]] = Field(
         default={}, description="Where Spark runs a step, by its name; by default the engine's choice."
     )
 

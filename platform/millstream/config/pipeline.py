@@ -127,7 +127,7 @@ def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:
     """
     hint = "do you have two steps of one type? give each a `name`"
     return [
-        (place, f"step {name!r} already exists; {hint}") for place, name in enumerate(names) if name in names[:place]
+        (index, f"step {name!r} already exists; {hint}") for index, name in enumerate(names) if name in names[:index]
     ]
 
 
@@ -144,7 +144,7 @@ class StepList(BaseModel):
     @classmethod
     def _named_apart(cls, steps: list[NamedStep]) -> list[NamedStep]:
         names = [step.name for step in steps]
-        twice = [_problem((place, "name"), names[place], message) for place, message in duplicates(names)]
+        twice = [_problem((index, "name"), names[index], message) for index, message in duplicates(names)]
         if twice:
             raise ValidationError.from_exception_data("steps", twice)
         return steps
@@ -190,6 +190,6 @@ def pipeline_field() -> Any:
 def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
     """The steps of a pipeline, written out, with the key paths of their options from the top of the config."""
     if isinstance(pipeline, StepList):
-        return tuple(replace(step, path=("pipeline", "steps", place)) for place, step in enumerate(pipeline.steps))
+        return tuple(replace(step, path=("pipeline", "steps", index)) for index, step in enumerate(pipeline.steps))
     steps = [step if isinstance(step, NamedStep) else NamedStep(step.type, step) for step in pipeline.steps()]
     return tuple(replace(step, path=("pipeline", *step.path)) for step in steps)

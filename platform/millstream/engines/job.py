@@ -15,10 +15,10 @@ from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle, LifecycleObserver
-from millstream.log.contracts import Log, Place, Sink
+from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import Epoch, EpochLog, EpochReader
-from millstream.state.checkpoint_writer import Saver
-from millstream.state.checkpoints import Save, SaveStore
+from millstream.state.checkpoint_writer import CheckpointWriter
+from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EpochProcessor
 
@@ -34,7 +34,7 @@ class Job:
 
     config: Config
     graph: Graph
-    places: Mapping[str, Place]
+    contexts: Mapping[str, OpenContext]
     logs: Mapping[str, Log]
     epoch_log: EpochLog
     cutter: Cutter
@@ -66,7 +66,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Storage:
-    """The durable parts of a run, opened for one start: its logs, epoch log, saves and sinks.
+    """The durable parts of a run, opened for one start: its logs, epoch log, checkpoints and sinks.
 
     `places` is the context in which each log was opened, `sink_keys` the name of each sink in the epoch log.
     """
@@ -74,10 +74,10 @@ class Storage:
     folder: Path
     logs: Mapping[str, Log]
     epoch_log: EpochLog
-    saves: SaveStore
+    checkpoints: CheckpointStore
     sinks: Mapping[str, Sink]
     sink_keys: Mapping[str, str]
-    places: Mapping[str, Place]
+    contexts: Mapping[str, OpenContext]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class CutOptions:
 def delivery_plan(config: Config) -> DeliveryPlan:
     """The delivery plan of a config."""
     guarantee = config.guarantee
-    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.save_every, guarantee.commit_every)
+    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.checkpoint_every, guarantee.commit_every)
 
 
 def make_job(
@@ -127,7 +127,7 @@ def make_job(
     crash: Armed | None = None,
     backpressure: Backpressure | None = None,
     clock: Callable[[], float] = time.monotonic,
-    saver_of: Callable[[SaveStore, Callable[[Save], None]], Saver] = Saver,
+    writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter,
 ) -> Job:
     """Put a job together. `observe` makes the observer of its lifecycle."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
@@ -135,18 +135,18 @@ def make_job(
     lifecycle = EpochLifecycle(
         plan=delivery_plan(config),
         log=storage.epoch_log,
-        saves=storage.saves,
+        checkpoints=storage.checkpoints,
         sinks=storage.sinks,
         sink_keys=storage.sink_keys,
         crash=crash,
         observer=observe(cutter, backpressure),
         clock=clock,
-        saver_of=saver_of,
+        writer_of=writer_of,
     )
     return Job(
         config=config,
         graph=graph,
-        places=storage.places,
+        contexts=storage.contexts,
         logs=storage.logs,
         epoch_log=storage.epoch_log,
         cutter=cutter,

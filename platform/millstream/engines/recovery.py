@@ -1,4 +1,4 @@
-"""Recovery by epochs: when a worker is lost, all workers start again from the newest save."""
+"""Recovery by epochs: when a worker is lost, all workers start again from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def _records_of(job: Job, number: int) -> str:
 
 
 def _reached(job: Job) -> tuple[int, int]:
-    """The progress of a run: new epochs, and saves, which show progress among epochs that are repeated."""
-    save = job.lifecycle.saves.newest()
-    return job.epoch_log.totals.epochs, save.epoch if save is not None else -1
+    """The progress of a run: new epochs, and checkpoints, which show progress among epochs that are repeated."""
+    checkpoint = job.lifecycle.checkpoints.newest()
+    return job.epoch_log.totals.epochs, checkpoint.epoch if checkpoint is not None else -1

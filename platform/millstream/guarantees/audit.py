@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from millstream.state.applied_epochs import Applied
+from millstream.state.applied_epochs import AppliedEpochs
 from millstream.steps.contracts import Array
 
 __all__ = ["Audit", "OutputAudit", "OutputClass", "audit", "audit_output"]
@@ -107,7 +107,7 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
 
 def audit(
     counts: Mapping[int, int],
-    applied: Applied,
+    applied: AppliedEpochs,
     same_state: bool,
     outputs: Mapping[str, OutputAudit],
     later: Mapping[str, int],

@@ -29,19 +29,19 @@ class Point(StrEnum):
     CUT = "cut"
     PROCESS = "process"
     DELIVER = "deliver"
-    SAVE = "save"
+    CHECKPOINT = "checkpoint"
     COMMIT = "commit"
 
 
-_REPLAYING = (Point.CUT, Point.PROCESS, Point.DELIVER, Point.SAVE, Point.COMMIT)
-_SKIPPING = (Point.CUT, Point.COMMIT, Point.PROCESS, Point.SAVE, Point.DELIVER)
+_REPLAYING = (Point.CUT, Point.PROCESS, Point.DELIVER, Point.CHECKPOINT, Point.COMMIT)
+_SKIPPING = (Point.CUT, Point.COMMIT, Point.PROCESS, Point.CHECKPOINT, Point.DELIVER)
 
 
 def order(delivery: Delivery) -> tuple[Point, ...]:
     """Return the points in the order in which an epoch passes them.
 
     >>> [str(point) for point in order(Delivery.AT_MOST_ONCE)]
-    ['cut', 'commit', 'process', 'save', 'deliver']
+    ['cut', 'commit', 'process', 'checkpoint', 'deliver']
     """
     return _SKIPPING if delivery is Delivery.AT_MOST_ONCE else _REPLAYING
 
@@ -82,7 +82,7 @@ def _last_due(first: int, last: int, every: int) -> int | None:
 
 
 def effects(
-    delivery: Delivery, save_every: int, commit_every: int, crashes: Iterable[Crash], sinks: int = 1
+    delivery: Delivery, checkpoint_every: int, commit_every: int, crashes: Iterable[Crash], sinks: int = 1
 ) -> Effects:
     """Return the effects, after a clean end, of these crashes in this order.
 
@@ -107,14 +107,14 @@ def effects(
         if crash.epoch < first:
             message = f"a crash at epoch {crash.epoch} cannot follow a restart at epoch {first}"
             raise ValueError(message)
-        save = _last_due(first, _passed(Point.SAVE, crash, points), save_every)
-        if save is not None:
-            saved = save
+        checkpoint = _last_due(first, _passed(Point.CHECKPOINT, crash, points), checkpoint_every)
+        if checkpoint is not None:
+            saved = checkpoint
         if delivery is Delivery.AT_MOST_ONCE:
             committed = max(committed, _passed(Point.COMMIT, crash, points))
         else:
             commit = _last_due(first, _passed(Point.COMMIT, crash, points), commit_every)
-            covered = None if commit is None else _last_due(first, commit, save_every)
+            covered = None if commit is None else _last_due(first, commit, checkpoint_every)
             if covered is not None:
                 committed = max(committed, covered)
         for index in range(sinks):

@@ -40,7 +40,7 @@ def restart(delivery: Delivery) -> str:
     return _RESTARTS[delivery]
 
 
-def outcomes(delivery: Delivery, save_every: int, commit_every: int, sinks: Sequence[str]) -> list[Outcome]:
+def outcomes(delivery: Delivery, checkpoint_every: int, commit_every: int, sinks: Sequence[str]) -> list[Outcome]:
     """Return the worst effects of one crash at each point, over all epochs; `sinks` are in the order of delivery.
 
     >>> for outcome in outcomes(Delivery.AT_LEAST_ONCE, 4, 4, ["predictions"]):
@@ -48,21 +48,21 @@ def outcomes(delivery: Delivery, save_every: int, commit_every: int, sinks: Sequ
     cut 0 {'predictions': 3}
     process 0 {'predictions': 3}
     deliver 0 {'predictions': 4}
-    save 4 {'predictions': 4}
+    checkpoint 4 {'predictions': 4}
     commit 0 {'predictions': 3}
     """
     result = []
     for point in order(delivery):
         within = sinks[:-1] if point is Point.DELIVER else ()
         for index, sink in enumerate(within):
-            result.append(_worst(delivery, save_every, commit_every, sinks, point, (index, sink)))
-        result.append(_worst(delivery, save_every, commit_every, sinks, point, None))
+            result.append(_worst(delivery, checkpoint_every, commit_every, sinks, point, (index, sink)))
+        result.append(_worst(delivery, checkpoint_every, commit_every, sinks, point, None))
     return result
 
 
 def _worst(
     delivery: Delivery,
-    save_every: int,
+    checkpoint_every: int,
     commit_every: int,
     sinks: Sequence[str],
     point: Point,
@@ -71,8 +71,8 @@ def _worst(
     index, sink = after_sink if after_sink is not None else (None, None)
     twice = lost = 0
     repeated, missing = dict.fromkeys(sinks, 0), dict.fromkeys(sinks, 0)
-    for epoch in _decisive_epochs(save_every, commit_every):
-        found = effects(delivery, save_every, commit_every, [Crash(point, epoch, index)], len(sinks))
+    for epoch in _decisive_epochs(checkpoint_every, commit_every):
+        found = effects(delivery, checkpoint_every, commit_every, [Crash(point, epoch, index)], len(sinks))
         twice, lost = max(twice, len(found.trained_twice)), max(lost, len(found.lost))
         for name, again, gone in zip(sinks, found.rows_repeated, found.rows_missing, strict=True):
             repeated[name] = max(repeated[name], len(again))
@@ -80,12 +80,12 @@ def _worst(
     return Outcome(point, sink, twice, lost, repeated, missing)
 
 
-def _decisive_epochs(save_every: int, commit_every: int) -> Iterable[int]:
+def _decisive_epochs(checkpoint_every: int, commit_every: int) -> Iterable[int]:
     """Return the epochs of the second cycle after which a checkpoint or commit is due, and the epoch before each.
 
     A cycle is the least common multiple of the two intervals. Between these epochs the effects only grow, so one of
     these epochs has the worst effects.
     """
-    cycle = math.lcm(save_every, commit_every)
-    due = {due for every in (save_every, commit_every) for due in range(cycle + every - 1, 2 * cycle, every)}
+    cycle = math.lcm(checkpoint_every, commit_every)
+    due = {due for every in (checkpoint_every, commit_every) for due in range(cycle + every - 1, 2 * cycle, every)}
     return sorted(due | {epoch - 1 for epoch in due})

@@ -1,7 +1,8 @@
 """The lifecycle of epochs: they pass their five points in the order that `delivery.order` gives.
 
-The one place where processing, notes, sinks, saves and commits meet. Every engine hands its epochs to it in order. A
-group of epochs passes each point as a whole: one durable write of notes, one append to each sink, one save at most.
+The one place where processing, receipts, sinks, checkpoints and commits meet. Every engine hands its epochs to it in
+order. A group of epochs passes each point as a whole: one durable write of receipts, one append to each sink, one
+checkpoint at most.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
 from millstream.guarantees.sink_guard import SinkGuard
-from millstream.log.contracts import Mark, Sink
-from millstream.log.epochs import Epoch, EpochLog, Note, PartitionName
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoint_writer import Saver
-from millstream.state.checkpoints import Save, SaveStore, States
+from millstream.log.contracts import Progress, Sink
+from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoint_writer import CheckpointWriter
+from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
 from millstream.steps.processor import EpochResult
 
 __all__ = ["DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
 
 
-_KEPT_SAVES = 3
-"""The number of saves kept, for a sink that has lost its last appends."""
+_KEPT_CHECKPOINTS = 3
+"""The number of checkpoints kept, for a sink that has lost its last appends."""
 _PAUSE, _LONGEST_PAUSE = 9, 1.0
 """After a background save, pause for nine times its duration, at most one second: saving takes at most a tenth of the
 time, and a crash replays about a second of work."""
@@ -38,10 +39,10 @@ time, and a crash replays about a second of work."""
 
 @dataclass(frozen=True)
 class DeliveryPlan:
-    """The delivery of a pipeline, and the distances of its saves and commits in epochs."""
+    """The delivery of a pipeline, and the distances of its checkpoints and commits in epochs."""
 
     delivery: Delivery
-    save_every: int = 1
+    checkpoint_every: int = 1
     commit_every: int = 1
 
 
@@ -70,7 +71,7 @@ class Steps(Protocol):
 
 
 class LifecycleObserver(Protocol):
-    """Receives the events of a run's lifecycle; `checkpointed` comes from the thread that wrote the save."""
+    """Receives the events of a run's lifecycle; `checkpointed` comes from the thread that wrote the checkpoint."""
 
     def started(self, first: int) -> None:
         """State is loaded; `first` is the first epoch to take."""
@@ -80,12 +81,12 @@ class LifecycleObserver(Protocol):
         """An epoch has passed all its points."""
         ...
 
-    def checkpointed(self, save: Save, seconds: float) -> None:
-        """A save is durable; writing it took so many seconds."""
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
+        """A checkpoint is durable; writing it took so many seconds."""
         ...
 
     def restarted(self, reason: str) -> None:
-        """The lifecycle starts again from the newest save, for this reason."""
+        """The lifecycle starts again from the newest checkpoint, for this reason."""
         ...
 
 
@@ -94,7 +95,7 @@ class _NoObserver:
 
     def finished_epoch(self, result: EpochResult) -> None: ...
 
-    def checkpointed(self, save: Save, seconds: float) -> None: ...
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None: ...
 
     def restarted(self, reason: str) -> None: ...
 
@@ -106,7 +107,7 @@ class _Group:
     epochs: Sequence[Epoch]
     wait: bool
     results: list[EpochResult] = field(default_factory=list)
-    applied: Applied = field(default_factory=Applied)
+    applied: AppliedEpochs = field(default_factory=AppliedEpochs)
     states: Callable[[], States] | None = None
 
     @property
@@ -123,37 +124,37 @@ class EpochLifecycle:
 
     plan: DeliveryPlan
     log: EpochLog
-    saves: SaveStore
+    checkpoints: CheckpointStore
     sinks: Mapping[str, Sink]
     sink_keys: Mapping[str, str]
     crash: Armed | None = None
     observer: LifecycleObserver = field(default_factory=_NoObserver)
     clock: Callable[[], float] = time.monotonic
-    saver_of: Callable[[SaveStore, Callable[[Save], None]], Saver] = Saver
-    """Makes the background writer of saves."""
+    writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter
+    """Makes the background writer of checkpoints."""
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
-    _saver: Saver = field(init=False)
+    _writer: CheckpointWriter = field(init=False)
     _passing: Mapping[Point, Callable[[_Group], None]] = field(init=False)
-    _notes: dict[int, list[Note]] = field(default_factory=dict)
-    """By epoch, the notes of earlier starts, until the epoch is replayed."""
-    _applied: Applied = field(default_factory=Applied)
+    _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
+    """By epoch, the receipts of earlier starts, until the epoch is replayed."""
+    _applied: AppliedEpochs = field(default_factory=AppliedEpochs)
     _last: int = -1
-    _saved_epoch: int = -1
-    _saving_since: float = 0.0
+    _checkpoint_epoch: int = -1
+    _checkpoint_since: float = 0.0
     _pause_until: float = float("-inf")
     _covered: int | None = None
-    """The last epoch that may be committed: a save covers it that this start has written, or goes on from."""
+    """The last epoch that may be committed: a checkpoint covers it that this start has written, or goes on from."""
     _dirty: bool = False
 
     def __post_init__(self) -> None:
-        self._saver = self.saver_of(self.saves, self._save_done)
+        self._writer = self.writer_of(self.checkpoints, self._on_checkpoint)
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
         self._passing = {
             Point.CUT: self._cut,
             Point.PROCESS: self._process,
             Point.DELIVER: self._deliver,
-            Point.SAVE: self._save,
+            Point.CHECKPOINT: self._save,
             Point.COMMIT: self._commit,
         }
 
@@ -161,42 +162,42 @@ class EpochLifecycle:
 
     def start(self, steps: Steps) -> int:
         """Load the newest usable state into the steps; the first epoch to take."""
-        self._saver.wait()
-        self._steps, self._notes, self._covered, self._dirty = steps, {}, None, False
+        self._writer.wait()
+        self._steps, self._receipts, self._covered, self._dirty = steps, {}, None, False
         totals = self.log.totals
         self._guard = SinkGuard(self.log, self.sinks, self.sink_keys)
-        save = self.saves.newest()
-        if self._guarded and save is not None:
-            self._guard.catch_up(save.epoch)
-            save = self.saves.newest(upto=self._guard.lowest(save.epoch))
-        newest = max(save.epoch if save else -1, totals.committed, self._guard.highest())
+        checkpoint = self.checkpoints.newest()
+        if self._guarded and checkpoint is not None:
+            self._guard.catch_up(checkpoint.epoch)
+            checkpoint = self.checkpoints.newest(upto=self._guard.lowest(checkpoint.epoch))
+        newest = max(checkpoint.epoch if checkpoint else -1, totals.committed, self._guard.highest())
         if newest >= totals.next_epoch and newest >= 0:
             message = (
                 f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} has been saved or "
                 "delivered: the log was truncated; start over with --fresh"
             )
             raise AlteredLog(message)
-        self._applied = save.applied.copy() if save else Applied()
-        self._saved_epoch = save.epoch if save else -1
-        if self._guarded and save is not None:
-            self._covered = save.epoch  # the work of an earlier start that was not yet committed
-        first = (self._saved_epoch if self._guarded else totals.committed) + 1
-        steps.restore(self.saves.load(save) if save else {}, totals.partitions)
+        self._applied = checkpoint.applied.copy() if checkpoint else AppliedEpochs()
+        self._checkpoint_epoch = checkpoint.epoch if checkpoint else -1
+        if self._guarded and checkpoint is not None:
+            self._covered = checkpoint.epoch  # the work of an earlier start that was not yet committed
+        first = (self._checkpoint_epoch if self._guarded else totals.committed) + 1
+        steps.restore(self.checkpoints.load(checkpoint) if checkpoint else {}, totals.partitions)
         self._last = first - 1
         self._read_log(first)
         self.observer.started(first)
         return first
 
     def _read_log(self, first: int) -> None:
-        """Skip the epochs between the save and `first`; remember the notes of those from `first` on."""
+        """Skip the epochs between the checkpoint and `first`; remember the receipts of those from `first` on."""
         reader = self.log.reader()
-        if self._saved_epoch + 1 < first:
-            lost = reader.epochs(self._saved_epoch + 1)
+        if self._checkpoint_epoch + 1 < first:
+            lost = reader.epochs(self._checkpoint_epoch + 1)
             for epoch in itertools.takewhile(lambda epoch: epoch.number < first, lost):
                 self._steps.skip(epoch)
         if first < self.log.totals.next_epoch:
-            for note in reader.notes(first):
-                self._notes.setdefault(note.epoch, []).append(note)
+            for receipt in reader.receipts(first):
+                self._receipts.setdefault(receipt.epoch, []).append(receipt)
 
     # ------------------------------------------------------------ epochs
 
@@ -208,7 +209,7 @@ class EpochLifecycle:
         if not self._guarded:
             return min(1, len(epochs))
         armed = self.crash.point.epoch if self.crash is not None else None
-        return next((place for place, epoch in enumerate(epochs, 1) if epoch.number == armed), len(epochs))
+        return next((index for index, epoch in enumerate(epochs, 1) if epoch.number == armed), len(epochs))
 
     def take(self, epochs: Sequence[Epoch]) -> None:
         """Take epochs that are ready through all points, group by group."""
@@ -218,7 +219,7 @@ class EpochLifecycle:
             epochs = epochs[count:]
 
     def _advance(self, epochs: Sequence[Epoch]) -> None:
-        # Until an armed crash has come, saves are not made in the background: a crash shows its own epoch's state.
+        # Until an armed crash has come, no checkpoint is written in the background: a crash shows its epoch's state.
         armed = self.crash is not None and epochs[-1].number <= self.crash.point.epoch
         group = _Group(epochs, wait=armed or not self._guarded)
         for point in order(self.plan.delivery):
@@ -236,25 +237,25 @@ class EpochLifecycle:
         assert self._guarded or self.log.totals.committed < numbers[0], "nothing of a new epoch is committed"
 
     def _process(self, group: _Group) -> None:
-        """Process the epochs; their notes are durable before a sink gets the first row of them."""
+        """Process the epochs; their receipts are durable before a sink gets the first row of them."""
         assert self.plan.delivery is not Delivery.AT_MOST_ONCE or self.log.totals.committed >= group.last
         for epoch in group.epochs:
             group.results.append(self._processed(epoch))
         group.applied = self._applied.copy()
         if self._guarded:
-            if self._may_save(group.last, group.wait):
+            if self._may_checkpoint(group.last, group.wait):
                 group.states = self._steps.request_states()
             self._steps.work_ahead()
         self.log.sync()
 
     def _processed(self, epoch: Epoch) -> EpochResult:
-        """Process an epoch and write its note; a replay that differs stops here, before any effect."""
-        before = self._notes.pop(epoch.number, [])
+        """Process an epoch and write its receipt; a replay that differs stops here, before any effect."""
+        before = self._receipts.pop(epoch.number, [])
         result = self._steps.process(epoch, len(before) + 1)
         assert result.epoch.number == epoch.number == self._last + 1
-        for note in before[:1]:
-            compare_replay(note, result.note, self.log.totals.partitions, outputs=self._guarded)
-        self.log.note(result.note)
+        for receipt in before[:1]:
+            compare_replay(receipt, result.receipt, self.log.totals.partitions, outputs=self._guarded)
+        self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
         self._last = epoch.number
         self._dirty = True
@@ -266,19 +267,19 @@ class EpochLifecycle:
         for name, sink in self.sinks.items():
             wanted = [r for r in group.results if not self._guarded or self._guard.lacks(name, r.epoch.number)]
             if wanted:
-                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), Mark(self.log.id, group.last))
+                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), Progress(self.log.id, group.last))
                 self._guard.advance(name, group.last, back=not self._guarded)
             self._passed(Point.DELIVER, group.last, name)
 
     def _save(self, group: _Group) -> None:
         """Save the state, if that is due: in the background, or durable on return where the group waits."""
         assert self.plan.delivery is Delivery.AT_MOST_ONCE or self._guard.lowest(group.last) >= group.last
-        if not self._guarded and due(group.last, self.plan.save_every):
+        if not self._guarded and due(group.last, self.plan.checkpoint_every):
             group.states = self._steps.request_states()
         if group.states is not None:
-            self._start_save(group.last, group.applied, group.states)
+            self._start_checkpoint(group.last, group.applied, group.states)
             if group.wait:
-                self._saver.wait()
+                self._writer.wait()
 
     def _commit(self, group: _Group) -> None:
         if self.plan.delivery is Delivery.AT_MOST_ONCE:
@@ -294,30 +295,30 @@ class EpochLifecycle:
         if self.crash is not None:
             self.crash.pass_by(point, epoch, sink)
 
-    # ------------------------------------------------------------ saves and commits
+    # ------------------------------------------------------------ checkpoints and commits
 
-    def _may_save(self, last: int, wait: bool = False) -> bool:
-        """True if a save after this epoch is due, and the one before is written and its pause is over."""
-        paused = self._saver.busy or self.clock() < self._pause_until
-        return last - self._saved_epoch >= self.plan.save_every and (wait or not paused)
+    def _may_checkpoint(self, last: int, wait: bool = False) -> bool:
+        """True if a checkpoint after this epoch is due, and the one before is written and its pause is over."""
+        paused = self._writer.busy or self.clock() < self._pause_until
+        return last - self._checkpoint_epoch >= self.plan.checkpoint_every and (wait or not paused)
 
-    def _start_save(self, epoch: int, applied: Applied, states: Callable[[], States]) -> None:
-        assert epoch <= self._last, "a save is never ahead of the epochs that are processed"
-        assert not self._guarded or epoch >= self._saved_epoch  # others repeat epochs that are in the save
-        self._saving_since = self.clock()
-        self._saver.start(epoch, applied, states())
-        self._saved_epoch = epoch
+    def _start_checkpoint(self, epoch: int, applied: AppliedEpochs, states: Callable[[], States]) -> None:
+        assert epoch <= self._last, "a checkpoint is never ahead of the epochs that are processed"
+        assert not self._guarded or epoch >= self._checkpoint_epoch  # others repeat epochs that are in the checkpoint
+        self._checkpoint_since = self.clock()
+        self._writer.start(epoch, applied, states())
+        self._checkpoint_epoch = epoch
 
-    def _save_done(self, save: Save) -> None:
-        self._covered = save.epoch
-        self.saves.drop_before(self.saves.numbers()[-_KEPT_SAVES:][0])
+    def _on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._covered = checkpoint.epoch
+        self.checkpoints.drop_before(self.checkpoints.numbers()[-_KEPT_CHECKPOINTS:][0])
         now = self.clock()
-        took = now - self._saving_since
+        took = now - self._checkpoint_since
         self._pause_until = now + min(_PAUSE * took, _LONGEST_PAUSE)
-        self.observer.checkpointed(save, took)
+        self.observer.checkpointed(checkpoint, took)
 
     def _commit_covered(self, epoch: int) -> bool:
-        """Commit up to `epoch`, as far as a save covers it; False if there was nothing to commit."""
+        """Commit up to `epoch`, as far as a checkpoint covers it; False if there was nothing to commit."""
         if self._covered is None:
             return False
         committed = min(epoch, self._covered)
@@ -331,10 +332,10 @@ class EpochLifecycle:
 
         The other deliveries promise after which epochs they save, so they wait for these.
         """
-        if not self._guarded or self._saver.busy:
+        if not self._guarded or self._writer.busy:
             return
-        if self._may_save(self._last):
-            self._start_save(self._last, self._applied.copy(), self._steps.request_states())
+        if self._may_checkpoint(self._last):
+            self._start_checkpoint(self._last, self._applied.copy(), self._steps.request_states())
         elif due(self._last, self.plan.commit_every) and self._commit_covered(self._last):
             self.log.sync()
 
@@ -342,15 +343,15 @@ class EpochLifecycle:
 
     def end(self) -> None:
         """A clean end: save and commit everything, close the sinks."""
-        self._saver.wait()
-        if self._dirty and self._covered != self._last:  # a save of this start, so that it may be committed
-            self._start_save(self._last, self._applied.copy(), self._steps.request_states())
-            self._saver.wait()
+        self._writer.wait()
+        if self._dirty and self._covered != self._last:  # a checkpoint of this start, so that it may be committed
+            self._start_checkpoint(self._last, self._applied.copy(), self._steps.request_states())
+            self._writer.wait()
         self._commit_covered(self._last)
         self.log.sync()
         for sink in self.sinks.values():
             sink.close()
 
     def abandon(self) -> None:
-        """An end that is not clean: write nothing more, and wait for the save that is being written."""
-        self._saver.wait()
+        """An end that is not clean: write nothing more, and wait for the checkpoint that is being written."""
+        self._writer.wait()

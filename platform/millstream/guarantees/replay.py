@@ -1,16 +1,18 @@
-"""Replayed epochs: the note of a replay is compared with the note of the first attempt."""
+"""Replayed epochs: the receipt of a replay is compared with the receipt of the first attempt."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from millstream.errors import AlteredLog, DifferentReplay
-from millstream.log.epochs import Note, PartitionName
+from millstream.log.epochs import EpochReceipt, PartitionName
 
 __all__ = ["compare_replay"]
 
 
-def compare_replay(first: Note, again: Note, partitions: Sequence[PartitionName], *, outputs: bool) -> None:
+def compare_replay(
+    first: EpochReceipt, again: EpochReceipt, partitions: Sequence[PartitionName], *, outputs: bool
+) -> None:
     """Refuse a replay whose inputs differ; with `outputs`, also one whose steps or outputs do.
 
     Without exactly_once the model has moved on since the first attempt, so outputs may differ.

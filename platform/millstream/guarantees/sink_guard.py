@@ -38,41 +38,41 @@ class SinkGuard:
         self._held[name] = max(self._held[name], epoch)
 
     def _progress(self, name: str, sink: Sink) -> int:
-        mark, key, totals = sink.mark(), self._keys[name], self._log.totals
-        if mark is None:
+        progress, key, totals = sink.progress(), self._keys[name], self._log.totals
+        if progress is None:
             self._silent.add(name)
             return totals.sinks.get(key, totals.next_epoch) - 1
-        if mark.log != self._log.id:
+        if progress.log != self._log.id:
             message = (
-                f"sink '{name}' holds rows of another run's epoch log ({mark.log}, this one is {self._log.id}); "
+                f"sink '{name}' holds rows of another run's epoch log ({progress.log}, this one is {self._log.id}); "
                 "give it a place of its own, or move those rows away"
             )
             raise ForeignSink(message)
         back = totals.next_epoch if key in totals.removed else totals.returned.get(key, 0)
-        return max(mark.epoch, back - 1)  # a sink that was removed counts as having the epochs of that time
+        return max(progress.epoch, back - 1)  # a sink that was removed counts as having the epochs of that time
 
     def catch_up(self, saved: int) -> None:
-        """Correct the progress of sinks that is older than the newest save, which was written after they had all.
+        """Correct the progress of sinks that is older than the newest checkpoint, which was written after they had all.
 
         (1) No rows in between: the progress record was lost with the power; it is advanced. (2) Rows in between, and
         the sink keeps its rows: they are lost; they are delivered again, or refused if the sink reports no progress at
-        all. (3) Its rows expire: the save proves that it had them; it is refused only if more rows were made after the
-        save.
+        all. (3) Its rows expire: the checkpoint proves that it had them; it is refused only if more rows were made
+        after the save.
         """
         behind = {name: held for name, held in self._held.items() if held < saved}
         if not behind:
             return
         gone: dict[str, int] = {}
         unsure: set[str] = set()
-        for note in self._log.reader().notes(min(behind.values()) + 1):
+        for receipt in self._log.reader().receipts(min(behind.values()) + 1):
             for name, held in behind.items():
-                if note.epoch > held and name in note.outputs:
-                    if note.epoch > saved:
+                if receipt.epoch > held and name in receipt.outputs:
+                    if receipt.epoch > saved:
                         unsure.add(name)
                     else:
-                        gone.setdefault(name, note.epoch)
-                elif note.epoch == held + 1:
-                    behind[name] = note.epoch
+                        gone.setdefault(name, receipt.epoch)
+                elif receipt.epoch == held + 1:
+                    behind[name] = receipt.epoch
         for name, epoch in gone.items():
             keeps = self._sinks[name].keeps
             if name in (self._silent if keeps else unsure):

@@ -9,7 +9,7 @@ from millstream.config.document import Problem
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.guarantees.delivery import Delivery
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 from millstream.steps.placement import placement_problems
 
@@ -19,9 +19,9 @@ __all__ = ["checked_graph"]
 def checked_graph(loaded: Loaded) -> Graph:
     """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
     config = loaded.config
-    place = Place(loaded.base, loaded.base, config.name)
+    context = OpenContext(loaded.base, loaded.base, config.name)
     looks = (_source_problems, _sink_problems, _shared_sinks, _circles)
-    problems = [problem for look in looks for problem in look(config, place)]
+    problems = [problem for look in looks for problem in look(config, context)]
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields)
     problems += found
@@ -44,26 +44,26 @@ def _impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
                     "would make other rows; choose at_least_once or at_most_once"
                 )
                 problems.append(Problem(("guarantee", "delivery"), message))
-    return problems + placement_problems(config.engine.run, steps)
+    return problems + placement_problems(config.engine.placement, steps)
 
 
-def _source_problems(config: Config, place: Place) -> list[Problem]:
+def _source_problems(config: Config, context: OpenContext) -> list[Problem]:
     return [
         Problem((*source.path, option) if option else source.path, message)
         for source in config.logs
-        for option, message in source.config.problems(place)
+        for option, message in source.config.problems(context)
     ]
 
 
-def _sink_problems(config: Config, place: Place) -> list[Problem]:
+def _sink_problems(config: Config, context: OpenContext) -> list[Problem]:
     return [
         Problem(("sinks", output, option) if option else ("sinks", output), message)
         for output, sink in config.sinks.items()
-        for option, message in sink.problems(place)
+        for option, message in sink.problems(context)
     ]
 
 
-def _circles(config: Config, place: Place) -> list[Problem]:
+def _circles(config: Config, context: OpenContext) -> list[Problem]:
     """The sinks that write where a source reads."""
     return [
         Problem(
@@ -73,16 +73,16 @@ def _circles(config: Config, place: Place) -> list[Problem]:
         )
         for output, sink in config.sinks.items()
         for source in config.logs
-        if source.config.reads(place, sink.location(place, output))
+        if source.config.reads(context, sink.location(context, output))
     ]
 
 
-def _shared_sinks(config: Config, place: Place) -> list[Problem]:
+def _shared_sinks(config: Config, context: OpenContext) -> list[Problem]:
     """The sinks whose rows would lie where those of another one do."""
     problems: list[Problem] = []
     taken: dict[str, str] = {}
     for output, sink in config.sinks.items():
-        location = sink.location(place, output)
+        location = sink.location(context, output)
         first = taken.setdefault(os.path.normpath(location), output)
         if first != output:
             message = f"sinks {first!r} and {output!r} both lie in {location}; give each output a place of its own"

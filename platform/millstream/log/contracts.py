@@ -9,22 +9,22 @@ from typing import Protocol
 
 import pyarrow as pa
 
-__all__ = ["Log", "Mark", "Partition", "Place", "Sink", "SinkConfig", "SourceConfig"]
+__all__ = ["Log", "OpenContext", "Partition", "Progress", "Sink", "SinkConfig", "SourceConfig"]
 
 
 @dataclass(frozen=True)
-class Place:
+class OpenContext:
     """Where relative paths of a config start (`base`), and where a part may keep files of its own (`cache`).
 
-    `pipeline` is the pipeline's name, for what has to be told apart outside the run directory. In a `hurry` somebody
-    only looks and waits for the answer: a server that is away is not waited for. Once a run is `stopped` it waits no
-    longer either.
+    `pipeline` is the pipeline's name, for what has to be told apart outside the run directory. In a `fail_fast`
+    somebody only looks and waits for the answer: a server that is away is not waited for. Once a run is `stopped` it
+    waits no longer either.
     """
 
     base: Path
     cache: Path
     pipeline: str = ""
-    hurry: bool = False
+    fail_fast: bool = False
     stopped: Callable[[], bool] = lambda: False
 
 
@@ -37,7 +37,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Progress:
     """What a sink holds: rows of this epoch log, the last of them of this epoch."""
 
     log: str
@@ -99,7 +99,7 @@ class SourceConfig(Protocol):
 
     type: str
 
-    def open(self, place: Place) -> Log: ...
+    def open(self, context: OpenContext) -> Log: ...
 
     @property
     def bounded(self) -> bool:
@@ -111,11 +111,11 @@ class SourceConfig(Protocol):
         """The names of the columns that its log yields, `time` perhaps among them; known without opening it."""
         ...
 
-    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
         """What can be found wrong without reading, such as a missing file: the option's name, and what to do."""
         ...
 
-    def reads(self, place: Place, location: str) -> bool:
+    def reads(self, context: OpenContext, location: str) -> bool:
         """Whether rows that a sink writes to this location would come back as records."""
         ...
 
@@ -128,11 +128,11 @@ class Sink(Protocol):
         """Whether rows stay until they are cleared; if not, they may be removed in time, and the mark with them."""
         ...
 
-    def mark(self) -> Mark | None:
+    def progress(self) -> Progress | None:
         """What it holds, durable with its rows; None if nothing was ever appended."""
         ...
 
-    def append(self, rows: pa.Table, mark: Mark) -> None:
+    def append(self, rows: pa.Table, progress: Progress) -> None:
         """Add rows (perhaps none) and the mark, in one atomic step; durable on return where there are rows.
 
         The same epoch again, or a lower one, is appended like any other.
@@ -158,7 +158,13 @@ class SinkConfig(Protocol):
     type: str
 
     def open(
-        self, place: Place, output: str, schema: pa.Schema, *, identity: Sequence[str] = (), guarded: bool = True
+        self,
+        context: OpenContext,
+        output: str,
+        schema: pa.Schema,
+        *,
+        identity: Sequence[str] = (),
+        guarded: bool = True,
     ) -> Sink:
         """Open it for the one run that appends.
 
@@ -167,26 +173,26 @@ class SinkConfig(Protocol):
         """
         ...
 
-    def read(self, place: Place, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         """What `Sink.read` gives, beside a run that may be appending; changes nothing."""
         ...
 
-    def problems(self, place: Place) -> Iterable[tuple[str, str]]:
+    def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
         """What can be found wrong without opening it: the option's name, and what to do."""
         ...
 
-    def mark(self, place: Place, output: str) -> Mark | None:
-        """What `Sink.mark` gives, without opening it for a run; changes nothing."""
+    def progress(self, context: OpenContext, output: str) -> Progress | None:
+        """What `Sink.progress` gives, without opening it for a run; changes nothing."""
         ...
 
-    def location(self, place: Place, output: str) -> str:
+    def location(self, context: OpenContext, output: str) -> str:
         """Where the rows lie, for people; two outputs of a config may not have the same."""
         ...
 
-    def may_clear(self, place: Place, output: str) -> None:
+    def may_clear(self, context: OpenContext, output: str) -> None:
         """Refuse what `clear` would refuse, before anything is moved; changes nothing."""
         ...
 
-    def clear(self, place: Place, output: str) -> None:
-        """Start over: move away or delete what it holds (`--fresh`); asked only if `mark` is of this run, or None."""
+    def clear(self, context: OpenContext, output: str) -> None:
+        """Start over: move away or delete all rows (`--fresh`); called only if `progress` is of this run, or None."""
         ...

@@ -3,7 +3,7 @@
 run.json       what may not change between starts; written last when the directory is made
 config.yaml    the config as resolved, without values of the environment
 epochs/        the epoch log
-saves/         states
+checkpoints/         states
 outputs/       outputs that have no sink of their own
 cache/         what sources keep to read fast (safe to delete)
 spark/         Spark's log and its throw-away checkpoint
@@ -49,7 +49,7 @@ class RunDirectory:
         self._lock: TextIO | None = None
 
     epochs = property(lambda self: self.path / "epochs")
-    saves = property(lambda self: self.path / "saves")
+    checkpoints = property(lambda self: self.path / "checkpoints")
     config = property(lambda self: self.path / "config.yaml")
     metrics = property(lambda self: self.path / "metrics.jsonl")
     live = property(lambda self: self.path / "live.json")
@@ -116,7 +116,7 @@ class RunDirectory:
         return None
 
     @property
-    def begun(self) -> bool:
+    def begin_epoch(self) -> bool:
         return (self.path / "run.json").is_file()
 
     def make(self, fixed: Mapping[str, Any], base: Path) -> None:
@@ -190,7 +190,7 @@ class RunDirectory:
         while (target := self.path.with_name(f"{self.path.name}.{number}")).exists():
             number += 1
         last = self.path.with_name(f"{self.path.name}.{number - 1}")
-        if self.begun or not (last / "run.json").is_file() or any((last / p.name).exists() for p in content):
+        if self.begin_epoch or not (last / "run.json").is_file() or any((last / p.name).exists() for p in content):
             return target
         return last
 
@@ -222,7 +222,7 @@ _OURS = {
     "mlflow.json",
     "outputs",
     "run.json",
-    "saves",
+    "checkpoints",
     "sources.json",
     "spark",
     "summary.json",
@@ -242,8 +242,8 @@ def _difference(was: Any, now: Any, path: str = "") -> str:
             if was.get(key) != now.get(key):
                 return _difference(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        for place, (a, b) in enumerate(zip(was, now, strict=True)):
+        for index, (a, b) in enumerate(zip(was, now, strict=True)):
             if a != b:
-                return _difference(a, b, f"{path}[{place}]")
+                return _difference(a, b, f"{path}[{index}]")
     where = f"{path} " if path else ""
     return f"{where}was {json.dumps(was)}, is {json.dumps(now)}"

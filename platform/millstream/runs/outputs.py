@@ -11,7 +11,7 @@ import yaml
 
 from millstream.config.load import Loaded, read_back
 from millstream.errors import ConfigError, MillstreamError
-from millstream.log.contracts import Place, SinkConfig
+from millstream.log.contracts import OpenContext, SinkConfig
 from millstream.runs.directory import RunDirectory
 from millstream.runs.sinks import sink_configs
 from millstream.steps.contracts import Output
@@ -27,7 +27,7 @@ class RunOutput:
 
     output: Output
     sink: SinkConfig
-    place: Place
+    context: OpenContext
     loaded: Loaded
 
     @property
@@ -37,7 +37,7 @@ class RunOutput:
 
     @property
     def location(self) -> str:
-        return self.sink.location(self.place, self.output.name)
+        return self.sink.location(self.context, self.output.name)
 
     @property
     def found(self) -> bool:
@@ -46,7 +46,7 @@ class RunOutput:
 
     def read(self) -> Iterator[pa.Table]:
         self.loaded.need("sinks", self.output.name)
-        return self.sink.read(self.place, self.output.name, row_schema(self.output))
+        return self.sink.read(self.context, self.output.name, row_schema(self.output))
 
 
 def load_run(directory: RunDirectory) -> Loaded:
@@ -75,6 +75,6 @@ def graph_of(loaded: Loaded) -> Graph:
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     """The outputs of a run, by name."""
     graph = graph_of(loaded)
-    place = Place(loaded.base, directory.path, loaded.config.name, hurry=True)
+    context = OpenContext(loaded.base, directory.path, loaded.config.name, fail_fast=True)
     configs = sink_configs(loaded.config, graph)
-    return {name: RunOutput(graph.outputs[name], config, place, loaded) for name, config in configs.items()}
+    return {name: RunOutput(graph.outputs[name], config, context, loaded) for name, config in configs.items()}

@@ -18,8 +18,8 @@ from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
 from millstream.runs.start import Options, start
 from millstream.runs.watch.run_status import ended_cleanly
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoints import Save, States, read_newest
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoints import Checkpoint, States, read_newest
 from millstream.state.digests import states_digest
 from millstream.steps.contracts import Array
 
@@ -46,7 +46,7 @@ def _golden_config(loaded: Loaded) -> Loaded:
     plain = loaded.resolved()
     plain["sinks"] = {}
     plain["guarantee"] = {"delivery": loaded.config.guarantee.delivery}  # without crashes they are all the same
-    plain["engine"] = {**plain["engine"], "type": "local", "run": {}}
+    plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
     plain["mlflow"] = False
     return read_config(plain, loaded.base, loaded.file)
 
@@ -77,8 +77,8 @@ def _last_through(directory: RunDirectory) -> int:
 
 def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
     counts = _counts_of_same_cuts(directory, golden, last)
-    newest, goldens = read_newest(directory.saves, _seen), read_newest(golden.saves, _seen)
-    applied = newest[0] if newest is not None else Applied()
+    newest, goldens = read_newest(directory.checkpoints, _seen), read_newest(golden.checkpoints, _seen)
+    applied = newest[0] if newest is not None else AppliedEpochs()
     sinks = EpochReader(directory.epochs).totals().sinks
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
@@ -96,7 +96,7 @@ def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, las
 
 
 def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
-    """The records of every epoch, from the golden run's notes; its cuts must be the run's."""
+    """The records of every epoch, from the golden run's receipts; its cuts must be the run's."""
     reader = EpochReader(golden.epochs)
     for mine, other in zip(EpochReader(directory.epochs).epochs(), reader.epochs(), strict=False):
         if mine.number > last:
@@ -107,7 +107,7 @@ def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: in
                 f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
             )
             raise Contradiction(message)
-    counts = {note.epoch: note.records for note in reader.notes()}
+    counts = {receipt.epoch: receipt.records for receipt in reader.receipts()}
     if len(counts) != last + 1:
         message = f"{golden.path} has processed {len(counts)} epochs, {directory.path} {last + 1}: not the same cuts"
         raise Contradiction(message)
@@ -119,8 +119,8 @@ def _of_the_log(epoch: Epoch) -> list[Event]:
     return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
-def _seen(save: Save, states: States) -> tuple[Applied, str]:
-    return save.applied, states_digest(states)
+def _seen(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
+    return checkpoint.applied, states_digest(states)
 
 
 def _hashes(output: RunOutput) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.config import plugins
 from millstream.config.models import Config
-from millstream.log.contracts import Place, SinkConfig
+from millstream.log.contracts import OpenContext, SinkConfig
 from millstream.steps.graph import Graph
 
 __all__ = ["lies_in_run", "sink_configs", "sink_key"]
@@ -26,9 +26,11 @@ def _default() -> SinkConfig:
 
 def sink_key(config: SinkConfig, output: str) -> str:
     """What tells a sink from another one of the same output: where it lies, whatever folder the run is in."""
-    return f"{output} {config.type} {config.location(Place(Path('.'), Path('run')), output)}"
+    return f"{output} {config.type} {config.location(OpenContext(Path('.'), Path('run')), output)}"
 
 
-def lies_in_run(config: SinkConfig, output: str, place: Place) -> bool:
+def lies_in_run(config: SinkConfig, output: str, context: OpenContext) -> bool:
     """Whether its rows lie in the run directory, and go where that goes."""
-    return config.location(place, output) != config.location(Place(place.base, place.cache / "elsewhere"), output)
+    return config.location(context, output) != config.location(
+        OpenContext(context.base, context.cache / "elsewhere"), output
+    )

@@ -26,7 +26,7 @@ from millstream.errors import ConfigError, Contradiction, ForeignSink, Millstrea
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
-from millstream.log.contracts import Log, Place, Sink
+from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
@@ -35,7 +35,7 @@ from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import Observers, Watched, Watching
-from millstream.state.checkpoints import SaveStore
+from millstream.state.checkpoints import CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 
@@ -124,29 +124,29 @@ def start(
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
         stop = stop or threading.Event()
-        places = {
-            source.name: Place(loaded.base, directory.cache(source.name), config.name, stopped=stop.is_set)
+        contexts = {
+            source.name: OpenContext(loaded.base, directory.cache(source.name), config.name, stopped=stop.is_set)
             for source in config.logs
         }
         logs: dict[str, Log] = {}
         for source in config.logs:
-            logs[source.name] = source.config.open(places[source.name])
+            logs[source.name] = source.config.open(contexts[source.name])
             ending.callback(logs[source.name].close)
         epoch_log = EpochLog(directory.epochs)
         ending.callback(epoch_log.close)
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
-        place = Place(loaded.base, directory.path, config.name, stopped=stop.is_set)
-        sinks, keys = _open_sinks(config, graph, place, ending)
+        context = OpenContext(loaded.base, directory.path, config.name, stopped=stop.is_set)
+        sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
             folder=directory.path,
             logs=logs,
             epoch_log=epoch_log,
-            saves=SaveStore(directory.saves, versions()),
+            checkpoints=CheckpointStore(directory.checkpoints, versions()),
             sinks=sinks,
             sink_keys=keys,
-            places=places,
+            contexts=contexts,
         )
         watching = Watching()
         ending.callback(watching.close)
@@ -191,8 +191,8 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         _check_sinks(directory, loaded, graph)
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
-            sink.clear(Place(loaded.base, directory.path, loaded.config.name), output)
-    if not directory.begun:
+            sink.clear(OpenContext(loaded.base, directory.path, loaded.config.name), output)
+    if not directory.begin_epoch:
         directory.make(fixed, loaded.base)
     else:
         try:
@@ -214,26 +214,28 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
     for folder in directory.lives():
         with suppress(MillstreamError):  # none was begun, or it is damaged: then no sink is known to be its own
             own.add(EpochReader(folder / "epochs").id)
-    place = Place(loaded.base, directory.path, loaded.config.name)
+    context = OpenContext(loaded.base, directory.path, loaded.config.name)
     for output, sink in sink_configs(loaded.config, graph).items():
-        mark = None if lies_in_run(sink, output, place) else sink.mark(place, output)
-        if mark is not None and mark.log not in own:
+        progress = None if lies_in_run(sink, output, context) else sink.progress(context, output)
+        if progress is not None and progress.log not in own:
             message = (
                 f"sink {output!r} holds rows that are not of {directory.path}, but of another run's epoch log "
-                f"({mark.log}): {sink.location(place, output)}; --fresh deletes no other run's rows, "
+                f"({progress.log}): {sink.location(context, output)}; --fresh deletes no other run's rows, "
                 "so give the sink a place of its own, or move these away"
             )
             raise ForeignSink(message)
-        sink.may_clear(place, output)
+        sink.may_clear(context, output)
 
 
-def _open_sinks(whole: Config, graph: Graph, place: Place, ending: ExitStack) -> tuple[dict[str, Sink], dict[str, str]]:
+def _open_sinks(
+    whole: Config, graph: Graph, context: OpenContext, ending: ExitStack
+) -> tuple[dict[str, Sink], dict[str, str]]:
     guarded = Delivery(whole.guarantee.delivery) is Delivery.EXACTLY_ONCE
     sinks: dict[str, Sink] = {}
     keys: dict[str, str] = {}
     for output, config in sink_configs(whole, graph).items():
         made = graph.outputs[output]
-        sinks[output] = config.open(place, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
+        sinks[output] = config.open(context, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
         ending.callback(sinks[output].abandon)
         keys[output] = sink_key(config, output)
     return sinks, keys

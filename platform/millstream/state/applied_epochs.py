@@ -1,4 +1,4 @@
-"""Which epochs a state has seen, and how often: what `audit` reads out of a save."""
+"""Which epochs a state has seen, and how often: what `audit` reads out of a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Applied"]
+__all__ = ["AppliedEpochs"]
 
 
 @dataclass
-class Applied:
+class AppliedEpochs:
     """A multiset of epochs, kept as ranges [from, to) plus repeats.
 
-    >>> applied = Applied()
+    >>> applied = AppliedEpochs()
     >>> for epoch in (0, 1, 2, 1, 5):
     ...     applied.add(epoch)
     >>> applied.ranges, applied.repeats
@@ -43,8 +43,8 @@ class Applied:
                 merged.append([start, stop])
         self.ranges = merged
 
-    def copy(self) -> Applied:
-        return Applied([list(span) for span in self.ranges], dict(self.repeats))
+    def copy(self) -> AppliedEpochs:
+        return AppliedEpochs([list(span) for span in self.ranges], dict(self.repeats))
 
     @property
     def last(self) -> int:
@@ -63,5 +63,5 @@ class Applied:
         return {"ranges": self.ranges, "repeats": {str(epoch): times for epoch, times in self.repeats.items()}}
 
     @staticmethod
-    def from_line(line: Mapping[str, Any]) -> Applied:
-        return Applied([list(span) for span in line["ranges"]], {int(e): t for e, t in line["repeats"].items()})
+    def from_line(line: Mapping[str, Any]) -> AppliedEpochs:
+        return AppliedEpochs([list(span) for span in line["ranges"]], {int(e): t for e, t in line["repeats"].items()})

@@ -1,4 +1,4 @@
-"""What of an array a save has to hold: all of it, or what has changed since the save that it leans on."""
+"""What of an array a checkpoint has to hold: all of it, or what has changed since the checkpoint that it leans on."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from millstream.arrays import Array
-from millstream.state.checkpoint_file import ArrayEntry, SaveFile, flat_of
-from millstream.state.dirty_rows import Touched, Value
+from millstream.state.checkpoint_file import ArrayEntry, CheckpointFile, flat_of
+from millstream.state.dirty_rows import ArraySnapshot, Value
 
 __all__ = ["array_entry"]
 
 
-def array_entry(step: str, name: str, old: Value | None, new: Value, between: Sequence[SaveFile]) -> ArrayEntry:
-    """An array, or bytes, in a save. `old` is what it was in the save before; `between` lie those after the one that
-    this one leans on, whose changes it has too."""
-    places, width = _changed(old, new)
+def array_entry(step: str, name: str, old: Value | None, new: Value, between: Sequence[CheckpointFile]) -> ArrayEntry:
+    """An array, or bytes, in a checkpoint. `old` is what it was in the checkpoint before; `between` lie those after the
+    one that this one leans on, whose changes it has too."""
+    indices, width = _changed(old, new)
     shape = None if isinstance(new, bytes) else new.shape
-    if places is not None:
+    if indices is not None:
         whole_bytes, item_bytes = (len(new), 1) if isinstance(new, bytes) else (new.nbytes, new.dtype.itemsize)
         length = whole_bytes // item_bytes
         if between:
             entries = [file.entries.get((step, name)) for file in between]
-            places = _united(places, entries, len(new) if isinstance(new, Touched) else length)
-        if places is not None and len(places) * (8 + width * item_bytes) < whole_bytes:
-            values = new.rows(places) if isinstance(new, Touched) else flat_of(new)[places]
-            return ArrayEntry(step, name, length, shape, places, values, width)
+            indices = _united(indices, entries, len(new) if isinstance(new, ArraySnapshot) else length)
+        if indices is not None and len(indices) * (8 + width * item_bytes) < whole_bytes:
+            values = new.rows(indices) if isinstance(new, ArraySnapshot) else flat_of(new)[indices]
+            return ArrayEntry(step, name, length, shape, indices, values, width)
     flat = flat_of(new)
     return ArrayEntry(step, name, len(flat), shape, None, flat)
 
 
 def _changed(old: Value | None, new: Value) -> tuple[Array | None, int]:
     """The places where `new` differs from `old`, and how many values there are at each; None if they are not known."""
-    if isinstance(new, Touched):
+    if isinstance(new, ArraySnapshot):
         return new.since(old), new.shape[1]
-    if old is None or isinstance(old, Touched) or isinstance(old, bytes) != isinstance(new, bytes):
+    if old is None or isinstance(old, ArraySnapshot) or isinstance(old, bytes) != isinstance(new, bytes):
         return None, 1
     before, after = flat_of(old), flat_of(new)
     if before.shape != after.shape or before.dtype != after.dtype or after.dtype.itemsize not in (1, 2, 4, 8):
@@ -50,12 +50,12 @@ def _bits(array: Array) -> Array:
     return array.view({8: np.uint64, 4: np.uint32, 2: np.uint16, 1: np.uint8}[array.dtype.itemsize])
 
 
-def _united(places: Array, between: Sequence[ArrayEntry | None], most: int) -> Array | None:
+def _united(indices: Array, between: Sequence[ArrayEntry | None], most: int) -> Array | None:
     """These places, below `most`, and those that changed in between; None if there all of it was written."""
-    changed_before = [None if entry is None else entry.places for entry in between]
+    changed_before = [None if entry is None else entry.indices for entry in between]
     if any(before is None for before in changed_before):
         return None  # what came before it may have been longer
     changed = np.zeros(most, np.bool_)
-    for some in (places, *changed_before):
+    for some in (indices, *changed_before):
         changed[some] = True
     return np.flatnonzero(changed)

@@ -1,6 +1,6 @@
-"""The file of one save: a header, arrays, state by key, and a digest over all of it.
+"""The file of one checkpoint: a header, arrays, state by key, and a digest over all of it.
 
-What changed little since the save that it leans on is written as what changed: of an array the places and their
+What changed little since the checkpoint that it leans on is written as what changed: of an array the places and their
 values, or rows and theirs, of state by key the keys and theirs.
 """
 
@@ -22,9 +22,9 @@ from millstream.arrays import Array
 from millstream.errors import AlteredLog, Contradiction, UnknownFormat
 from millstream.log.journal.durability import sync_folder
 from millstream.state.dirty_rows import Value
-from millstream.state.keyed_state import Keyed, put_together
+from millstream.state.keyed_state import KeyedSnapshot, put_together
 
-__all__ = ["ArrayEntry", "KeyedEntry", "SaveFile", "Stored", "flat_of", "read_header", "write_save"]
+__all__ = ["ArrayEntry", "CheckpointFile", "KeyedEntry", "Stored", "flat_of", "read_header", "write_checkpoint"]
 
 _FORMAT = 3
 _MAGIC = b"millstream save %d\n" % _FORMAT
@@ -36,7 +36,7 @@ _MUCH_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class ArrayEntry:
-    """An array or bytes in a save: its values, all of them or those at `places`. Bytes have no shape.
+    """An array or bytes in a checkpoint: its values, all of them or those at `places`. Bytes have no shape.
 
     At a place there are `width` values: 1, or as many as a row of the array has.
     """
@@ -45,36 +45,38 @@ class ArrayEntry:
     name: str
     length: int
     shape: Sequence[int] | None
-    places: Array | None
+    indices: Array | None
     values: Array
     width: int = 1
 
     def line(self) -> dict[str, Any]:
         line = {"step": self.step, "name": self.name, "dtype": self.values.dtype.str, "length": self.length}
         line["shape"] = None if self.shape is None else list(self.shape)
-        return line if self.places is None else line | {"changed": len(self.places), "width": self.width}
+        return line if self.indices is None else line | {"changed": len(self.indices), "width": self.width}
 
     def chunks(self) -> Iterator[memoryview]:
-        for part in (self.values,) if self.places is None else (self.places.astype(np.int64, copy=False), self.values):
+        for part in (
+            (self.values,) if self.indices is None else (self.indices.astype(np.int64, copy=False), self.values)
+        ):
             yield part.reshape(-1).view(np.uint8).data
 
     def over(self, before: Array | bytes | None) -> Array | bytes:
-        """The whole of it, given what it was in the save that this one leans on; an array is written to."""
+        """The whole of it, given what it was in the checkpoint that this one leans on; an array is written to."""
         flat = self.values
-        if self.places is not None:
+        if self.indices is not None:
             flat = flat_of(before)  # type: ignore[arg-type]  # what leans has something to lean on
             flat = flat if flat.flags.writeable else flat.copy()
             rows = flat if self.width == 1 else flat.reshape(-1, self.width)
-            rows[self.places] = self.values
+            rows[self.indices] = self.values
         return flat.tobytes() if self.shape is None else flat.reshape(self.shape)
 
 
 @dataclass(frozen=True)
 class KeyedEntry:
-    """State by key in a save: all of it, or what has changed."""
+    """State by key in a checkpoint: all of it, or what has changed."""
 
     step: str
-    state: Keyed
+    state: KeyedSnapshot
     changes: Mapping[str, bytes | None] | None
 
     def line(self) -> dict[str, Any]:
@@ -89,8 +91,8 @@ def flat_of(value: Value) -> Array:
     return np.frombuffer(value, dtype=np.uint8) if isinstance(value, bytes) else np.ascontiguousarray(value).reshape(-1)
 
 
-def write_save(path: Path, header: Mapping[str, Any], chunks: Iterable[bytes | memoryview]) -> int:
-    """Write a save, whole or not at all, durable on return; its size."""
+def write_checkpoint(path: Path, header: Mapping[str, Any], chunks: Iterable[bytes | memoryview]) -> int:
+    """Write a checkpoint, whole or not at all, durable on return; its size."""
     partial = path.with_suffix(".tmp")
     digest = hashlib.sha256()
     start = json.dumps(header).encode()
@@ -108,7 +110,7 @@ def write_save(path: Path, header: Mapping[str, Any], chunks: Iterable[bytes | m
         partial.rename(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise OSError(error.errno, f"{error.strerror}; the save was not written", str(path)) from error
+        raise OSError(error.errno, f"{error.strerror}; the checkpoint was not written", str(path)) from error
     sync_folder(path.parent)
     return size
 
@@ -121,13 +123,13 @@ def _begin(file: BinaryIO, size: int) -> None:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What a save says of itself."""
+    """What a checkpoint says of itself."""
     with path.open("rb") as file:
         return _header(path, file)
 
 
-class SaveFile:
-    """A save that is read back; its digest is checked when it is opened."""
+class CheckpointFile:
+    """A checkpoint that is read back; its digest is checked when it is opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -142,10 +144,10 @@ class SaveFile:
         return {(entry.step, entry.name): entry for entry in self._arrays}
 
     def over(self, before: Mapping[str, Mapping[str, Array | bytes]]) -> dict[str, Mapping[str, Array | bytes]]:
-        """The states in this save, given those of the one that it leans on, which are not what they were afterwards."""
+        """The states in this checkpoint, given the states of its base; those are changed in place."""
         arrays: dict[str, dict[str, Array | bytes]] = {}
         for entry in self._arrays:
-            known = before[entry.step][entry.name] if entry.places is not None else None
+            known = before[entry.step][entry.name] if entry.indices is not None else None
             arrays.setdefault(entry.step, {})[entry.name] = entry.over(known)
         states: dict[str, Mapping[str, Array | bytes]] = {**arrays}
         for line in self.header["keyed"]:
@@ -159,8 +161,8 @@ class SaveFile:
         return _keyed(self._path, step)
 
 
-class Stored(Keyed):
-    """State by key as it lies in saves: the first of them has all of it, the others what changed, the newest last."""
+class Stored(KeyedSnapshot):
+    """State by key in checkpoints: the first file has all keys, the others the changes, the newest last."""
 
     def __init__(self, step: str, layers: Sequence[Path]) -> None:
         self._step = step
@@ -208,8 +210,8 @@ def _unframed(content: bytes, count: int) -> dict[str, bytes | None]:
     edges = (lengths.nbytes + sizes.nbytes + np.concatenate([[0], np.cumsum(widths)])).tolist()
     pieces = list(map(content.__getitem__, map(slice, edges, edges[1:])))
     values: list[bytes | None] = [*pieces[count:]]
-    for place in np.flatnonzero(sizes < 0).tolist():
-        values[place] = None
+    for index in np.flatnonzero(sizes < 0).tolist():
+        values[index] = None
     return dict(zip(map(bytes.decode, pieces[:count]), values, strict=True))
 
 
@@ -239,24 +241,24 @@ def _refusal(path: Path, magic: bytes) -> Contradiction:
     other = _ANY.fullmatch(magic)
     if other is not None:
         message = (
-            f"{path} is a save of format {int(other[1])}, and this version of Millstream reads format {_FORMAT}: "
+            f"{path} is a checkpoint of format {int(other[1])}, and this version of Millstream reads format {_FORMAT}: "
             "use the version that wrote it, or start over with --fresh"
         )
         return UnknownFormat(message)
-    message = f"{path} does not begin like a save: it was altered, or is another file; start over with --fresh"
+    message = f"{path} does not begin like a checkpoint: it was altered, or is another file; start over with --fresh"
     return AlteredLog(message)
 
 
 def _arrays(file: BinaryIO, lines: Iterable[Mapping[str, Any]]) -> Iterator[ArrayEntry]:
     for line in lines:
-        dtype, changed, places = np.dtype(line["dtype"]), line.get("changed"), None
+        dtype, changed, indices = np.dtype(line["dtype"]), line.get("changed"), None
         width = line.get("width", 1)
         if changed is not None:
-            places = np.frombuffer(file.read(8 * changed), np.int64)
+            indices = np.frombuffer(file.read(8 * changed), np.int64)
         values = np.empty(line["length"] if changed is None else changed * width, dtype)
         file.readinto(values.view(np.uint8).data)  # type: ignore[attr-defined]  # a buffered file
         values = values if width == 1 else values.reshape(-1, width)
-        yield ArrayEntry(line["step"], line["name"], line["length"], line["shape"], places, values, width)
+        yield ArrayEntry(line["step"], line["name"], line["length"], line["shape"], indices, values, width)
 
 
 def _keyed(path: Path, step: str) -> Iterator[dict[str, bytes | None]]:

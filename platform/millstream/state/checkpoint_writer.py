@@ -1,20 +1,20 @@
-"""Saves beside the work: a thread writes them, one at a time."""
+"""Checkpoints in the background: a thread writes them, one at a time."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoints import Save, SaveStore, States
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
 
-__all__ = ["Saver"]
+__all__ = ["CheckpointWriter"]
 
 
-class Saver:
-    """Writes saves beside the work, one at a time; what goes wrong there comes out at the next call."""
+class CheckpointWriter:
+    """Writes checkpoints in the background, one at a time; what goes wrong there comes out at the next call."""
 
-    def __init__(self, store: SaveStore, done: Callable[[Save], None]) -> None:
+    def __init__(self, store: CheckpointStore, done: Callable[[Checkpoint], None]) -> None:
         self._store = store
         self._done = done
         self._thread: threading.Thread | None = None
@@ -24,14 +24,14 @@ class Saver:
     def busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, epoch: int, applied: Applied, states: States) -> None:
-        """Begin a save; waits for the one before."""
+    def start(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
+        """Begin a checkpoint; waits for the one before."""
         self.wait()
-        self._thread = threading.Thread(target=self._write, args=(epoch, applied, states), name="millstream-save")
+        self._thread = threading.Thread(target=self._write, args=(epoch, applied, states), name="millstream-checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until no save is being written."""
+        """Wait until no checkpoint is being written."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -39,7 +39,7 @@ class Saver:
             error, self._error = self._error, None
             raise error
 
-    def _write(self, epoch: int, applied: Applied, states: States) -> None:
+    def _write(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
         try:
             self._done(self._store.write(epoch, applied, states))
         except BaseException as error:  # carried to the caller of `wait`

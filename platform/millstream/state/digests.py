@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from millstream.state.dirty_rows import Value
-from millstream.state.keyed_state import Keyed
+from millstream.state.keyed_state import KeyedSnapshot
 
 __all__ = ["state_digest", "states_digest"]
 
@@ -33,7 +33,7 @@ def states_digest(states: Mapping[str, Mapping[str, Value]]) -> str:
 def _digest(states: Iterable[tuple[str, Mapping[str, Value]]]) -> str:
     digest = hashlib.sha256()
     for step, state in states:
-        for name, value in state.in_order() if isinstance(state, Keyed) else sorted(state.items()):
+        for name, value in state.in_order() if isinstance(state, KeyedSnapshot) else sorted(state.items()):
             if not isinstance(value, bytes):
                 if value.dtype.hasobject:
                     message = f"state {name!r} is an array of Python objects; save numbers, or text as JSON bytes"

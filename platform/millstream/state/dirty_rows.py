@@ -1,4 +1,4 @@
-"""Arrays kept so that a save costs the rows that were written to, and not all that are there.
+"""Arrays kept so that a checkpoint costs the rows that were written to, and not all that are there.
 
 A model's kernel writes to the array itself, and sets a flag for each row. A snapshot copies these rows, and no others:
 it is a second array, as it was when the oldest snapshot that somebody keeps was taken or before, and what was put over
@@ -17,7 +17,7 @@ import numpy as np
 
 from millstream.arrays import Array
 
-__all__ = ["RowStore", "Touched", "TouchedStore", "Value"]
+__all__ = ["ArraySnapshot", "DirtyRows", "RowStore", "Value"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -25,11 +25,11 @@ class _Put:
     """Rows that were put, for the snapshot of this number and those after it."""
 
     number: int
-    places: Array
+    indices: Array
     rows: Array
 
 
-class Touched:
+class ArraySnapshot:
     """An array of rows at one moment, as a step or model saves it. It stays as it is while they go on.
 
     Once no older snapshot is kept, the store moves what was put into its array, and only then forgets that it was put.
@@ -62,26 +62,26 @@ class Touched:
 
         None if that is not known of this other state.
         """
-        if not isinstance(earlier, Touched) or earlier._store is not self._store or earlier.number > self.number:
+        if not isinstance(earlier, ArraySnapshot) or earlier._store is not self._store or earlier.number > self.number:
             return None
-        parts = [put.places for put in self._put() if put.number > earlier.number]
+        parts = [put.indices for put in self._put() if put.number > earlier.number]
         return parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
 
-    def rows(self, places: Array) -> Array:
+    def rows(self, indices: Array) -> Array:
         """The rows of these numbers, not to be written to."""
         puts = self._put()
-        if puts and puts[-1].places is places:
+        if puts and puts[-1].indices is indices:
             return puts[-1].rows
-        rows = self._store.array.take(places, axis=0)
+        rows = self._store.array.take(indices, axis=0)
         for put in puts:
-            at = np.searchsorted(put.places, places)
-            at[at == len(put.places)] = 0
-            found = put.places[at] == places
+            at = np.searchsorted(put.indices, indices)
+            at[at == len(put.indices)] = 0
+            found = put.indices[at] == indices
             rows[found] = put.rows[at[found]]
         return rows
 
-    def settle(self) -> None:
-        """Move what can be, beside the work: the next snapshot need not."""
+    def compact(self) -> None:
+        """Move what can be, in the background: the next snapshot need not."""
         self._store.move()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -111,7 +111,7 @@ class Touched:
         return [put for put in self._store.puts if put.number <= self.number]
 
 
-Value = Array | Touched | bytes
+Value = Array | ArraySnapshot | bytes
 """What a state has under a name."""
 
 
@@ -132,23 +132,23 @@ class RowStore:
         self.puts: tuple[_Put, ...] = ()
         """What is put over them since."""
         self._number = 0
-        self._kept: list[weakref.ref[Touched]] = []
+        self._kept: list[weakref.ref[ArraySnapshot]] = []
         self._moving = threading.Lock()
         """Held by whoever changes `puts`."""
 
-    def put(self, places: Array, rows: Array) -> None:
+    def put(self, indices: Array, rows: Array) -> None:
         """Set the rows of these numbers, which ascend. Both arrays are the store's own from now on."""
-        if len(places):
+        if len(indices):
             with self._moving:
-                self.puts = (*self.puts, _Put(self._number + 1, places, rows))
+                self.puts = (*self.puts, _Put(self._number + 1, indices, rows))
 
-    def snapshot(self) -> Touched:
+    def snapshot(self) -> ArraySnapshot:
         """All rows as they are now."""
         newest = self._kept[-1]() if self._kept else None
         if newest is not None and not any(put.number > newest.number for put in self.puts):
             return newest
         self._number += 1
-        made = Touched(self, self._number)
+        made = ArraySnapshot(self, self._number)
         self._kept = [*(ref for ref in self._kept if ref() is not None), weakref.ref(made)]
         self.move()
         return made
@@ -163,30 +163,30 @@ class RowStore:
             self.puts = self.puts[len(moved) :]
 
 
-class TouchedStore:
-    """What a model keeps in an array that its kernel writes to: `array`, and `touched`, 1 for each row written to.
+class DirtyRows:
+    """What a model keeps in an array that its kernel writes to: `array`, and `dirty`, 1 for each row written to.
 
-    >>> store = TouchedStore(np.zeros((4, 2), np.float32))
+    >>> store = DirtyRows(np.zeros((4, 2), np.float32))
     >>> first = store.snapshot()
-    >>> store.array[2], store.touched[2] = 5, 1
+    >>> store.array[2], store.dirty[2] = 5, 1
     >>> store.snapshot().since(first), np.asarray(first).any()
     (array([2]), np.False_)
     """
 
     def __init__(self, array: Array) -> None:
         self.array = _of_rows(array)
-        self.touched: Array = np.zeros(len(array), np.uint8)
+        self.dirty: Array = np.zeros(len(array), np.uint8)
         self._copied: RowStore | None = None
 
-    def snapshot(self) -> Touched:
+    def snapshot(self) -> ArraySnapshot:
         """All rows as they are now. The first one is a copy of all of them."""
         if self._copied is None:
             self._copied = RowStore(self.array.copy())
-            self.touched[:] = 0
+            self.dirty[:] = 0
         else:
-            places = np.flatnonzero(self.touched != 0)  # of booleans it is quick
-            self._copied.put(places, self.array.take(places, axis=0))
-            self.touched[places] = 0
+            indices = np.flatnonzero(self.dirty != 0)  # of booleans it is quick
+            self._copied.put(indices, self.array.take(indices, axis=0))
+            self.dirty[indices] = 0
         return self._copied.snapshot()
 
 
@@ -202,4 +202,4 @@ def _put_rows(array: Array, put: _Put) -> None:
     """Set whole rows, each at one go, which takes half the time."""
     if array.nbytes:
         row = np.dtype((np.void, array.shape[1] * array.itemsize))
-        array.view(row)[put.places, 0] = np.ascontiguousarray(put.rows, array.dtype).view(row)[:, 0]
+        array.view(row)[put.indices, 0] = np.ascontiguousarray(put.rows, array.dtype).view(row)[:, 0]

@@ -1,8 +1,8 @@
-"""State by key, kept so that a save costs what has changed, and not all that is there.
+"""State by key, kept so that a checkpoint costs what has changed, and not all that is there.
 
-Nothing is copied when a step saves. What it saves is a snapshot, a view of the values as they are now; when a key is
-first written to after that, the snapshot keeps what was there before. So the keys that have changed between two
-snapshots are those that the snapshots in between have kept, and it does not matter which of them were ever written.
+Nothing is copied when a step checkpoints. What it checkpoints is a snapshot, a view of the values as they are now; when
+a key is first written to after that, the snapshot keeps what was there before. So the keys that have changed between
+two snapshots are those that the snapshots in between have kept, and it does not matter which of them were ever written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from typing import Any, Protocol
 
-__all__ = ["Entries", "Keyed", "KeyedStore", "Memory", "Values"]
+__all__ = ["Entries", "KeyedSnapshot", "KeyedStore", "Memory", "Values"]
 
 _AT_ONCE = 4096
 
 
-class Keyed(Mapping[str, bytes]):
+class KeyedSnapshot(Mapping[str, bytes]):
     """The state of a keyed step at one moment: bytes by key. It stays as it is while the step goes on."""
 
     __slots__ = ()
@@ -64,8 +64,8 @@ def put_together(parts: Iterable[Mapping[str, bytes | None]]) -> dict[str, bytes
     return whole  # type: ignore[return-value]  # no None is left
 
 
-class Entries(Keyed):
-    """The state of a keyed step that keeps a dict: a save compares all of it, and writes what has changed.
+class Entries(KeyedSnapshot):
+    """The state of a keyed step that keeps a dict: a checkpoint compares all of it, and writes what has changed.
 
     >>> Entries({"ann": b"2", "cleo": b"1"}).since(Entries({"ann": b"1", "bob": b"1"}))
     {'ann': b'2', 'cleo': b'1', 'bob': None}
@@ -165,7 +165,7 @@ class KeyedStore:
             newest.before[key] = self._values.get(key)
         self._values.put(key, value)
 
-    def snapshot(self) -> Keyed:
+    def snapshot(self) -> KeyedSnapshot:
         """All values as they are now."""
         newest = self._newest()
         if newest is not None and not newest.before:
@@ -179,7 +179,7 @@ class KeyedStore:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, whatever has saved it; snapshots that were taken stay as they are."""
         values = self._make()
-        for part in state.parts() if isinstance(state, Keyed) else [{key: bytes(state[key]) for key in state}]:
+        for part in state.parts() if isinstance(state, KeyedSnapshot) else [{key: bytes(state[key]) for key in state}]:
             values.put_all(part)
         self._values, self._newest = values, _none
 
@@ -188,7 +188,7 @@ def _none() -> None:
     return None
 
 
-class _Snapshot(Keyed):
+class _Snapshot(KeyedSnapshot):
     """The values of a store at one moment.
 
     `before` has what the keys were that have been written to since, up to the snapshot that was taken next, `after`.

@@ -1,8 +1,8 @@
 """Values that need not fit into memory: a RocksDB of this process alone.
 
 It lies in a folder for temporary files. That is enough: nothing in it outlives the process, since what must is in the
-saves, from which it is filled again at every start. The folder is removed with what uses it; that of a process which
-was killed, by the next one that makes or has made such folders.
+checkpoints, from which it is filled again at every start. The folder is removed with what uses it; that of a process
+which was killed, by the next one that makes or has made such folders.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
-from millstream.steps.contracts import Array, LearnsInTurn, Model, Output, Result, Scope, State, Traits
+from millstream.steps.contracts import Array, Model, Output, PredictsThenLearns, Result, Scope, State, Traits
 from millstream.steps.declarations import plain_type
 
 __all__ = ["Classifier", "Classify"]
@@ -32,7 +32,7 @@ class Classify(BaseModel):
 
     Every record gets `predicted` and its `probability` at once, from the model that has learned all full mini-batches;
     then the record joins the next mini-batch. The first mini-batches have 1, 2, 4, ... records, up to the model's
-    `block`, so a few records are enough for the first predictions. The labels need not be listed in advance.
+    `batch_size`, so a few records are enough for the first predictions. The labels need not be listed in advance.
     The model does not learn from a record without a label.
 
     The output `predictions`, with mini-batches of 1, 2 and then 2 records:
@@ -71,7 +71,7 @@ class Classify(BaseModel):
             if column.name in records.names:
                 message = f"classify makes the column {column.name!r}, but the records have it; leave one of them out"
                 raise ConfigError(message)
-        return Classifier(model, self.model.block, self.label, records)
+        return Classifier(model, self.model.batch_size, self.label, records)
 
 
 class Classifier:
@@ -83,10 +83,12 @@ class Classifier:
 
     traits = Traits(Scope.GLOBAL)
 
-    def __init__(self, model: Model, block: int, label: str, records: pa.Schema) -> None:
+    def __init__(self, model: Model, batch_size: int, label: str, records: pa.Schema) -> None:
         self._model = model
-        self._block = block
-        self._in_turn = model.in_turn if block == 1 and isinstance(model, LearnsInTurn) else None
+        self._batch_size = batch_size
+        self._predict_then_learn = (
+            model.predict_then_learn if batch_size == 1 and isinstance(model, PredictsThenLearns) else None
+        )
         self._guesses = Guesses()
         self._label = label
         self._kind = plain_type(records.field(model.reads).type)  # one type for all engines
@@ -139,7 +141,7 @@ class Classifier:
                 batch = [column, self._class_names(np.concatenate(codes))]
                 stream.write_batch(pa.record_batch(batch, schema=self._waiting_schema()))
         own: dict[str, Array | bytes] = {
-            "blocks": np.array([self._blocks], np.int64),
+            "blocks": np.array([self._batches], np.int64),
             "classes": json.dumps(list(self._names)[: self._known], ensure_ascii=False).encode(),
             "waiting": waiting.getvalue().to_pybytes(),
         }
@@ -151,9 +153,9 @@ class Classifier:
         self._guesses.restore(_substate(state, _BASELINES))
         self._names: dict[str, int] = {}
         self._waiting: list[tuple[pa.Array, Array]] = []
-        self._waits = self._blocks = 0
+        self._waits = self._batches = 0
         if state:
-            self._blocks = int(np.asarray(state["blocks"])[0])
+            self._batches = int(np.asarray(state["blocks"])[0])
             self._names = {name: code for code, name in enumerate(json.loads(bytes(state["classes"])))}
         self._known = len(self._names)
         self._dictionary = pa.array(list(self._names), pa.string())
@@ -184,9 +186,9 @@ class Classifier:
         return self._dictionary.take(_masked(classes, classes))
 
     def _predict_and_learn(self, column: pa.Array, inputs: Any, codes: Array) -> tuple[Array, Array]:
-        if self._in_turn is not None:
-            answer = self._in_turn(inputs, codes, self._known)
-            self._blocks += len(codes)
+        if self._predict_then_learn is not None:
+            answer = self._predict_then_learn(inputs, codes, self._known)
+            self._batches += len(codes)
             self._known = max(self._known, int(codes.max(initial=-1)) + 1)
             return answer
         classes = np.full(len(column), -1, np.int64)
@@ -202,7 +204,11 @@ class Classifier:
 
     def _size(self) -> int:
         """Return the size that the current mini-batch has when it is full."""
-        return self._block if self._blocks >= self._block.bit_length() else min(1 << self._blocks, self._block)
+        return (
+            self._batch_size
+            if self._batches >= self._batch_size.bit_length()
+            else min(1 << self._batches, self._batch_size)
+        )
 
     def _join(self, column: pa.Array, codes: Array, inputs: Any, start: int, stop: int) -> None:
         """Add these records to the current mini-batch, and learn it if it is full."""
@@ -217,7 +223,7 @@ class Classifier:
             self._waiting, self._waits = [], 0
 
     def _learn(self, inputs: Any, codes: Array) -> None:
-        self._blocks += 1
+        self._batches += 1
         labelled = np.flatnonzero(codes >= 0)
         if not len(labelled):
             return

@@ -16,10 +16,10 @@ from millstream.state.dirty_rows import Value
 
 __all__ = [
     "Array",
-    "LearnsInTurn",
     "Model",
     "ModelConfig",
     "Output",
+    "PredictsThenLearns",
     "Result",
     "Scope",
     "State",
@@ -184,10 +184,10 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class LearnsInTurn(Model, Protocol):
+class PredictsThenLearns(Model, Protocol):
     """A model that predicts each record and then learns from it, record by record, for a whole batch in one call."""
 
-    def in_turn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
+    def predict_then_learn(self, inputs: Any, labels: Array, known: int) -> tuple[Array, Array]:
         """For each row, predict the class and then learn the label; return all classes (int64) and probabilities.
 
         The probabilities are float64. The results are, bit for bit, those of `predict` and `learn` called row by row.
@@ -199,7 +199,7 @@ class LearnsInTurn(Model, Protocol):
 
 
 class ModelConfig(Protocol):
-    """The options of a model: a pydantic model with `type` and `block`, which a model plug-in registers.
+    """The options of a model: a pydantic model with `type` and `batch_size`, which a model plug-in registers.
 
     `build` makes the model. `records` is the schema of the records that the model will learn from; `build` raises
     `ConfigError` if the model cannot use them. A model that learns from the text itself declares
@@ -210,6 +210,6 @@ class ModelConfig(Protocol):
     def type(self) -> str: ...
 
     @property
-    def block(self) -> int: ...
+    def batch_size(self) -> int: ...
 
     def build(self, records: pa.Schema) -> Model: ...

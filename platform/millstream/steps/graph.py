@@ -58,7 +58,7 @@ class Graph:
 
     @cached_property
     def digested(self) -> Mapping[str, Sequence[str]]:
-        """For each step the columns that its note digests: those it adds; all if it changes some or drops records."""
+        """For each step the columns that a receipt digests: the added ones; all if it changes some or drops records."""
         chosen: dict[str, Sequence[str]] = {}
         before = self.records
         for node in self.steps:
@@ -89,15 +89,15 @@ def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:
 def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Graph | None, list[Problem]]:
     """The graph, or None and all problems that keep it from being built."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
-    problems = [Problem(steps[place].path, message) for place, message in duplicates([step.name for step in steps])]
+    problems = [Problem(steps[index].path, message) for index, message in duplicates([step.name for step in steps])]
     columns = [column for column in log_schema(names) if column.name != REJECT]
     first = schema = pa.schema([pa.field(RANK, pa.int32()), *columns])
     nodes: list[Node] = []
-    for place, named in enumerate(steps):
+    for index, named in enumerate(steps):
         try:
             nodes.append(build_node(named, schema))
         except ConfigError as error:
-            problems.append(Problem(named.path, f"{error}{_moved(steps, place, schema)}"))
+            problems.append(Problem(named.path, f"{error}{_moved(steps, index, schema)}"))
             return None, problems  # the columns for the next steps are not known
         schema = nodes[-1].made
     outputs, clashes = _outputs(nodes)
@@ -124,11 +124,11 @@ def build_node(named: NamedStep, records: pa.Schema) -> Node:
     return Node(named.name, named.config, step, made, named.path)
 
 
-def _moved(steps: Sequence[NamedStep], place: int, records: pa.Schema) -> str:
-    """A hint, if a later step makes what the step at `place` lacks."""
-    for later in steps[place + 1 :]:
+def _moved(steps: Sequence[NamedStep], index: int, records: pa.Schema) -> str:
+    """A hint, if a later step makes what the step at `context` lacks."""
+    for later in steps[index + 1 :]:
         try:
-            build_node(steps[place], build_node(later, records).made)
+            build_node(steps[index], build_node(later, records).made)
         except ConfigError:
             continue
         return f"; or move step {later.name!r} before it"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError
-from millstream.state.keyed_state import Keyed, KeyedStore, Memory, Values
+from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Memory, Values
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, RecordRejected, describe_value
@@ -105,7 +105,7 @@ class _PerKeyStep:
     def ended(self, substream: Any) -> Result:
         return Result(self._no_records)
 
-    def save(self) -> Keyed:
+    def save(self) -> KeyedSnapshot:
         return self._store.snapshot()
 
     def restore(self, state: State) -> None:

@@ -13,13 +13,13 @@ __all__ = ["driver_only", "placement_problems"]
 
 
 def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list[Problem]:
-    """The wishes of `engine.run` that cannot be met: by step name, "driver" or "worker"."""
+    """The wishes of `engine.placement` that cannot be met: by step name, "driver" or "worker"."""
     problems = []
     names = [node.name for node in steps]
     for name, where in wanted.items():
         if name not in names:
             message = f"there is no such step; one of {', '.join(names)}{suggestion(name, names)}"
-            problems.append(Problem(("engine", "run", name), message))
+            problems.append(Problem(("engine", "placement", name), message))
             continue
         if where == "driver":
             continue
@@ -29,9 +29,9 @@ def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list
             if why is None and wanted.get(node.name) == "driver":
                 why = "is to run on the driver"
             if why is not None:
-                place = "it" if node.name == name else f"step {node.name!r} before it"
-                message = f"this step cannot run in workers: {place} {why}; leave it to the driver"
-                problems.append(Problem(("engine", "run", name), message))
+                index = "it" if node.name == name else f"step {node.name!r} before it"
+                message = f"this step cannot run in workers: {index} {why}; leave it to the driver"
+                problems.append(Problem(("engine", "placement", name), message))
                 break
     return problems
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.records import OFFSET, RANK, TIME
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
-from millstream.substreams import Before
+from millstream.substreams import Watermark
 from millstream.substreams.windows import WindowAssignment, WindowConfig, Windows
 
 __all__ = ["Popularity"]
@@ -116,7 +116,7 @@ class _PopularityStep:
 
     def ended(self, substream: Any) -> Result:
         self._windows.ended(substream)
-        no_more = isinstance(substream, Before) and substream.time is None and "time" in self._windows.ends
+        no_more = isinstance(substream, Watermark) and substream.time is None and "time" in self._windows.ends
         return Result(self._no_records, {"topics": self._close_windows(no_more)})
 
     def save(self) -> State:

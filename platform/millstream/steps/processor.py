@@ -1,4 +1,4 @@
-"""The processor of epochs: records in; rows for the outputs and the epoch's note out. No I/O."""
+"""The processor of epochs: records in; rows for the outputs and the epoch's receipt out. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from millstream.log.epochs import Ended, Epoch, Note, PartitionName
+from millstream.log.epochs import Ended, Epoch, EpochReceipt, PartitionName
 from millstream.log.epochs.partitions import PartitionTable
 from millstream.records import digest_of
 from millstream.state.checkpoints import States
@@ -26,11 +26,11 @@ _ENGINE = "event time"
 
 @dataclass(frozen=True)
 class EpochResult:
-    """The result of an epoch: its rows by output, and its note."""
+    """The result of an epoch: its rows by output, and its receipt."""
 
     epoch: Epoch
     rows: Mapping[str, pa.Table]
-    note: Note
+    receipt: EpochReceipt
 
 
 class EpochProcessor:
@@ -54,32 +54,32 @@ class EpochProcessor:
         """Take one epoch through all steps. `records` has the log's columns and `_rank`, in any order."""
         return self.complete(epoch, begin_epoch(epoch.number, records, self.graph), attempt)
 
-    def complete(self, epoch: Epoch, begun: EpochInProgress, attempt: int = 1) -> EpochResult:
+    def complete(self, epoch: Epoch, begin_epoch: EpochInProgress, attempt: int = 1) -> EpochResult:
         """Take one epoch, which has perhaps passed its first steps elsewhere, through the others and its boundary."""
         self._join(epoch)
-        self._event_time.observe(begun.latest)
-        self._chain.run(begun, self._partitions)
-        ended = self._event_time.edge(event.rank for event in epoch.events if isinstance(event, Ended))
+        self._event_time.observe(begin_epoch.latest)
+        self._chain.run(begin_epoch, self._partitions)
+        ended = self._event_time.boundary(event.rank for event in epoch.events if isinstance(event, Ended))
         if ended is not None:
             for node in self._chain.here:
                 if "time" in node.step.traits.ends:
                     result = node.step.ended(ended)
                     check_result(node.name, result, node.made, node.step.outputs)
-                    begun.collect(result)
-        rows = {name: self._rows(name, begun.outputs.get(name, [])) for name in self.graph.outputs}
-        note = Note(
+                    begin_epoch.collect(result)
+        rows = {name: self._rows(name, begin_epoch.outputs.get(name, [])) for name in self.graph.outputs}
+        receipt = EpochReceipt(
             epoch=epoch.number,
             attempt=attempt,
-            records=sum(count for count, _ in begun.inputs.values()),
+            records=sum(count for count, _ in begin_epoch.inputs.values()),
             rejects=rows["rejects"].num_rows,
-            correct=begun.correct,
-            labelled=begun.labelled,
-            baselines=begun.baselines,
-            inputs=begun.inputs,
-            steps=begun.steps,
+            correct=begin_epoch.correct,
+            labelled=begin_epoch.labelled,
+            baselines=begin_epoch.baselines,
+            inputs=begin_epoch.inputs,
+            steps=begin_epoch.steps,
             outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},
         )
-        return EpochResult(epoch, rows, note)
+        return EpochResult(epoch, rows, receipt)
 
     def skip(self, epoch: Epoch) -> None:
         """An epoch is lost (at_most_once): its partitions still come and go."""
@@ -93,7 +93,7 @@ class EpochProcessor:
         return states
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
-        """Go on from a save; an empty one is the beginning. `partitions` are those of the epochs before."""
+        """Go on from a checkpoint; an empty one is the beginning. `partitions` are those of the epochs before."""
         for node in self._chain.here:
             node.step.restore(states.get(node.name, {}))
         saved = states.get(_ENGINE, {}).get("event_time")

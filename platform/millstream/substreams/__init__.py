@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Before"]
+__all__ = ["Watermark"]
 
 
 @dataclass(frozen=True)
-class Before:
+class Watermark:
     """The end of all records with a time less than `time`, in microseconds; None if every partition has ended."""
 
     time: int | None

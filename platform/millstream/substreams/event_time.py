@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.records import RANK, TIME
-from millstream.substreams import Before
+from millstream.substreams import Watermark
 
 __all__ = ["EventTime", "latest_times"]
 
@@ -23,12 +23,12 @@ class EventTime:
     >>> clock = EventTime()
     >>> clock.join(0)
     >>> clock.observe({0: 50})
-    >>> clock.edge(()), clock.edge(()), clock.edge([0])
-    (Before(time=50), None, Before(time=None))
+    >>> clock.boundary(()), clock.boundary(()), clock.boundary([0])
+    (Watermark(time=50), None, Watermark(time=None))
     """
 
     greatest: dict[int, int | None] = field(default_factory=dict)
-    _last: Before | None = None
+    _last: Watermark | None = None
     _joined: bool = False
 
     def join(self, rank: int) -> None:
@@ -48,14 +48,14 @@ class EventTime:
             if seen is not None and rank in self.greatest and (before is None or seen > before):
                 self.greatest[rank] = seen
 
-    def edge(self, ended: Iterable[int]) -> Before | None:
+    def boundary(self, ended: Iterable[int]) -> Watermark | None:
         """End an epoch, with which these partitions have ended. Return the watermark if it has risen, else None."""
         self.leave(ended)
         if not self.greatest:
-            now = Before(None) if self._joined else None
+            now = Watermark(None) if self._joined else None
         else:
             times = [time for time in self.greatest.values() if time is not None]
-            now = Before(min(times)) if len(times) == len(self.greatest) else None
+            now = Watermark(min(times)) if len(times) == len(self.greatest) else None
         if now is None or now == self._last:
             return None
         if self._last is not None and now.time is not None and (self._last.time is None or now.time < self._last.time):
@@ -72,7 +72,7 @@ class EventTime:
     @staticmethod
     def restore(saved: bytes) -> EventTime:
         state = json.loads(saved)
-        last = None if state["told"] is None else Before(state["told"][0])
+        last = None if state["told"] is None else Watermark(state["told"][0])
         return EventTime({int(rank): time for rank, time in state["greatest"].items()}, last, state["joined"])
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import Array
 from millstream.config.durations import Duration
 from millstream.records import TIME
-from millstream.substreams import Before
+from millstream.substreams import Watermark
 
 __all__ = ["CountWindow", "TumblingWindow", "WindowAssignment", "WindowConfig", "Windows"]
 
@@ -100,7 +100,7 @@ class TumblingWindow(BaseModel):
     records that are out of order.
 
     >>> windows = TumblingWindow(size="1s", lateness="500ms").open()
-    >>> windows.ended(Before(1_500_000))
+    >>> windows.ended(Watermark(1_500_000))
     >>> windows.first_open
     1
     >>> windows.assign(pa.table({"_time": [999_999, 1_000_000, None]})).late.tolist()
@@ -184,7 +184,7 @@ class _TumblingWindows:
         return WindowAssignment(rows, windows, windows < self._first_open, np.flatnonzero(~timed))
 
     def ended(self, substream: Any) -> None:
-        if not isinstance(substream, Before):
+        if not isinstance(substream, Watermark):
             return
         closed = self._last + 1 if substream.time is None else (substream.time - self._lateness) // self._size
         self._first_open = max(self._first_open, closed)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from connectors.kafka.sink_topic import SinkTopic, epoch, mark
+from connectors.kafka.sink_topic import SinkTopic, epoch, progress
 
 __all__ = ["ROWS", "start_process"]
 
@@ -32,15 +32,15 @@ def start_process(sink_topic: SinkTopic, action: str, until: int) -> subprocess.
 
 def main(bootstrap: str, topic: str, action: str, until: str) -> None:
     sink = SinkTopic(bootstrap, topic).open()
-    held = sink.mark()
+    held = sink.progress()
     for number in itertools.count(0 if held is None else held.epoch + 1):
         if action == "prepare":
-            print(json.dumps(dict(sink.prepare(epoch(number, ROWS), mark(number)))), flush=True)  # noqa: T201
+            print(json.dumps(dict(sink.prepare(epoch(number, ROWS), progress(number)))), flush=True)  # noqa: T201
             sys.stdin.read()
         elif number >= int(until):
             break
         else:
-            sink.append(epoch(number, ROWS), mark(number))
+            sink.append(epoch(number, ROWS), progress(number))
             print(number, flush=True)  # noqa: T201
     sink.close()
 

@@ -17,12 +17,12 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
 
-from millstream.log.contracts import Mark, Place
+from millstream.log.contracts import OpenContext, Progress
 from millstream_connectors.kafka.progress import Signature
 from millstream_connectors.kafka.sink import KafkaSink
 from millstream_connectors.kafka.sink_writer import KafkaSinkWriter
 
-__all__ = ["IDENTITY", "LOG", "SCHEMA", "SinkTopic", "epoch", "mark", "offsets_of", "read"]
+__all__ = ["IDENTITY", "LOG", "SCHEMA", "SinkTopic", "epoch", "offsets_of", "progress", "read"]
 
 SCHEMA = pa.schema(
     [
@@ -57,8 +57,8 @@ def epoch(number: int, count: int = 3, label: str | None = 'a "label"\n') -> pa.
     )
 
 
-def mark(number: int, log: str = LOG) -> Mark:
-    return Mark(log, number)
+def progress(number: int, log: str = LOG) -> Progress:
+    return Progress(log, number)
 
 
 def read(tables: Iterator[pa.Table]) -> pa.Table:
@@ -86,8 +86,8 @@ class SinkTopic:
         return KafkaSink(bootstrap=self.bootstrap, topic=self.topic, **self.options)
 
     @property
-    def place(self) -> Place:
-        return Place(Path("base"), Path("run"), self.pipeline)
+    def context(self) -> OpenContext:
+        return OpenContext(Path("base"), Path("run"), self.pipeline)
 
     @property
     def id(self) -> str:
@@ -102,19 +102,19 @@ class SinkTopic:
             sink.close()
 
     def open(self, *, guarded: bool = True) -> KafkaSinkWriter:
-        return self.config.open(self.place, OUTPUT, SCHEMA, identity=IDENTITY, guarded=guarded)
+        return self.config.open(self.context, OUTPUT, SCHEMA, identity=IDENTITY, guarded=guarded)
 
-    def mark(self) -> Mark | None:
-        return self.config.mark(self.place, OUTPUT)
+    def progress(self) -> Progress | None:
+        return self.config.progress(self.context, OUTPUT)
 
     def read(self) -> pa.Table:
-        return read(self.config.read(self.place, OUTPUT, SCHEMA))
+        return read(self.config.read(self.context, OUTPUT, SCHEMA))
 
     def may_clear(self) -> None:
-        self.config.may_clear(self.place, OUTPUT)
+        self.config.may_clear(self.context, OUTPUT)
 
     def clear(self) -> None:
-        self.config.clear(self.place, OUTPUT)
+        self.config.clear(self.context, OUTPUT)
 
     def messages(self) -> list[Any]:
         """The committed messages, up to the current end, as a consumer of another program reads them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.errors import AlteredLog, InUse, MillstreamError, Truncated
+from millstream.errors import AlteredLog, InUse, MillstreamError, Truncated, Unavailable
 from millstream_connectors.kafka.client import errors as client
 from millstream_connectors.kafka.client.errors import KafkaClientError
 from millstream_connectors.kafka.errors import millstream_errors
@@ -12,10 +12,10 @@ from millstream_connectors.kafka.errors import millstream_errors
 ERRORS: list[tuple[KafkaClientError, type[MillstreamError], str]] = [
     (client.KafkaClientError("it failed"), MillstreamError, "it failed"),
     (client.RequestRefused("not allowed"), MillstreamError, "not allowed"),
-    (client.RetryTimeout("gave up"), MillstreamError, "gave up"),
+    (client.RetryTimeout("gave up"), Unavailable, "gave up"),
     (
         client.RetryTimeout("gave up", unreachable=True),
-        MillstreamError,
+        Unavailable,
         "gave up; check the address, and that the broker is up; `millstream kafka up` starts one on this machine",
     ),
     (client.RetryStopped("stopped"), MillstreamError, "stopped"),

@@ -16,7 +16,7 @@ from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import SharedBroker
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
-from millstream.log.contracts import Partition, Place
+from millstream.log.contracts import OpenContext, Partition
 from millstream.records import log_schema
 from millstream_connectors.kafka import log as kafka_log
 from millstream_connectors.kafka import offset_cache
@@ -29,10 +29,10 @@ def opened(broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(kafka_log, "FAIL_FAST_SECONDS", HANG_SECONDS)  # the broker is up, and the machine may be busy
     logs: list[KafkaLog] = []
 
-    def opened(*, hurry: bool = False, **options: Any) -> KafkaLog:
-        place = Place(tmp_path, tmp_path / "cache", "news", hurry=hurry)
+    def opened(*, fail_fast: bool = False, **options: Any) -> KafkaLog:
+        context = OpenContext(tmp_path, tmp_path / "cache", "news", fail_fast=fail_fast)
         config = source(**{"bootstrap": broker.bootstrap, "format": "text", "timeout": f"{HANG_SECONDS}s", **options})
-        logs.append(config.open(place))
+        logs.append(config.open(context))
         return logs[-1]
 
     yield opened
@@ -162,7 +162,7 @@ def test_a_missing_topic_is_refused_with_advice(topics: TopicAdmin, broker: Shar
 def test_a_missing_topic_is_created(broker: SharedBroker, opened: Any) -> None:
     topic = broker.topic()
     with pytest.raises(Contradiction, match="there is no topic"):
-        opened(topic=topic, create=True, partitions=3, hurry=True).partitions()  # a read-only log changes nothing
+        opened(topic=topic, create=True, partitions=3, fail_fast=True).partitions()  # a read-only log changes nothing
     assert len(opened(topic=topic, create=True, partitions=3).partitions()) == 3
     assert len(opened(topic=topic, create=True, partitions=5).partitions()) == 3
 
@@ -277,10 +277,10 @@ def test_another_process_reads_with_only_the_config(topics: TopicAdmin, broker: 
 READ = """
 import sys
 from pathlib import Path
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.kafka.source import KafkaSource
 
-log = KafkaSource.model_validate_json(sys.argv[1]).open(Place(Path(), Path()))
+log = KafkaSource.model_validate_json(sys.argv[1]).open(OpenContext(Path(), Path()))
 print([text for batch in log.read(sys.argv[2], 7, 9) for text in batch["text"].to_pylist()])
 log.close()
 """
@@ -371,12 +371,12 @@ def test_a_topic_that_was_read_and_deleted_is_not_created_again(
 @pytest.mark.kafka
 def test_a_read_only_log_writes_no_file(topics: TopicAdmin, broker: SharedBroker, opened: Any, tmp_path: Path) -> None:
     topic = topics.create(broker.topic())
-    assert len(opened(topic=topic, hurry=True).partitions()) == 1
+    assert len(opened(topic=topic, fail_fast=True).partitions()) == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_a_read_only_log_does_not_wait_long(tmp_path: Path) -> None:
-    log = source(topic="a", timeout="10m").open(Place(tmp_path, tmp_path, hurry=True))
+    log = source(topic="a", timeout="10m").open(OpenContext(tmp_path, tmp_path, fail_fast=True))
     with pytest.raises(MillstreamError, match=r"gave up waiting for Kafka at 127.0.0.1:1 after 2 s"):
         log.partitions()
     log.close()

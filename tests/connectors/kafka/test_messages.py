@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from connectors.kafka.sink_topic import IDENTITY, SCHEMA, epoch, mark
+from connectors.kafka.sink_topic import IDENTITY, SCHEMA, epoch, progress
 
 from millstream.errors import ConfigError
 from millstream.log.formats.rows import json_lines
@@ -18,7 +18,7 @@ SIGNATURE = Signature("news", "predictions", "somewhere")
 
 
 def encode(rows: pa.Table, key: str | None = None, identity: Sequence[str] = IDENTITY) -> Messages:
-    [messages] = RowMessages(SIGNATURE, rows.schema, identity, key, [0]).encode(rows, mark(7), 0).values()
+    [messages] = RowMessages(SIGNATURE, rows.schema, identity, key, [0]).encode(rows, progress(7), 0).values()
     return messages
 
 
@@ -54,11 +54,11 @@ def test_a_key_that_rows_do_not_have_is_refused() -> None:
 )
 def test_keys_select_partitions_as_in_javas_producer(key: str, hashed: int) -> None:
     rows = RowMessages(SIGNATURE, SCHEMA, IDENTITY, "label", range(5))
-    assert list(rows.encode(epoch(0, label=key), mark(0), 0)) == [(hashed & 0x7FFFFFFF) % 5]
+    assert list(rows.encode(epoch(0, label=key), progress(0), 0)) == [(hashed & 0x7FFFFFFF) % 5]
 
 
 def test_each_row_goes_to_one_of_several_partitions() -> None:
-    partitions = RowMessages(SIGNATURE, SCHEMA, IDENTITY, None, [0, 1, 2]).encode(epoch(0, 200), mark(0), 0)
+    partitions = RowMessages(SIGNATURE, SCHEMA, IDENTITY, None, [0, 1, 2]).encode(epoch(0, 200), progress(0), 0)
     assert list(partitions) == [0, 1, 2]
     every = [message for messages in partitions.values() for message in messages.content]
     assert sorted(every) == sorted(encode(epoch(0, 200)).content)
@@ -66,4 +66,4 @@ def test_each_row_goes_to_one_of_several_partitions() -> None:
 
 def test_rows_without_a_key_go_to_the_partition_of_their_epoch() -> None:
     rows = RowMessages(SIGNATURE, SCHEMA, (), None, [0, 1, 2])
-    assert [list(rows.encode(epoch(0), mark(number), 0)) for number in range(4)] == [[0], [1], [2], [0]]
+    assert [list(rows.encode(epoch(0), progress(number), 0)) for number in range(4)] == [[0], [1], [2], [0]]

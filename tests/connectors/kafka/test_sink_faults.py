@@ -15,7 +15,7 @@ import pytest
 from connectors.kafka.append_process import ROWS, start_process
 from connectors.kafka.pipeline_runs import HANG_SECONDS
 from connectors.kafka.short_timeouts import shorten_timeouts
-from connectors.kafka.sink_topic import SinkTopic, epoch, mark, offsets_of
+from connectors.kafka.sink_topic import SinkTopic, epoch, offsets_of, progress
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker, SharedBroker
 
@@ -61,13 +61,13 @@ def test_a_broker_killed_in_a_transaction_is_waited_for_and_every_row_is_written
 
     moments = [("AddPartitionsToTxn", True), ("Produce", True), ("EndTxn", False), ("EndTxn", True)]
     with sink_topic.opened() as sink, caplog.at_level(logging.WARNING):
-        sink.append(epoch(0), mark(0))
+        sink.append(epoch(0), progress(0))
         for number, (kind, done) in enumerate(moments, 1):
             with monkeypatch.context() as patched:
                 at(patched, kind, kill, done=done)
                 caplog.clear()
-                sink.append(epoch(number), mark(number))
-            assert sink.mark() == mark(number)
+                sink.append(epoch(number), progress(number))
+            assert sink.progress() == progress(number)
             restarts[-1].join()
             assert re.fullmatch("(begin (still )*end )+", waiting_periods(caplog.messages)), caplog.messages
     assert sink_topic.offsets() == offsets_of(*range(5))
@@ -90,7 +90,7 @@ def test_after_a_timeout_in_a_commit_the_next_run_finds_out_whether_it_was_execu
     for number, done in enumerate([True, False], 1):
         with sink_topic.opened() as sink:
             if number == 1:
-                sink.append(epoch(0), mark(0))
+                sink.append(epoch(0), progress(0))
             with monkeypatch.context() as patched:
 
                 def kill(patched: pytest.MonkeyPatch = patched) -> None:
@@ -99,11 +99,11 @@ def test_after_a_timeout_in_a_commit_the_next_run_finds_out_whether_it_was_execu
 
                 at(patched, "EndTxn", kill, done=done)
                 with pytest.raises(MillstreamError, match=r"gave up waiting for Kafka at .* after 1 s"):
-                    sink.append(epoch(number), mark(number))
+                    sink.append(epoch(number), progress(number))
             broker.up()
     with sink_topic.opened() as sink:
-        assert sink.mark() == mark(1)  # its commit was executed, and the answer lost
-        sink.append(epoch(2), mark(2))
+        assert sink.progress() == progress(1)  # its commit was executed, and the answer lost
+        sink.append(epoch(2), progress(2))
     assert sink_topic.offsets() == offsets_of(0, 1, 2)
 
 
@@ -111,10 +111,10 @@ def test_the_open_transaction_of_a_killed_process_is_aborted_by_the_next(sink_to
     with start_process(sink_topic, "prepare", 0) as dead:
         assert dead.stdout is not None and dead.stdout.readline()
         dead.kill()
-    assert sink_topic.mark() is None
+    assert sink_topic.progress() is None
     with sink_topic.opened() as sink:
-        assert sink.mark() is None
-        sink.append(epoch(0), mark(0))
+        assert sink.progress() is None
+        sink.append(epoch(0), progress(0))
     assert sink_topic.offsets() == offsets_of(0)
 
 
@@ -127,9 +127,9 @@ def test_the_prepared_epoch_of_a_killed_process_is_finished_by_another(sink_topi
     with sink_topic.opened() as sink:
         sink.finish(token, commit=commit)
         sink.finish(token, commit=commit)
-        assert sink.mark() == (mark(0) if commit else None)
+        assert sink.progress() == (progress(0) if commit else None)
         assert sink_topic.offsets() == (offsets_of(0, count=ROWS) if commit else [])
-        sink.append(epoch(1), mark(1))
+        sink.append(epoch(1), progress(1))
     assert sink_topic.offsets() == [*(offsets_of(0, count=ROWS) if commit else []), *offsets_of(1)]
 
 
@@ -144,7 +144,7 @@ def test_after_ten_kills_every_row_is_written_once(sink_topic: SinkTopic) -> Non
             time.sleep(rng.random() * 0.01)  # anywhere in an epoch
             victim.kill()
             last = max([last, *map(int, victim.stdout.read().split())])
-    held = sink_topic.mark()
+    held = sink_topic.progress()
     assert held is not None and held.epoch in (last, last + 1)
     with start_process(sink_topic, "append", held.epoch + 5) as end:
         assert end.wait(HANG_SECONDS) == 0
@@ -153,23 +153,23 @@ def test_after_ten_kills_every_row_is_written_once(sink_topic: SinkTopic) -> Non
 
 def test_a_group_that_is_deleted_during_a_run_is_written_again(sink_topic: SinkTopic) -> None:
     with sink_topic.opened() as sink:
-        sink.append(epoch(0), mark(0))
+        sink.append(epoch(0), progress(0))
         sink_topic.forget_group()
-        sink.append(epoch(1), mark(1))
+        sink.append(epoch(1), progress(1))
     assert len(sink_topic.group()) == 1
-    assert sink_topic.mark() == mark(1)
+    assert sink_topic.progress() == progress(1)
 
 
 def test_a_group_that_a_user_sets_back_repeats_no_row(sink_topic: SinkTopic) -> None:
     with sink_topic.opened() as sink:
         for number in range(3):
-            sink.append(epoch(number), mark(number))
+            sink.append(epoch(number), progress(number))
         sink_topic.set_group(0, "")
         with sink_topic.opened() as other:
-            assert other.mark() == mark(2)
-        sink.append(epoch(3), mark(3))
+            assert other.progress() == progress(2)
+        sink.append(epoch(3), progress(3))
     with sink_topic.opened() as again:
         sink_topic.set_group(0, "")
-        assert again.mark() == mark(3)
-        again.append(epoch(4), mark(4))
+        assert again.progress() == progress(3)
+        again.append(epoch(4), progress(4))
     assert sink_topic.offsets() == offsets_of(*range(5))

@@ -61,7 +61,7 @@ POINTS = [
     (Point.PROCESS, None),
     (Point.DELIVER, "predictions"),
     (Point.DELIVER, None),
-    (Point.SAVE, None),
+    (Point.CHECKPOINT, None),
 ]
 
 
@@ -79,7 +79,7 @@ def test_the_other_deliveries_repeat_or_lose_exactly_the_predicted_rows(
     created: Callable[..., Run], delivery: Delivery
 ) -> None:
     run = created(delivery)
-    points = [CrashPoint(Point.DELIVER, 2), CrashPoint(Point.SAVE, 5)]
+    points = [CrashPoint(Point.DELIVER, 2), CrashPoint(Point.CHECKPOINT, 5)]
     for point in points:
         run.pipeline.crash("run", point)
     run.golden()

@@ -10,15 +10,15 @@ from connectors.kafka.source_options import source
 from pydantic import ValidationError
 
 from millstream.config.load import read_config
-from millstream.engines.spark.worker_setup import Handover
+from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import ConfigError
 from millstream.guarantees.validation import checked_graph
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream_connectors.kafka.log import KafkaLog
 from millstream_connectors.kafka.source import KafkaSource
 
 NOWHERE = {"bootstrap": "127.0.0.1:1"}
-PLACE = Place(Path("base"), Path("cache"))
+PLACE = OpenContext(Path("base"), Path("cache"))
 
 
 # Options
@@ -97,17 +97,17 @@ CONFIGS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", CONFIGS)
 def test_other_processes_get_the_same_config(options: dict[str, Any], tmp_path: Path) -> None:
     config = source(**options)
-    handed = Handover(
+    handed = WorkerSetup(
         epoch_log="epochs",
         first=0,
-        places={"source": ("base", "cache", "news")},
+        contexts={"source": ("base", "cache", "news")},
         sources={"source": config.model_dump(mode="json")},
         worker_steps=[],
         fields=[],
         tasks=1,
     )
-    handed.write(tmp_path / "handover.json")
-    read = Handover.read(tmp_path / "handover.json")
+    handed.write(tmp_path / "worker_setup.json")
+    read = WorkerSetup.read(tmp_path / "worker_setup.json")
     assert KafkaSource.model_validate(read.sources["source"]) == config
     assert isinstance(read.logs()["source"], KafkaLog)
 

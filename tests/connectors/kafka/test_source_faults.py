@@ -165,14 +165,14 @@ def test_a_pipeline_may_read_two_kafka_sources(topics: TopicAdmin, broker: Share
     first, second = topics.create(broker.topic("a"), 2), topics.create(broker.topic("b"))
     topics.send(first, documents(40), partition=1)
     topics.send(second, [b"a harbour", None, b"an orchard"], key=b"harbour")
-    sources = {"notes": {"topic": first}, "words": {"topic": second, "format": "text", "key": "label"}}
+    sources = {"receipts": {"topic": first}, "words": {"topic": second, "format": "text", "key": "label"}}
     both = Run(tmp_path, broker.bootstrap, sources)
     both.go()
-    assert both.positions() == at(range(40), 1, "notes") + at([0, 2], 0, "words")
+    assert both.positions() == at(range(40), 1, "receipts") + at([0, 2], 0, "words")
     topics.send(first, documents(5, 40), partition=0)
     topics.send(second, [b"a glacier"])
     both.go()
-    assert both.positions() == at(range(5), 0, "notes") + at(range(40), 1, "notes") + at([0, 2, 3], 0, "words")
+    assert both.positions() == at(range(5), 0, "receipts") + at(range(40), 1, "receipts") + at([0, 2, 3], 0, "words")
     [rejected] = both.rows("rejects")
     assert (rejected["_offset"], rejected["reason"]) == (1, "tombstone: the message has no value")
 

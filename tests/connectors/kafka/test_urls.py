@@ -55,7 +55,7 @@ def test_an_import_creates_the_given_number_of_partitions(broker: SharedBroker, 
     assert (again.returncode, b"with 3 partitions and not 2" in again.stderr) == (2, True)
 
 
-def test_entries_are_written_to_the_partitions_in_turn_and_printed_by_partition(broker: SharedBroker) -> None:
+def test_entries_are_written_to_the_partitions_record_by_record_and_printed_by_partition(broker: SharedBroker) -> None:
     topic = broker.topic("turns")
     opened = millstream.log.open(url(broker, topic))
     with opened.appender(2) as append:

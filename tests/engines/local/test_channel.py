@@ -55,9 +55,9 @@ def test_nothing_is_received_of_a_message_until_it_is_whole() -> None:
     Channel(there).send({"a": 1})
     whole += back.recv(1 << 16)
     channel = Channel(receiver)
-    for place in range(len(whole)):
-        sender.send(whole[place : place + 1])
-        assert channel.received() == ([{"a": 1}] if place == len(whole) - 1 else [])
+    for index in range(len(whole)):
+        sender.send(whole[index : index + 1])
+        assert channel.received() == ([{"a": 1}] if index == len(whole) - 1 else [])
     for end in (sender, there, back):
         end.close()
 

@@ -14,15 +14,15 @@ from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import EpochReader
 from millstream.log.journal import Journal
 from millstream.runs.start import Options, start
-from millstream.state.checkpoints import SaveReader
+from millstream.state.checkpoints import CheckpointReader
 
 
-def loaded(folder: Path, workers: int, delivery: Delivery, save_every: int) -> Loaded:
+def loaded(folder: Path, workers: int, delivery: Delivery, checkpoint_every: int) -> Loaded:
     config = {
         "name": "quiet",
         "source": {"type": "journal", "path": "in"},
         "pipeline": {"use": "text_topics", "model": {"type": "naive_bayes"}, "popularity": None},
-        "guarantee": {"delivery": str(delivery), "save_every": save_every},
+        "guarantee": {"delivery": str(delivery), "checkpoint_every": checkpoint_every},
         "engine": {"type": "local", "workers": workers},
     }
     return read_config(config, folder, "quiet.yaml")
@@ -53,8 +53,8 @@ class Following:
 
     @property
     def processed(self) -> int:
-        begun = any((self._run / "epochs").glob("*.journal"))  # the folder is there a moment earlier
-        return EpochReader(self._run / "epochs").totals().processed if begun else 0
+        begin_epoch = any((self._run / "epochs").glob("*.journal"))  # the folder is there a moment earlier
+        return EpochReader(self._run / "epochs").totals().processed if begin_epoch else 0
 
     @property
     def committed(self) -> int:
@@ -62,8 +62,8 @@ class Following:
 
     @property
     def saved(self) -> int:
-        save = SaveReader(self._run / "saves").newest()
-        return save.epoch if save is not None else -1
+        checkpoint = CheckpointReader(self._run / "checkpoints").newest()
+        return checkpoint.epoch if checkpoint is not None else -1
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -74,7 +74,7 @@ def test_the_last_epochs_of_a_stream_that_falls_silent_are_saved(tmp_path: Path,
     ):
         run.learns(8)
         last = EpochReader(tmp_path / "run/epochs").totals().next_epoch - 1
-        wait_until(lambda: run.saved == last, "a save of the last epoch")
+        wait_until(lambda: run.saved == last, "a checkpoint of the last epoch")
         wait_until(lambda: run.committed == last, "a commit of the last epoch")
 
 

@@ -14,7 +14,7 @@ from support.documents import write_documents
 from millstream.config.load import Loaded, load_config, read_config
 from millstream.config.models import Config
 from millstream.engines.simulated.world.logs import Recorded, recorded
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 
 DEMO = Path(__file__).parents[3] / "configs/demo.yaml"
 FUNCTIONS = """
@@ -27,7 +27,7 @@ def seen(record, state):
         raise ValueError(f"seventh {record['word']}")
     return {"seen": str(seen)}, seen + 1
 """
-BLOCKS = {"type": "complement_nb", "block": 16}
+BLOCKS = {"type": "complement_nb", "batch_size": 16}
 STEPS: list[dict[str, Any]] = [
     {"type": "map", "name": "word", "function": "simulated_functions:first_word", "adds": ["word"]},
     {"type": "per_key", "key": "word", "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
@@ -45,23 +45,23 @@ class Simulated:
 
 
 Simulating = Callable[..., Simulated]
-"""Gives a pipeline with a delivery, and perhaps how often it saves and commits, and a model."""
+"""Gives a pipeline with a delivery, and perhaps how often it checkpoints and commits, and a model."""
 
 
-def _guarantee(delivery: str, save_every: int, commit_every: int) -> dict[str, Any]:
-    return {"delivery": delivery, "save_every": save_every, "commit_every": commit_every}
+def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[str, Any]:
+    return {"delivery": delivery, "checkpoint_every": checkpoint_every, "commit_every": commit_every}
 
 
 def _with_records(loaded: Loaded, cache: Path, most: int) -> Simulated:
     source = loaded.config.logs[0]
-    log = source.config.open(Place(loaded.base, cache))
+    log = source.config.open(OpenContext(loaded.base, cache))
     return Simulated(loaded.config, recorded({source.name: log}, most))
 
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Simulating:
-    def make(delivery: str, save_every: int = 1, commit_every: int = 1) -> Simulated:
-        guarantee = _guarantee(delivery, save_every, commit_every)
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1) -> Simulated:
+        guarantee = _guarantee(delivery, checkpoint_every, commit_every)
         sets = [f"guarantee.{name}={value}" for name, value in guarantee.items()]
         return _with_records(load_config(str(DEMO), sets), tmp_path / "cache", 300)
 
@@ -75,12 +75,12 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulating:
     sys.modules.pop("simulated_functions", None)
     write_documents(tmp_path / "documents", records=160)
 
-    def make(delivery: str, save_every: int = 1, commit_every: int = 1, model: Any = BLOCKS) -> Simulated:
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = BLOCKS) -> Simulated:
         config = {
             "name": "keyed",
             "source": {"type": "files", "path": "documents", "ends": True},
             "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, STEPS[-1]]},
-            "guarantee": _guarantee(delivery, save_every, commit_every),
+            "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
             "engine": {"type": "local"},
         }
         return _with_records(read_config(config, tmp_path, "keyed.yaml"), tmp_path / "cache", 160)

@@ -96,8 +96,8 @@ def notes_that_are_not_synced_before_their_rows_are_delivered(patch: pytest.Monk
 
 
 def a_save_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
-    cut, process, deliver, save, commit = order(Delivery.EXACTLY_ONCE)
-    patch.setattr(lifecycle, "order", lambda delivery: (cut, process, save, deliver, commit))
+    cut, process, deliver, checkpoint, commit = order(Delivery.EXACTLY_ONCE)
+    patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
 
 def found(simulated: Simulated, folder: Path) -> bool:
@@ -123,6 +123,6 @@ def found(simulated: Simulated, folder: Path) -> bool:
 def test_some_schedule_shows_it(
     keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
-    made = keyed(delivery, save_every=1 if delivery == "exactly_once" else 2)
+    made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
     defect(monkeypatch)
     assert found(made, tmp_path / "disks")

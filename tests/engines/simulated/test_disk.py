@@ -12,7 +12,7 @@ from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.sinks import Kept
 from millstream.engines.simulated.world.world import World
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 from millstream.log.epochs import Epoch, EpochReader
 
 ROWS = pa.table({"_offset": [0, 1]})
@@ -53,14 +53,14 @@ def test_what_a_process_left_unsynced_is_lost_with_the_power_of_the_next(tmp_pat
     assert left == {0, 1}
 
 
-def test_a_mark_without_rows_may_be_lost_and_rows_never_are() -> None:
+def test_a_progress_without_rows_may_be_lost_and_rows_never_are() -> None:
     marks = set()
     for seed in range(8):
         kept = Kept(ROWS.schema)
-        kept.add(ROWS, Mark("a log", 0))
-        kept.add(ROWS.slice(0, 0), Mark("a log", 1))
+        kept.add(ROWS, Progress("a log", 0))
+        kept.add(ROWS.slice(0, 0), Progress("a log", 1))
         kept.lose_power(random.Random(seed))
         assert kept.rows().equals(ROWS)
-        assert kept.mark is not None
-        marks.add(kept.mark.epoch)
+        assert kept.progress is not None
+        marks.add(kept.progress.epoch)
     assert marks == {0, 1}

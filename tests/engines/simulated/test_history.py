@@ -31,8 +31,8 @@ def test_a_commit_that_went_with_the_power_was_none() -> None:
     assert history.union() == history.by_the_function()
 
 
-def test_a_state_has_met_what_its_save_had_and_what_came_since() -> None:
-    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, save_every=2, commit_every=4), sinks=1)
+def test_a_state_has_met_what_its_checkpoint_had_and_what_came_since() -> None:
+    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, checkpoint_every=2, commit_every=4), sinks=1)
     history.began(0, -1)
     for epoch in range(3):
         history.delivered(0, epoch)
@@ -46,7 +46,7 @@ def test_a_state_has_met_what_its_save_had_and_what_came_since() -> None:
 
 
 def test_the_one_function_is_not_asked_about_a_clean_end() -> None:
-    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, save_every=4, commit_every=4), sinks=1)
+    history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, checkpoint_every=4, commit_every=4), sinks=1)
     history.began(0, -1)
     history.delivered(0, 0)
     history.saved(0, 0)

@@ -15,9 +15,11 @@ from millstream.engines.simulated.world.faults import Target
 GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 2, 1)]
 
 
-@pytest.mark.parametrize(("delivery", "save_every", "commit_every"), GUARANTEES)
-def test_a_hundred_schedules_of_the_demo(demo: Simulating, delivery: str, save_every: int, commit_every: int) -> None:
-    made = demo(delivery, save_every, commit_every)
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
+def test_a_hundred_schedules_of_the_demo(
+    demo: Simulating, delivery: str, checkpoint_every: int, commit_every: int
+) -> None:
+    made = demo(delivery, checkpoint_every, commit_every)
     injected: Counter[Target] = Counter()
     for outcome in outcomes(made.config, made.records, range(100), jobs=2):
         assert not outcome.wrong, outcome
@@ -25,21 +27,21 @@ def test_a_hundred_schedules_of_the_demo(demo: Simulating, delivery: str, save_e
     assert all(injected[target] > 5 for target in Target)
 
 
-@pytest.mark.parametrize(("delivery", "save_every", "commit_every"), [*GUARANTEES, ("exactly_once", 3, 2)])
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), [*GUARANTEES, ("exactly_once", 3, 2)])
 def test_schedules_of_keyed_steps(
-    keyed: Simulating, tmp_path: Path, delivery: str, save_every: int, commit_every: int
+    keyed: Simulating, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
-    made = keyed(delivery, save_every, commit_every)
+    made = keyed(delivery, checkpoint_every, commit_every)
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
     for seed in range(25):
         assert not simulation.run(seed).wrong, seed
 
 
-@pytest.mark.parametrize(("delivery", "save_every", "commit_every"), GUARANTEES)
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
 def test_schedules_of_a_model_that_tells_only_what_it_touched(
-    keyed: Simulating, tmp_path: Path, delivery: str, save_every: int, commit_every: int
+    keyed: Simulating, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
-    made = keyed(delivery, save_every, commit_every, {"type": "naive_bayes"})
+    made = keyed(delivery, checkpoint_every, commit_every, {"type": "naive_bayes"})
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
     for seed in range(25):
         assert not simulation.run(seed).wrong, seed

@@ -1,4 +1,4 @@
-"""A query that loses its Python processes is started again: the run goes on from the newest save."""
+"""A query that loses its Python processes is started again: the run goes on from the newest checkpoint."""
 
 from __future__ import annotations
 

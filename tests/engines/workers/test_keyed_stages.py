@@ -61,24 +61,26 @@ def test_any_number_of_workers_gives_the_same_through_crashes(pipeline: Pipeline
     golden = pipeline.run("golden")
     assert golden.delivered["rejects"] > 10  # without a label, or a seventh
     pipeline.engine_name = f"local-{workers}"
-    pipeline.crash("run", CrashPoint(Point.SAVE, 2))
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 2))
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS // 2))
     summary = pipeline.run("run")
     assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
 
 
-def test_the_notes_are_the_same_too(pipeline: Pipeline) -> None:
-    """So that a run may change its number of workers: notes of replayed epochs are compared."""
+def test_the_receipts_are_the_same_too(pipeline: Pipeline) -> None:
+    """So that a run may change its number of workers: receipts of replayed epochs are compared."""
     pipeline.run("golden")
     pipeline.engine_name = "local-3"
     pipeline.run("shared")
-    assert [note.line() for note in notes(pipeline, "shared")] == [note.line() for note in notes(pipeline, "golden")]
+    assert [receipt.line() for receipt in receipts(pipeline, "shared")] == [
+        receipt.line() for receipt in receipts(pipeline, "golden")
+    ]
 
 
-def notes(pipeline: Pipeline, run: str) -> Any:
+def receipts(pipeline: Pipeline, run: str) -> Any:
     from millstream.log.epochs import EpochReader
 
-    return EpochReader(pipeline.folder / "runs" / run / "epochs").notes()
+    return EpochReader(pipeline.folder / "runs" / run / "epochs").receipts()
 
 
 def test_a_key_s_record_is_named_where_another_reader_has_read_it(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -100,6 +102,6 @@ def test_more_readers_than_keys(pipeline: Pipeline) -> None:
     pipeline.steps = [words, {**seen, "key": "label"}, *rest]
     golden = pipeline.run("golden")
     pipeline.engine_name = "local-7"
-    pipeline.crash("run", CrashPoint(Point.SAVE, 2))
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 2))
     summary = pipeline.run("run")
     assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)

@@ -13,14 +13,14 @@ from support.steps_counted_words import WORDS, CountedWords
 from millstream.config.pipeline import NamedStep
 from millstream.engines.local.channel import packed, unpacked
 from millstream.engines.workers.feed import WorkersFeed
-from millstream.engines.workers.messages import Message, Rows, Saved
+from millstream.engines.workers.messages import Message, Rows, StateReply
 from millstream.engines.workers.roles import COORDINATOR, handle, role_names, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.epochs import Added, Epoch, PartitionName
 from millstream.log.ranges import Range, records_schema
 from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest
-from millstream.state.dirty_rows import Touched
+from millstream.state.dirty_rows import ArraySnapshot
 from millstream.steps.classify import Classify
 from millstream.steps.graph import Graph, build_graph
 from millstream.steps.processor import EpochProcessor
@@ -61,7 +61,7 @@ class Together:
     def __init__(self) -> None:
         self.names = role_names(2)
         self.arrived: deque[Message] = deque()
-        self.sent: list[tuple[Saved, int]] = []
+        self.sent: list[tuple[StateReply, int]] = []
         """What the coordinator was told of states, and the bytes of it."""
         self._carried: deque[tuple[str, memoryview]] = deque()
         self._roles = {}
@@ -80,7 +80,7 @@ class Together:
                 handle(self._roles[name], message, self.send)
                 continue
             self.arrived.append(message)
-            if isinstance(message, Saved):
+            if isinstance(message, StateReply):
                 self.sent.append((message, len(data)))
         return self.arrived.popleft() if self.arrived else None
 
@@ -114,7 +114,7 @@ def test_the_coordinator_has_the_states_of_one_process_and_they_stay(workers: Wo
             taken.append((workers.request_states()(), alone.state_digest()))
     assert [states_digest(states) for states, _ in taken] == [digest for _, digest in taken]
     earlier, later = (states["classify"]["model/counts"] for states, _ in taken[-2:])
-    assert isinstance(later, Touched) and 0 < len(later.since(earlier)) < WORDS / 2  # type: ignore[arg-type]
+    assert isinstance(later, ArraySnapshot) and 0 < len(later.since(earlier)) < WORDS / 2  # type: ignore[arg-type]
 
 
 def test_all_is_told_once_and_again_only_when_the_model_has_grown(workers: WorkersFeed, together: Together) -> None:
@@ -122,15 +122,15 @@ def test_all_is_told_once_and_again_only_when_the_model_has_grown(workers: Worke
         workers.offer(epoch)
         workers.process(epoch, 1)
         workers.request_states()()
-    told = [saved.touched["classify"]["model/counts"] for saved, _ in together.sent]
+    told = [saved.dirty["classify"]["model/counts"] for saved, _ in together.sent]
     assert [number for number, part in enumerate(told) if not isinstance(part, Rows)] == [0, GROWS]
-    assert all(len(part.places) < 30 for part in told if isinstance(part, Rows))
+    assert all(len(part.indices) < 30 for part in told if isinstance(part, Rows))
     assert all("model/counts" not in saved.states["classify"] for saved, _ in together.sent)
     sizes = [size for _, size in together.sent]
     assert sizes[0] > WORDS * 8 > 2 * max(sizes[1:GROWS])
 
 
-def test_a_save_that_nobody_waited_for_is_told_too(workers: WorkersFeed) -> None:
+def test_a_checkpoint_that_nobody_waited_for_is_told_too(workers: WorkersFeed) -> None:
     alone = EpochProcessor(graph())
     alone.restore({}, [])
     for epoch in epochs(4):
@@ -154,6 +154,6 @@ def test_workers_that_are_restored_are_told_all_again(workers: WorkersFeed, toge
     workers.offer(third)
     workers.process(third, 1)
     workers.request_states()()
-    kinds = [isinstance(saved.touched["classify"]["model/counts"], Rows) for saved, _ in together.sent]
+    kinds = [isinstance(saved.dirty["classify"]["model/counts"], Rows) for saved, _ in together.sent]
     assert kinds == [False, True, False, True]
     assert states_digest(state) == digest

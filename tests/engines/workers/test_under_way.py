@@ -1,4 +1,4 @@
-"""How much is under way among workers at a time: also of what is repeated, however long ago the last save was."""
+"""How much is under way among workers at a time: also of what is repeated, however long ago the last checkpoint was."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.log.epochs import Epoch, planner
 def test_epochs_that_are_repeated_are_sent_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_documents(tmp_path / "documents")
     pipeline = Pipeline(
-        tmp_path, LocalEngine(), delivery=Delivery.AT_LEAST_ONCE, save_every=EPOCHS, engine_name="local-2"
+        tmp_path, LocalEngine(), delivery=Delivery.AT_LEAST_ONCE, checkpoint_every=EPOCHS, engine_name="local-2"
     )
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
     monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)

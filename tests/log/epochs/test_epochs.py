@@ -1,4 +1,4 @@
-"""The epoch log's notes and totals."""
+"""The epoch log's receipts and totals."""
 
 from __future__ import annotations
 
@@ -9,51 +9,61 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import AlteredLog
-from millstream.log.epochs import Added, Baselines, Epoch, EpochLog, EpochReader, Note, PartitionName, Skipped, Totals
+from millstream.log.epochs import (
+    Added,
+    Baselines,
+    Epoch,
+    EpochLog,
+    EpochReader,
+    EpochReceipt,
+    PartitionName,
+    Skipped,
+    Totals,
+)
 from millstream.log.journal import Journal
 
 
-def note(epoch: int, labelled: int, attempt: int = 1) -> Note:
+def receipt(epoch: int, labelled: int, attempt: int = 1) -> EpochReceipt:
     counted = Baselines(no_change=labelled // 4, majority=labelled // 2)
-    return Note(epoch, attempt, 10, 0, labelled, labelled, {0: (10, "x")}, {}, {"topics": (3, "y")}, counted)
+    return EpochReceipt(epoch, attempt, 10, 0, labelled, labelled, {0: (10, "x")}, {}, {"topics": (3, "y")}, counted)
 
 
-def totals(folder: Path, notes: Sequence[Note]) -> Totals:
-    """The totals of an epoch log with these notes."""
+def totals(folder: Path, receipts: Sequence[EpochReceipt]) -> Totals:
+    """The totals of an epoch log with these receipts."""
     with Journal(folder) as journal:
-        for one in notes:
+        for one in receipts:
             for line in (Epoch(one.epoch, {0: (0, 10)}).line(), one.line()):
-                if one.attempt == 1 or "note" in line:
+                if one.attempt == 1 or "receipt" in line:
                     journal.append(json.dumps(line).encode())
     return EpochReader(folder).totals()
 
 
-def test_a_note_is_read_as_it_was_written() -> None:
-    written = note(3, 8)
-    assert Note.from_line(json.loads(json.dumps(written.line()))) == written
+def test_a_receipt_is_read_as_it_was_written() -> None:
+    written = receipt(3, 8)
+    assert EpochReceipt.from_line(json.loads(json.dumps(written.line()))) == written
 
 
 def test_records_count_once_as_they_were_first_processed(tmp_path: Path) -> None:
-    found = totals(tmp_path, [note(0, 8), note(1, 8), note(1, 4, attempt=2)])
+    found = totals(tmp_path, [receipt(0, 8), receipt(1, 8), receipt(1, 4, attempt=2)])
     assert (found.labelled, found.processed, found.accuracy) == (16, 30, 1)
     assert found.baselines == Baselines(4, 8)
     assert found.baseline_accuracies == {"no_change": 0.25, "majority": 0.5}
 
 
 def test_without_labels_there_is_no_accuracy_and_no_baseline(tmp_path: Path) -> None:
-    found = totals(tmp_path, [note(0, 0)])
+    found = totals(tmp_path, [receipt(0, 0)])
     assert (found.accuracy, found.baseline_accuracies) == (None, None)
 
 
 def test_totals_go_on_from_the_head_of_a_part() -> None:
     before = Totals()
-    before.take_note(note(0, 8))
+    before.take_receipt(receipt(0, 8))
     assert Totals.from_header(before.header()) == before
 
 
 def test_a_reader_refuses_files_in_which_an_epoch_is_missing(tmp_path: Path) -> None:
     with pytest.raises(AlteredLog, match=r"the epoch log goes from epoch 0 to 2; its files were altered"):
-        totals(tmp_path, [note(0, 8), note(2, 8)])
+        totals(tmp_path, [receipt(0, 8), receipt(2, 8)])
 
 
 FIRST = Epoch(0, {0: (5, 9)}, (Added(PartitionName("source", "a", 0), 5),))
@@ -68,7 +78,7 @@ FIRST = Epoch(0, {0: (5, 9)}, (Added(PartitionName("source", "a", 0), 5),))
         (lambda log: log.cut(Epoch(1, {0: (10, 12)})), r"epoch 1 reads \[10, 12\) at position 9"),
         (lambda log: log.cut(Epoch(1, {0: (9, 8)})), r"epoch 1 reads \[9, 8\) at position 9"),
         (lambda log: log.cut(Epoch(1, {}, (Skipped(0, 8),))), "goes back in epoch 1"),
-        (lambda log: log.note(note(1, 8)), "epoch 1 was processed and never cut"),
+        (lambda log: log.receipt(receipt(1, 8)), "epoch 1 was processed and never cut"),
         (lambda log: log.commit(1), "a commit of epoch 1 after 0, with 0 the last cut"),
         (lambda log: log.commit(-1), "a commit of epoch -1 after 0, with 0 the last cut"),
     ],
@@ -78,7 +88,7 @@ def test_a_line_that_breaks_the_protocol_is_a_programmer_s_error_and_is_not_writ
 ) -> None:
     log = EpochLog(tmp_path)
     log.cut(FIRST)
-    log.note(note(0, 8))
+    log.receipt(receipt(0, 8))
     log.commit(0)
     before = list(log.reader().lines())
     with pytest.raises(AssertionError, match=said):

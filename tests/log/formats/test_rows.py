@@ -37,7 +37,7 @@ def rows(count: int, seed: int = 1) -> pa.Table:
         {
             "_source": ["news"] * count,
             "_partition": list(range(count)),
-            "_offset": [2**62 + place for place in range(count)],
+            "_offset": [2**62 + index for index in range(count)],
             "text": [
                 None if chance.random() < 0.1 else "".join(chance.choices(signs, k=chance.randrange(9)))
                 for _ in range(count)

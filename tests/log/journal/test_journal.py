@@ -35,18 +35,18 @@ def with_parts_of_five(folder: Path, entries: int) -> list[bytes]:
         for number, payload in enumerate(written):
             if number and number % 5 == 0:
                 journal.roll()
-            journal.append(payload, mark=number // 5)
+            journal.append(payload, tag=number // 5)
     return written
 
 
 def test_entries_come_back_in_order_with_their_marks_whatever_their_bytes(tmp_path: Path) -> None:
     with Journal(tmp_path / "deep" / "journal") as journal:
-        assert (journal.next_index, journal.last_mark) == (0, -1)
-        assert journal.append(BINARY, mark=3) == 0
+        assert (journal.next_index, journal.last_tag) == (0, -1)
+        assert journal.append(BINARY, tag=3) == 0
         assert journal.append(b"") == 1
-        journal.append_many([b"a", BINARY * 5000], mark=7)
+        journal.append_many([b"a", BINARY * 5000], tag=7)
         journal.sync()
-        assert (journal.next_index, journal.last_mark) == (4, 7)
+        assert (journal.next_index, journal.last_tag) == (4, 7)
         assert list(journal.entries(2)) == [Entry(2, 7, b"a"), Entry(3, 7, BINARY * 5000)]
     with JournalReader(tmp_path / "deep" / "journal") as reader:
         assert list(reader.read(0)) == [
@@ -68,30 +68,30 @@ def test_the_id_is_drawn_once_and_goes_with_every_part(tmp_path: Path) -> None:
     assert JournalReader(tmp_path / "a").id == first
 
 
-def test_a_mark_may_be_lower_than_the_one_before_and_may_come_without_entries(tmp_path: Path) -> None:
+def test_a_progress_may_be_lower_than_the_one_before_and_may_come_without_entries(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        journal.append(b"x", mark=9)
-        journal.append(b"y", mark=4)
-        journal.append_many([], mark=2)
+        journal.append(b"x", tag=9)
+        journal.append(b"y", tag=4)
+        journal.append_many([], tag=2)
         journal.append(b"z")
     with Journal(tmp_path) as journal:
-        assert (journal.last_mark, journal.next_index) == (2, 3)
+        assert (journal.last_tag, journal.next_index) == (2, 3)
     assert payloads(tmp_path) == [b"x", b"y", b"z"]
 
 
 def test_the_last_mark_and_the_header_outlive_the_parts_that_were_dropped(tmp_path: Path) -> None:
     said = iter([b"at the start", b"after one", b"after two"])
     with Journal(tmp_path, header=lambda: next(said)) as journal:
-        journal.append(b"one", mark=5)
+        journal.append(b"one", tag=5)
         journal.roll()
         journal.append(b"two")
-        journal.append_many([], mark=6)
+        journal.append_many([], tag=6)
         journal.roll()
         journal.drop_before(2)
         assert journal.first_index == 2
     assert len(parts(tmp_path)) == 1
     with Journal(tmp_path) as journal:
-        assert (journal.last_mark, journal.next_index, journal.header) == (6, 2, b"after two")
+        assert (journal.last_tag, journal.next_index, journal.header) == (6, 2, b"after two")
 
 
 def test_whole_parts_only_are_dropped_and_reading_them_says_what_is_left(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_part_begins_by_itself_when_the_one_before_is_full(tmp_path: Path) -> 
 def test_reading_on_from_anywhere_gives_what_reading_at_once_gives(tmp_path: Path) -> None:
     with Journal(tmp_path, part_bytes=20_000) as journal:
         for number in range(0, 3000, 3):
-            journal.append_many([b"%d" % (number + place) for place in range(3)])
+            journal.append_many([b"%d" % (number + index) for index in range(3)])
     with JournalReader(tmp_path) as reader:
         for start in (0, 1, 255, 256, 257, 1000, 2999, 3000):
             for stop in (start, start + 1, start + 10, start + 700, 5000):
@@ -148,21 +148,21 @@ def test_what_an_interrupted_write_left_is_cut_wherever_it_stopped(tmp_path: Pat
     with Journal(tmp_path) as journal:
         path = parts(tmp_path)[0]
         sizes = [(path.stat().st_size, 0)]
-        for payload, mark in ((b"first", 1), (BINARY, 2)):
-            journal.append(payload, mark)
+        for payload, tag in ((b"first", 1), (BINARY, 2)):
+            journal.append(payload, tag)
             sizes.append((path.stat().st_size, journal.next_index))
         journal.append_many([b"second", b"", b"third"], 3)
         sizes.append((path.stat().st_size, journal.next_index))
     data = path.read_bytes()
-    marks = {0: -1, 1: 1, 2: 2, 5: 3}
+    tags = {0: -1, 1: 1, 2: 2, 5: 3}
     for size in range(sizes[0][0], len(data)):
         path.write_bytes(data[:size])
         there = max(index for end, index in sizes if end <= size)
         with JournalReader(tmp_path) as reader:
             assert reader.end() == len(list(reader.read(0))) == there
         with Journal(tmp_path) as journal:
-            assert (journal.next_index, journal.last_mark) == (there, marks[there])
-            journal.append(b"next", mark=8)
+            assert (journal.next_index, journal.last_tag) == (there, tags[there])
+            journal.append(b"next", tag=8)
         assert payloads(tmp_path)[there:] == [b"next"]
 
 
@@ -212,7 +212,7 @@ def crash(*args):
 setattr(os, operation, crash)
 with Journal(folder, part_bytes=300) as journal:
     for number in range(40):
-        journal.append_many([b"%d.%d" % (number, place) for place in range(4)], mark=number)
+        journal.append_many([b"%d.%d" % (number, index) for index in range(4)], tag=number)
         journal.sync()
 """
 
@@ -239,9 +239,9 @@ def test_after_a_kill_every_append_is_there_as_a_whole_or_not_at_all(
     with Journal(folder, part_bytes=300) as journal:
         appends, rest = divmod(journal.next_index, 4)
         assert rest == 0
-        assert journal.last_mark == appends - 1
-        journal.append_many([b"on", b"and on"], mark=99)
-    expected = [b"%d.%d" % (number, place) for number in range(appends) for place in range(4)]
+        assert journal.last_tag == appends - 1
+        journal.append_many([b"on", b"and on"], tag=99)
+    expected = [b"%d.%d" % (number, index) for number in range(appends) for index in range(4)]
     assert payloads(folder) == [*expected, b"on", b"and on"]
 
 
@@ -260,13 +260,13 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_torn_entry(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path) as journal:
-        journal.append(b"before", mark=1)
+        journal.append(b"before", tag=1)
         room = parts(tmp_path)[0].stat().st_size + 500
         with room_for(room), pytest.raises(OSError, match="cannot append") as raised:
-            journal.append_many([b"x" * 200] * 5, mark=2)
+            journal.append_many([b"x" * 200] * 5, tag=2)
         assert raised.value.filename == str(parts(tmp_path)[0])
-        assert (journal.next_index, journal.last_mark) == (1, 1)
-        journal.append(b"small", mark=3)
+        assert (journal.next_index, journal.last_tag) == (1, 1)
+        journal.append(b"small", tag=3)
     assert payloads(tmp_path) == [b"before", b"small"]
 
 

@@ -35,30 +35,30 @@ def fill(folder: Path, rng: random.Random, appends: int, *, part_bytes: int = 8 
     done: Appended = []
     with Journal(folder, part_bytes=part_bytes) as journal:
         for number in range(appends):
-            entries, mark = some_entries(rng), rng.choice((-1, number))
+            entries, tag = some_entries(rng), rng.choice((-1, number))
             form = rng.choice(("many", "many", "lines", "one", "mark"))
             if form == "mark":
                 entries = []
-                journal.append_many(entries, mark)
+                journal.append_many(entries, tag)
             elif form == "one":
                 entries = entries[:1]
-                journal.append(entries[0], mark)
+                journal.append(entries[0], tag)
             elif form == "lines":
                 entries = [entry.replace(b"\n", b" ") for entry in entries]
-                journal.append_lines(b"".join(entry + b"\n" for entry in entries), mark)
+                journal.append_lines(b"".join(entry + b"\n" for entry in entries), tag)
             else:
-                journal.append_many(entries, mark)
-            done.append((mark, entries))
+                journal.append_many(entries, tag)
+            done.append((tag, entries))
     return done
 
 
 def entries_of(done: Appended) -> list[tuple[int, bytes]]:
-    return [(mark, entry) for mark, entries in done for entry in entries]
+    return [(tag, entry) for tag, entries in done for entry in entries]
 
 
 def read(folder: Path, start: int = 0, stop: int | None = None) -> list[tuple[int, bytes]]:
     with JournalReader(folder) as reader:
-        return [(entry.mark, entry.payload) for entry in reader.read(start, stop)]
+        return [(entry.tag, entry.payload) for entry in reader.read(start, stop)]
 
 
 def only_part(folder: Path) -> Path:
@@ -76,11 +76,11 @@ def test_blocks_give_what_reading_entry_by_entry_gives_from_anywhere_to_anywhere
             stop = rng.choice((None, rng.randint(start, len(written) + 5), start + rng.randint(0, 3)))
             blocks = list(reader.blocks(start, stop))
             wanted = written[start:stop]
-            assert [(block.mark, entry) for block in blocks for entry in block.payloads()] == wanted
-            assert [place for block in blocks for place in range(block.first, block.stop)] == [
+            assert [(block.tag, entry) for block in blocks for entry in block.payloads()] == wanted
+            assert [index for block in blocks for index in range(block.first, block.stop)] == [
                 *range(start, start + len(wanted))
             ]
-            assert [(entry.mark, entry.payload) for entry in reader.read(start, stop)] == wanted
+            assert [(entry.tag, entry.payload) for entry in reader.read(start, stop)] == wanted
             assert as_lines(blocks) == b"".join(entry + b"\n" for _, entry in wanted)
             assert are_lines(blocks) == (not any(b"\n" in entry for _, entry in wanted))
 
@@ -103,15 +103,15 @@ def test_a_journal_that_is_cut_anywhere_has_the_appends_before_as_a_whole(tmp_pa
 
 def test_a_journal_that_was_cut_is_gone_on_with_from_the_last_whole_append(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        journal.append_many([b"one", b"two"], mark=1)
+        journal.append_many([b"one", b"two"], tag=1)
         whole = only_part(tmp_path).stat().st_size
-        journal.append_lines(b"three\nfour\nfive\n", mark=2)
+        journal.append_lines(b"three\nfour\nfive\n", tag=2)
     data = only_part(tmp_path).read_bytes()
     for size in range(whole, len(data)):
         only_part(tmp_path).write_bytes(data[:size])
         with Journal(tmp_path) as journal:
-            assert (journal.next_index, journal.last_mark) == (2, 1)
-            journal.append_lines(b"3\n4\n", mark=3)
+            assert (journal.next_index, journal.last_tag) == (2, 1)
+            journal.append_lines(b"3\n4\n", tag=3)
         assert read(tmp_path) == [(1, b"one"), (1, b"two"), (3, b"3"), (3, b"4")]
 
 
@@ -123,7 +123,7 @@ def test_an_alteration_is_told_unless_it_is_in_the_last_append_which_then_never_
     done = fill(tmp_path, rng, 25)
     before = only_part(tmp_path).stat().st_size
     with Journal(tmp_path) as journal:
-        journal.append_many([b"the", b"last", b"append"], mark=99)
+        journal.append_many([b"the", b"last", b"append"], tag=99)
     data = only_part(tmp_path).read_bytes()
     for byte in [*rng.sample(range(before), 80), *range(before, len(data))]:
         changed = bytearray(data)
@@ -158,8 +158,8 @@ def test_a_block_in_an_older_part_that_was_altered_or_goes_too_far_is_refused(tm
 def test_many_entries_lie_in_the_file_as_the_lines_that_they_are(tmp_path: Path) -> None:
     entries = [b'{"text": "t%d"}' % number for number in range(1000)]
     with Journal(tmp_path) as journal:
-        journal.append_many(entries, mark=4)
-        journal.append_lines(b"\n".join([*entries, b""]), mark=5)
+        journal.append_many(entries, tag=4)
+        journal.append_lines(b"\n".join([*entries, b""]), tag=5)
     lines = b"\n".join([*entries, b""])
     assert only_part(tmp_path).read_bytes().count(lines) == 2
     with JournalReader(tmp_path) as reader:
@@ -206,9 +206,9 @@ def test_an_entry_in_the_midst_of_a_large_append_is_found_without_reading_much(
     with JournalReader(tmp_path) as reader:
         assert reader.end() == len(entries)
         monkeypatch.setattr(os, "pread", counted)
-        for place in (99_999, 50_000, 12_345, 0):
+        for index in (99_999, 50_000, 12_345, 0):
             read = 0
-            assert [entry.payload for entry in reader.read(place, place + 1)] == [entries[place]]
+            assert [entry.payload for entry in reader.read(index, index + 1)] == [entries[index]]
             assert read < 700_000
         monkeypatch.undo()
         assert b"".join(entry.payload for entry in reader.read(0)) == b"".join(entries)
@@ -217,15 +217,15 @@ def test_an_entry_in_the_midst_of_a_large_append_is_found_without_reading_much(
 def test_of_an_append_that_takes_several_blocks_there_is_all_or_nothing(tmp_path: Path) -> None:
     entries = [b"%07d" % number * 20 for number in range(4000)] + [b"x" * 300_000, b"the last"]
     with Journal(tmp_path) as journal:
-        journal.append(b"before", mark=1)
-        journal.append_many(entries, mark=2)
+        journal.append(b"before", tag=1)
+        journal.append_many(entries, tag=2)
     data = only_part(tmp_path).read_bytes()
     with JournalReader(tmp_path) as reader:
         assert len(list(reader.blocks(1))) > 3
     for size in (*range(100, len(data), 50_000), len(data) - 8, len(data) - 1):
         only_part(tmp_path).write_bytes(data[:size])
         with JournalReader(tmp_path) as reader:
-            assert (reader.end(), reader.last_mark) == (1, 1)
+            assert (reader.end(), reader.last_tag) == (1, 1)
     only_part(tmp_path).write_bytes(data)
     assert read(tmp_path) == [(1, b"before"), *((2, entry) for entry in entries)]
 
@@ -237,8 +237,8 @@ def test_lines_without_an_end_are_refused_and_nothing_is_appended(tmp_path: Path
             with pytest.raises(ValueError, match="does not end in a newline"):
                 journal.append_lines(lines)
         assert journal.next_index == 0
-        journal.append_lines(b"", mark=3)
-        assert journal.last_mark == 3
+        journal.append_lines(b"", tag=3)
+        assert journal.last_tag == 3
     assert read(tmp_path) == []
 
 

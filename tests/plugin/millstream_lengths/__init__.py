@@ -26,7 +26,7 @@ class Lengths(BaseModel):
 
     reads: ClassVar[str] = "text"
     type: Literal["lengths"] = "lengths"
-    block: int = 32
+    batch_size: int = 32
 
     def build(self, records: pa.Schema) -> _LengthModel:
         return _LengthModel()

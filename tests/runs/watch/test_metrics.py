@@ -72,7 +72,7 @@ def test_starts_in_between_leave_no_trace(tmp_path: Path, configured: Configured
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-@pytest.mark.parametrize("point", ["process@3", "deliver@3", "save@7"])
+@pytest.mark.parametrize("point", ["process@3", "deliver@3", "checkpoint@7"])
 def test_a_crash_neither_loses_nor_repeats_a_window(
     tmp_path: Path, configured: Configured, delivery: str, point: str
 ) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from millstream.runs.directory import RunDirectory
-from millstream.runs.watch.progress_file import Live, read_vitals
-from millstream.runs.watch.run_stats import Vitals
+from millstream.runs.watch.progress_file import Live, read_run_stats
+from millstream.runs.watch.run_stats import RunStats
 
-VITALS = Vitals(500.0, 0.004, 0.02, 1, 1, "worker 1 was killed by SIGKILL")
+RUN_STATS = RunStats(500.0, 0.004, 0.02, 1, 1, "worker 1 was killed by SIGKILL")
 
 
 @pytest.fixture
@@ -25,21 +25,21 @@ def directory(tmp_path: Path) -> Iterator[RunDirectory]:
 
 
 def test_what_a_run_tells_can_be_read_until_it_ends(directory: RunDirectory) -> None:
-    assert read_vitals(directory) is None
-    live = Live(directory, lambda: VITALS, warn=pytest.fail)
-    assert read_vitals(directory) == VITALS
+    assert read_run_stats(directory) is None
+    live = Live(directory, lambda: RUN_STATS, warn=pytest.fail)
+    assert read_run_stats(directory) == RUN_STATS
     live.close()
     assert sorted(os.listdir(directory.path)) == ["lock"]
 
 
 def test_what_a_killed_run_has_left_is_not_believed_of_the_next(directory: RunDirectory) -> None:
-    directory.live.write_text('{"process": 1, "vitals": {}}')
-    assert read_vitals(directory) is None
+    directory.live.write_text('{"process": 1, "stats": {}}')
+    assert read_run_stats(directory) is None
 
 
 def test_what_cannot_be_written_is_a_warning(directory: RunDirectory) -> None:
     directory.live.mkdir()
     warnings: list[str] = []
-    Live(directory, lambda: VITALS, warn=warnings.append).close()
+    Live(directory, lambda: RUN_STATS, warn=warnings.append).close()
     assert warnings == [f"cannot write {directory.live}: Is a directory; status tells less of this run"]
     assert sorted(os.listdir(directory.path)) == ["live.json", "lock"]

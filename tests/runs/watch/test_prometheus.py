@@ -19,7 +19,7 @@ from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.prometheus import METRICS, RunCollector
-from millstream.runs.watch.run_stats import Pulse
+from millstream.runs.watch.run_stats import StatsCollector
 
 Configured = Callable[..., Loaded]
 
@@ -37,15 +37,15 @@ class Run:
 
     def __init__(self, loaded: Loaded, folder: Path) -> None:
         self._loaded, self._folder = loaded, folder
-        self.pulse: Pulse | None = None
+        self.stats: StatsCollector | None = None
         self.registry = CollectorRegistry()
 
     def start(self, engine: Engine | None = None, **options: Any) -> Summary:
         def observers(watched: Watched) -> Sequence[Observer]:
-            self.pulse = Pulse(watched)
+            self.stats = StatsCollector(watched)
             self.registry = CollectorRegistry()
-            self.registry.register(RunCollector(watched, self.pulse, "1.2.3"))
-            return [self.pulse]
+            self.registry.register(RunCollector(watched, self.stats, "1.2.3"))
+            return [self.stats]
 
         return start(self._loaded, Options(self._folder, **options), engine=engine, observers=observers, fire=crash)
 
@@ -156,22 +156,22 @@ def test_an_epoch_that_is_taken_up_again_counts_once_and_from_its_cut_on(
             assert before is not None and again is not None and again > before
             LocalEngine().run(job)
 
-    run = Run(configured(guarantee={"save_every": 4}), tmp_path / "run")
+    run = Run(configured(guarantee={"checkpoint_every": 4}), tmp_path / "run")
     assert run.start(Losing()).records == 3000
     assert run.value("millstream_repeated_records_total") == 600
     assert run.value("millstream_epoch_latency_seconds_count") == run.value("millstream_epochs_total") == 10
 
 
-def test_saves_are_timed_and_the_last_is_told_also_after_a_restart(run: Run, tmp_path: Path) -> None:
+def test_checkpoints_are_timed_and_the_last_is_told_also_after_a_restart(run: Run, tmp_path: Path) -> None:
     run.start()
-    assert run.value("millstream_save_seconds_count") >= 1
-    assert run.value("millstream_save_seconds_sum") > 0
-    newest = max((tmp_path / "run/saves").glob("*.save"))
+    assert run.value("millstream_checkpoint_seconds_count") >= 1
+    assert run.value("millstream_checkpoint_seconds_sum") > 0
+    newest = max((tmp_path / "run/checkpoints").glob("*.checkpoint"))
     for _ in range(2):
-        assert run.value("millstream_last_save_bytes") == newest.stat().st_size
-        assert run.value("millstream_last_save_timestamp_seconds") == pytest.approx(newest.stat().st_mtime)
+        assert run.value("millstream_last_checkpoint_bytes") == newest.stat().st_size
+        assert run.value("millstream_last_checkpoint_timestamp_seconds") == pytest.approx(newest.stat().st_mtime)
         run.start()  # there is nothing new to save
-    assert run.value("millstream_save_seconds_count") == 0
+    assert run.value("millstream_checkpoint_seconds_count") == 0
 
 
 def test_restarts_of_workers_are_counted(run: Run) -> None:
@@ -182,7 +182,7 @@ def test_restarts_of_workers_are_counted(run: Run) -> None:
 
     run.start(Restarting())
     assert run.value("millstream_worker_restarts_total") == 1
-    assert run.pulse is not None and run.pulse.vitals().last_restart == "worker 1 was killed by signal 9"
+    assert run.stats is not None and run.stats.run_stats().last_restart == "worker 1 was killed by signal 9"
 
 
 def test_the_text_declares_each_metric_as_it_is_documented(run: Run) -> None:

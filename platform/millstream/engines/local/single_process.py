@@ -93,7 +93,7 @@ class _Reader:
 
     def ahead(self, epoch: Epoch) -> Future[pa.Table]:
         if self._thread is None:
-            self._logs = {s.name: s.config.open(self._job.places[s.name]) for s in self._job.config.logs}
+            self._logs = {s.name: s.config.open(self._job.contexts[s.name]) for s in self._job.config.logs}
             for log in self._logs.values():
                 self._ending.callback(log.close)
             self._thread = self._ending.enter_context(ThreadPoolExecutor(1, "millstream-read"))

@@ -50,11 +50,11 @@ class LocalWorkerPool:
     def _start(self, job: Job) -> None:
         ends = _channels(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
-        places = {name: (place.base, place.cache, place.pipeline) for name, place in job.places.items()}
+        contexts = {name: (log.base, log.cache, log.pipeline) for name, log in job.contexts.items()}
         context = fork_server(job.config)
         self._processes: dict[str, ForkServerProcess] = {}
         for name in self.names:
-            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, places)
+            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts)
             process = context.Process(
                 target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
             )

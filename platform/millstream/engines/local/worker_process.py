@@ -21,7 +21,7 @@ from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.workers.messages import Failed, Message
 from millstream.engines.workers.roles import COORDINATOR, handle, role_of
 from millstream.engines.workers.stages import stages_of
-from millstream.log.contracts import Log, Place
+from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import Range, read_table, records_schema
 from millstream.steps.graph import build_graph
 
@@ -39,7 +39,7 @@ class WorkerSpec:
     readers: int
     config: Config
     fields: Sequence[str]
-    places: Mapping[str, tuple[Path, Path, str]]
+    contexts: Mapping[str, tuple[Path, Path, str]]
 
 
 def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
@@ -77,7 +77,7 @@ class _Worker:
         graph = build_graph(spec.config.steps, spec.fields)
         self._name = spec.name
         self._sources = {source.name: source.config for source in spec.config.logs}
-        self._places = spec.places
+        self._places = spec.contexts
         self._schema = records_schema(graph.fields)
         self._logs: dict[str, Log] = {}
         self._channels = channels
@@ -122,8 +122,8 @@ class _Worker:
     def _log(self, source: str) -> Log:
         if source not in self._logs:
             base, cache, pipeline = self._places[source]
-            self._logs[source] = self._open(source, Place(base, cache, pipeline))
+            self._logs[source] = self._open(source, OpenContext(base, cache, pipeline))
         return self._logs[source]
 
-    def _open(self, source: str, place: Place) -> Any:
-        return self._sources[source].open(place)
+    def _open(self, source: str, context: OpenContext) -> Any:
+        return self._sources[source].open(context)

@@ -1,7 +1,7 @@
 """The feed of a run on Spark: a Structured Streaming query brings the records of epochs to this process.
 
 Spark reads the epoch log by itself, so an epoch that is cut needs no message. Spark's checkpoint is new at every start:
-everything durable is in the epoch log and the saves.
+everything durable is in the epoch log and the checkpoints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millstream.engines.job import Job
 from millstream.engines.spark.failures import failure
 from millstream.engines.spark.placement import worker_steps
 from millstream.engines.spark.source import EPOCH, RECORDS, EpochSource, opened
-from millstream.engines.spark.worker_setup import Handover
+from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import records_schema
@@ -102,15 +102,15 @@ class SparkFeed:
 
     def _start(self) -> _Query:
         first = self._offered[0].number if self._offered else self._job.epoch_log.totals.next_epoch
-        return _Query(self._session(), self._folder, _handover(self._job, first, self._ahead), self._schema)
+        return _Query(self._session(), self._folder, _worker_setup(self._job, first, self._ahead), self._schema)
 
 
 class _Query:
     """A running query. The records of its micro-batches wait in a queue, and Spark reads on at once."""
 
-    def __init__(self, session: SparkSession, folder: Path, handover: Handover, schema: pa.Schema) -> None:
-        self._path, self._schema = folder / "handover.json", schema
-        handover.write(self._path)
+    def __init__(self, session: SparkSession, folder: Path, worker_setup: WorkerSetup, schema: pa.Schema) -> None:
+        self._path, self._schema = folder / "worker_setup.json", schema
+        worker_setup.write(self._path)
         self._tables: queue.Queue[pa.Table] = queue.Queue(maxsize=1)
         self._closing = threading.Event()
         self._checked = time.monotonic()
@@ -154,11 +154,11 @@ class _Query:
             return
 
 
-def _warm(session: SparkSession, handover: Path) -> None:
+def _warm(session: SparkSession, worker_setup: Path) -> None:
     """Let Spark's workers import and open what they will need while the query is still being planned."""
 
     def touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened(handover, Handover.read(handover))
+        opened(worker_setup, WorkerSetup.read(worker_setup))
         yield from batches
 
     tasks = os.cpu_count() or 1
@@ -173,11 +173,11 @@ def _schema_after(steps: Sequence[Node], records: pa.Schema) -> pa.Schema:
     return records
 
 
-def _handover(job: Job, first: int, ahead: Sequence[Node]) -> Handover:
-    return Handover(
+def _worker_setup(job: Job, first: int, ahead: Sequence[Node]) -> WorkerSetup:
+    return WorkerSetup(
         epoch_log=str(job.epoch_log.folder),
         first=first,
-        places={name: (str(place.base), str(place.cache), place.pipeline) for name, place in job.places.items()},
+        contexts={name: (str(index.base), str(index.cache), index.pipeline) for name, index in job.contexts.items()},
         sources={source.name: source.config.model_dump(mode="json") for source in job.config.logs},
         worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
         fields=list(job.graph.fields),
@@ -189,7 +189,7 @@ def _start_query(session: SparkSession, folder: Path, put: Callable[[DataFrame, 
     checkpoint = folder / "checkpoint"
     shutil.rmtree(checkpoint, ignore_errors=True)
     session.dataSource.register(EpochSource)
-    stream = session.readStream.format(EpochSource.name()).option("handover", str(folder / "handover.json")).load()
+    stream = session.readStream.format(EpochSource.name()).option("handover", str(folder / "worker_setup.json")).load()
     return stream.writeStream.foreachBatch(put).option("checkpointLocation", str(checkpoint)).start()
 
 

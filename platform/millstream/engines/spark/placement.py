@@ -15,10 +15,10 @@ _WORTH_IT = 500
 
 
 def worker_steps(graph: Graph, engine: Engine) -> list[Node]:
-    """The steps at the head of the pipeline that run in the workers; `engine.run` overrides, step by step."""
+    """The steps at the head of the pipeline that run in the workers; `engine.placement` overrides, step by step."""
     by_size = "worker" if engine.epoch.max_records >= _WORTH_IT else "driver"
     return list(
         itertools.takewhile(
-            lambda node: driver_only(node) is None and engine.run.get(node.name, by_size) == "worker", graph.steps
+            lambda node: driver_only(node) is None and engine.placement.get(node.name, by_size) == "worker", graph.steps
         )
     )

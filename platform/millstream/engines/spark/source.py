@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from millstream.engines.spark.worker_setup import Handover
+from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, EpochReader
 from millstream.log.epochs.partitions import PartitionTable
@@ -50,7 +50,7 @@ class Slice(InputPartition):
 
 
 class EpochSource(DataSource):
-    """`spark.readStream.format("millstream")`, with the path of the handover as its one option."""
+    """`spark.readStream.format("millstream")`, with the path of the worker setup as its one option."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,15 +66,15 @@ class EpochSource(DataSource):
 class EpochStreamReader(DataSourceStreamReader):
     """Plans micro-batches out of the epoch log, and reads their cuts in Spark's workers."""
 
-    def __init__(self, handover: Path) -> None:
-        self._path = handover
-        self._handover = Handover.read(handover)
+    def __init__(self, worker_setup: Path) -> None:
+        self._path = worker_setup
+        self._worker_setup = WorkerSetup.read(worker_setup)
         self._log: EpochReader | None = None
         self._epochs: dict[int, Epoch] = {}
         self._partitions = PartitionTable()
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"epoch": self._handover.first}
+        return {"epoch": self._worker_setup.first}
 
     def latestOffset(self, start: Mapping[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
         """Many epochs when behind: as many as fit 50,000 records, or one. `limit` is always "all available"."""
@@ -94,21 +94,21 @@ class EpochStreamReader(DataSourceStreamReader):
         ]
         for gone in [number for number in self._epochs if number < start["epoch"]]:
             del self._epochs[gone]
-        slices = [Slice(part, []) for part in _shared(ranges, self._handover.tasks)]
+        slices = [Slice(part, []) for part in _shared(ranges, self._worker_setup.tasks)]
         slices[0].markers = list(numbers)
         return slices
 
     def _look(self) -> None:
         if self._log is None:
-            self._log = EpochReader(Path(self._handover.epoch_log))
+            self._log = EpochReader(Path(self._worker_setup.epoch_log))
             self._partitions = PartitionTable(self._log.totals().partitions)
-        for epoch in self._log.follow(self._handover.first):
+        for epoch in self._log.follow(self._worker_setup.first):
             self._epochs[epoch.number] = epoch
             self._partitions.follow(epoch)
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        logs, steps = opened(self._path, self._handover)
-        schema = records_schema(self._handover.fields)
+        logs, steps = opened(self._path, self._worker_setup)
+        schema = records_schema(self._worker_setup.fields)
         if partition.markers:
             yield pa.record_batch([partition.markers, [None] * len(partition.markers)], schema=_SCHEMA)
         for number, wanted in partition.ranges:
@@ -120,7 +120,7 @@ _OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Node]]] = {}
 """The logs and steps of this worker, for the start that it serves; workers outlive micro-batches."""
 
 
-def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[Node]]:
+def opened(path: Path, worker_setup: WorkerSetup) -> tuple[Mapping[str, Log], Sequence[Node]]:
     """The logs and steps of a start, opened once in each worker."""
     key = (path, path.stat().st_mtime_ns)
     if key not in _OPEN:
@@ -128,7 +128,7 @@ def opened(path: Path, handover: Handover) -> tuple[Mapping[str, Log], Sequence[
             for log in logs.values():
                 log.close()
         _OPEN.clear()
-        _OPEN[key] = (handover.logs(), handover.steps())
+        _OPEN[key] = (worker_setup.logs(), worker_setup.steps())
     return _OPEN[key]
 
 

@@ -1,4 +1,4 @@
-"""The handover from the driver to Spark's planning process and workers: one file in the run directory."""
+"""the worker setup from the driver to Spark's planning process and workers: one file in the run directory."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.log.contracts import Log, Place
+from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import records_schema
 
 if TYPE_CHECKING:
     from millstream.steps.graph import Node
 
-__all__ = ["Handover"]
+__all__ = ["WorkerSetup"]
 
 
 @dataclass(frozen=True)
-class Handover:
+class WorkerSetup:
     """Names and configs, from which each process builds its own logs and steps.
 
     `places` gives for each source its base, its cache and the pipeline; `worker_steps` have their names.
@@ -27,7 +27,7 @@ class Handover:
 
     epoch_log: str
     first: int
-    places: Mapping[str, tuple[str, str, str]]
+    contexts: Mapping[str, tuple[str, str, str]]
     sources: Mapping[str, Mapping[str, Any]]
     worker_steps: Sequence[tuple[str, Mapping[str, Any]]]
     fields: list[str]
@@ -41,8 +41,8 @@ class Handover:
             json.dump(asdict(self), file)
 
     @staticmethod
-    def read(path: Path) -> Handover:
-        return Handover(**json.loads(path.read_text()))
+    def read(path: Path) -> WorkerSetup:
+        return WorkerSetup(**json.loads(path.read_text()))
 
     def logs(self) -> dict[str, Log]:
         from millstream.config import plugins  # the planning process does without
@@ -50,8 +50,8 @@ class Handover:
         opened = {}
         for name, options in self.sources.items():
             config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
-            base, cache, pipeline = self.places[name]
-            opened[name] = config.open(Place(Path(base), Path(cache), pipeline))
+            base, cache, pipeline = self.contexts[name]
+            opened[name] = config.open(OpenContext(Path(base), Path(cache), pipeline))
         return opened
 
     def steps(self) -> list[Node]:

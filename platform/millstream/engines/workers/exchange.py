@@ -102,14 +102,14 @@ def in_place(made: pa.Table, records: pa.Table) -> pa.Table:
     by_identity = np.argsort(known)
     found = np.searchsorted(known[by_identity], wanted)
     there = (found < len(known)).all() and (known[by_identity][found] == wanted).all()
-    places = records[ORDER].to_numpy()[by_identity][found] if there else np.zeros(0, np.int64)
-    if not there or (places[1:] < places[:-1]).any():
+    indices = records[ORDER].to_numpy()[by_identity][found] if there else np.zeros(0, np.int64)
+    if not there or (indices[1:] < indices[:-1]).any():
         message = (
             "it made rows that are not those of records that it was given, in their order: they have no place among "
             "those that other workers make; let it do so, or declare itself global"
         )
         raise StepFailed(message)
-    return made.append_column(ORDER, pa.array(places))
+    return made.append_column(ORDER, pa.array(indices))
 
 
 def _in_order(tables: Sequence[pa.Table]) -> pa.Table:

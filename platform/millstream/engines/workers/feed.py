@@ -14,15 +14,15 @@ from millstream.engines.job import Job
 from millstream.engines.recovery import StepsFailed, run_with_recovery
 from millstream.engines.workers.messages import (
     Allow,
-    AskSave,
     Done,
     Failed,
     Message,
     Read,
     Restore,
     Rows,
-    Saved,
     Skip,
+    StateReply,
+    StateRequest,
     Take,
 )
 from millstream.engines.workers.roles import SEQUENCER
@@ -32,7 +32,7 @@ from millstream.log.epochs.partitions import PartitionTable
 from millstream.log.ranges import ranges_of
 from millstream.state.checkpoints import States
 from millstream.state.dirty_rows import RowStore, Value
-from millstream.state.keyed_state import Keyed, KeyedStore
+from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
 from millstream.steps.graph import Node
 from millstream.steps.processor import EpochProcessor, EpochResult
 
@@ -86,7 +86,7 @@ class WorkersFeed:
         self._failed: dict[int, Exception] = {}
         """Failures of epochs that were read ahead; each is raised when it is that epoch's turn."""
         self._requests = 0
-        self._replies: list[Saved] = []
+        self._replies: list[StateReply] = []
         self._keyed: dict[str, KeyedStore] = {}
         """By step: the state of all keys, as far as workers have sent it."""
         self._rows: dict[tuple[str, str], RowStore] = {}
@@ -160,7 +160,7 @@ class WorkersFeed:
         offered = self._offered.popleft()
         assert offered is epoch, (offered, epoch)
         result = self._results.pop(epoch.number)
-        return replace(result, note=replace(result.note, attempt=attempt))
+        return replace(result, receipt=replace(result.receipt, attempt=attempt))
 
     def work_ahead(self) -> None:
         """Let the next group of offered epochs change state."""
@@ -183,7 +183,7 @@ class WorkersFeed:
         self._requests += 1
         self._replies = []
         for role in self._with_state:
-            self._pool.send(role, AskSave(self._requests))
+            self._pool.send(role, StateRequest(self._requests))
         return self._states
 
     def _states(self) -> States:
@@ -192,7 +192,7 @@ class WorkersFeed:
         whole: dict[str, Mapping[str, Value]] = {}
         for saved in self._replies:
             for step in saved.states.keys() - self._keyed.keys():
-                rows = {name: self._rows[step, name].snapshot() for name in saved.touched.get(step, ())}
+                rows = {name: self._rows[step, name].snapshot() for name in saved.dirty.get(step, ())}
                 whole[step] = {**whole.get(step, {}), **saved.states[step], **rows}
         return whole | {step: store.snapshot() for step, store in self._keyed.items()}
 
@@ -211,7 +211,7 @@ class WorkersFeed:
                 pass
             case Done(result):
                 self._results[result.epoch.number] = result
-            case Saved(number) as saved:
+            case StateReply(number) as saved:
                 self._keep(saved)
                 if number == self._requests:
                     self._replies.append(saved)
@@ -222,17 +222,17 @@ class WorkersFeed:
             case other:
                 raise AssertionError(other)
 
-    def _keep(self, saved: Saved) -> None:
+    def _keep(self, saved: StateReply) -> None:
         """Keep up to date the state that is sent in full only once."""
-        by_key = {step: dict(state) for step, state in saved.states.items() if isinstance(state, Keyed)}
+        by_key = {step: dict(state) for step, state in saved.states.items() if isinstance(state, KeyedSnapshot)}
         for step, entries in {**by_key, **saved.changed}.items():
             store = self._keyed.setdefault(step, KeyedStore())
             for key, value in entries.items():
                 store.put(key, value)
-        for step, arrays in saved.touched.items():
+        for step, arrays in saved.dirty.items():
             for name, sent in arrays.items():
                 if isinstance(sent, Rows):
-                    self._rows[step, name].put(sent.places, sent.values)
+                    self._rows[step, name].put(sent.indices, sent.values)
                 else:
                     self._rows[step, name] = RowStore(sent)
 

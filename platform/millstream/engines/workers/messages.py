@@ -14,7 +14,6 @@ from millstream.steps.processor import EpochResult
 
 __all__ = [
     "Allow",
-    "AskSave",
     "Done",
     "EpochPart",
     "Failed",
@@ -22,8 +21,9 @@ __all__ = [
     "Read",
     "Restore",
     "Rows",
-    "Saved",
     "Skip",
+    "StateReply",
+    "StateRequest",
     "Take",
 ]
 
@@ -85,7 +85,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class AskSave:
+class StateRequest:
     """To the roles with state: send it, as of after the epochs that were allowed so far."""
 
     number: int
@@ -95,22 +95,22 @@ class AskSave:
 class Rows:
     """The rows of an array that were changed since it was sent: their numbers and contents."""
 
-    places: Array
+    indices: Array
     values: Array
 
 
 @dataclass(frozen=True)
-class Saved:
+class StateReply:
     """To the coordinator: the state that was asked for.
 
     State that tracks its own changes is sent in full only the first time. Later, `changed` has the keys that changed
-    (None: deleted), and `touched`, by step and array, the whole array or the rows that changed.
+    (None: deleted), and `dirty`, by step and array, the whole array or the rows that changed.
     """
 
     number: int
     states: States
     changed: Mapping[str, Mapping[str, bytes | None]] = field(default_factory=dict)
-    touched: Mapping[str, Mapping[str, Array | Rows]] = field(default_factory=dict)
+    dirty: Mapping[str, Mapping[str, Array | Rows]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,4 +121,4 @@ class Failed:
     epoch: int | None = None
 
 
-Message = Restore | Skip | Read | Take | Allow | EpochPart | Done | AskSave | Saved | Failed
+Message = Restore | Skip | Read | Take | Allow | EpochPart | Done | StateRequest | StateReply | Failed

@@ -12,7 +12,6 @@ from millstream.arrays import Array
 from millstream.engines.workers.exchange import ORDER, Exchange, gather, in_place, scatter
 from millstream.engines.workers.messages import (
     Allow,
-    AskSave,
     Done,
     EpochPart,
     Failed,
@@ -20,8 +19,9 @@ from millstream.engines.workers.messages import (
     Read,
     Restore,
     Rows,
-    Saved,
     Skip,
+    StateReply,
+    StateRequest,
     Take,
 )
 from millstream.engines.workers.stages import Stages
@@ -30,8 +30,8 @@ from millstream.log.epochs import Epoch
 from millstream.log.epochs.partitions import PartitionTable
 from millstream.log.ranges import Range
 from millstream.state.checkpoints import States
-from millstream.state.dirty_rows import Touched
-from millstream.state.keyed_state import Entries, Keyed
+from millstream.state.dirty_rows import ArraySnapshot
+from millstream.state.keyed_state import Entries, KeyedSnapshot
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner
@@ -49,19 +49,19 @@ ReadRanges = Callable[[Sequence[Range]], pa.Table]
 """Reads from the logs."""
 
 
-def reader_name(place: int) -> str:
+def reader_name(index: int) -> str:
     """The name of the reader with this number.
 
     >>> reader_name(0)
     'reader 0'
     """
-    return f"reader {place}"
+    return f"reader {index}"
 
 
 class Reader:
     """Reads whole epochs, takes them through the first steps, and owns its share of the keys of a keyed one."""
 
-    def __init__(self, place: int, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> None:
+    def __init__(self, index: int, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> None:
         self._readers = readers
         self._graph = graph
         self._read, self._send = read, send
@@ -69,7 +69,7 @@ class Reader:
         self._partitions = PartitionTable()
         self._named: set[int] = set()
         """The partitions whose names were sent to the other readers."""
-        self._owned = _Owned(graph, stages.keyed, place, readers) if stages.keyed is not None else None
+        self._owned = _Owned(graph, stages.keyed, index, readers) if stages.keyed is not None else None
 
     def handle(self, message: Message) -> None:
         if isinstance(message, Read):
@@ -88,17 +88,17 @@ class Reader:
             return
         names = {rank: self._partitions[rank] for rank in epoch.inputs if rank not in self._named}
         self._named |= names.keys()
-        for place, part in enumerate(scatter(epoch, self._owned.key, self._readers)):
-            self._send(reader_name(place), EpochPart(part, names))
+        for index, part in enumerate(scatter(epoch, self._owned.key, self._readers)):
+            self._send(reader_name(index), EpochPart(part, names))
 
 
 class _Owned:
     """A keyed step, with the keys that are this reader's."""
 
-    def __init__(self, graph: Graph, node: Node, place: int, readers: int) -> None:
+    def __init__(self, graph: Graph, node: Node, index: int, readers: int) -> None:
         self.key = str(node.traits.key)
         self._name, self._step = node.name, node.step
-        self._place, self._readers = place, readers
+        self._place, self._readers = index, readers
         self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node], whole=False)
         self._sent = _SentStates()
@@ -111,7 +111,7 @@ class _Owned:
                 self._exchange.allow(message)
             case Restore():
                 self._restore(message.states.get(self._name, {}))
-            case AskSave():
+            case StateRequest():
                 send(COORDINATOR, self._sent.message(message.number, {self._name: self._step.save()}))
             case _:
                 raise AssertionError(message)
@@ -140,29 +140,31 @@ class _SentStates:
     """The states that were sent to the coordinator: of those that track their changes, the changes are enough next."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, Keyed] = {}
-        self._arrays: dict[tuple[str, str], Touched] = {}
+        self._by_key: dict[str, KeyedSnapshot] = {}
+        self._arrays: dict[tuple[str, str], ArraySnapshot] = {}
 
-    def message(self, number: int, states: States) -> Saved:
-        by_key = {step: state for step, state in states.items() if isinstance(state, Keyed)}
+    def message(self, number: int, states: States) -> StateReply:
+        by_key = {step: state for step, state in states.items() if isinstance(state, KeyedSnapshot)}
         changed = {step: _changes(before, by_key[step]) for step, before in self._by_key.items()}
         self._by_key = by_key
         sent = {step: state for step, state in states.items() if step not in changed}
-        touched: dict[str, dict[str, Array | Rows]] = {}
+        dirty: dict[str, dict[str, Array | Rows]] = {}
         for step, state in sent.items():
-            arrays = {} if step in by_key else {n: value for n, value in state.items() if isinstance(value, Touched)}
+            arrays = (
+                {} if step in by_key else {n: value for n, value in state.items() if isinstance(value, ArraySnapshot)}
+            )
             if arrays:
-                touched[step] = {name: self._touched(step, name, array) for name, array in arrays.items()}
+                dirty[step] = {name: self._touched(step, name, array) for name, array in arrays.items()}
                 sent[step] = {name: value for name, value in state.items() if name not in arrays}
-        return Saved(number, sent, changed, touched)
+        return StateReply(number, sent, changed, dirty)
 
-    def _touched(self, step: str, name: str, array: Touched) -> Array | Rows:
-        places = array.since(self._arrays.get((step, name)))
+    def _touched(self, step: str, name: str, array: ArraySnapshot) -> Array | Rows:
+        indices = array.since(self._arrays.get((step, name)))
         self._arrays[step, name] = array
-        return np.asarray(array) if places is None else Rows(places, array.rows(places))
+        return np.asarray(array) if indices is None else Rows(indices, array.rows(indices))
 
 
-def _changes(before: Keyed, now: Keyed) -> Mapping[str, bytes | None]:
+def _changes(before: KeyedSnapshot, now: KeyedSnapshot) -> Mapping[str, bytes | None]:
     changes = now.since(before)
     if changes is None:  # it does not track its changes since the one before
         changes = Entries(now).since(Entries(before))
@@ -198,7 +200,7 @@ class Sequencer:
                 self._processor.restore(message.states, message.partitions)
             case Skip():
                 self._processor.skip(message.epoch)
-            case AskSave():
+            case StateRequest():
                 self._send(COORDINATOR, self._sent.message(message.number, self._processor.save()))
             case _:
                 raise AssertionError(message)
@@ -216,7 +218,7 @@ def role_names(workers: int) -> list[str]:
     >>> role_names(3)
     ['reader 0', 'reader 1', 'sequencer']
     """
-    return [*(reader_name(place) for place in range(workers - 1)), SEQUENCER]
+    return [*(reader_name(index) for index in range(workers - 1)), SEQUENCER]
 
 
 def role_of(name: str, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> Role:

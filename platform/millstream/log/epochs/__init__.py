@@ -5,7 +5,7 @@ from millstream.log.epochs.epoch import Added, Ended, Epoch, Event, PartitionNam
 from millstream.log.epochs.log import EpochLog
 from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, room
 from millstream.log.epochs.reader import EpochReader
-from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 from millstream.log.epochs.totals import Totals
 
@@ -18,8 +18,8 @@ __all__ = [
     "Epoch",
     "EpochLog",
     "EpochReader",
+    "EpochReceipt",
     "Event",
-    "Note",
     "PartitionName",
     "Planner",
     "Scores",

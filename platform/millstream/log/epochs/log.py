@@ -1,8 +1,8 @@
 """The epoch log: the one durable order in which a run meets its records.
 
-The epoch log is a journal with three kinds of lines: an epoch (a cut and its events), a note (what processing an epoch
-gave), a commit. Each part of it begins with what is defined over the whole log (`Totals`), so a start reads one part
-and old parts can go.
+The epoch log is a journal with three kinds of lines: an epoch (a cut and its events), a receipt (what processing an
+epoch gave), a commit. Each part of it begins with what is defined over the whole log (`Totals`), so a start reads one
+part and old parts can go.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.log.epochs.epoch import Added, Epoch, Skipped
 from millstream.log.epochs.reader import EpochReader, line_of
-from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.totals import Totals
 from millstream.log.journal import Journal, JournalReader
 
@@ -50,12 +50,12 @@ class EpochLog:
             self._append(epoch.line())
             self.totals.take_epoch(epoch)
 
-    def note(self, note: Note) -> None:
-        """Append the note of an epoch that was cut."""
+    def receipt(self, receipt: EpochReceipt) -> None:
+        """Append the receipt of an epoch that was cut."""
         with self._lock:
-            assert 0 <= note.epoch < self.totals.next_epoch, f"epoch {note.epoch} was processed and never cut"
-            self._append(note.line())
-            self.totals.take_note(note)
+            assert 0 <= receipt.epoch < self.totals.next_epoch, f"epoch {receipt.epoch} was processed and never cut"
+            self._append(receipt.line())
+            self.totals.take_receipt(receipt)
 
     def commit(self, epoch: int) -> None:
         """Append a commit; commits never go back, and never beyond the epochs that were cut."""

@@ -31,8 +31,8 @@ def _shares(available: Mapping[int, int], most: int) -> dict[int, int]:
     while left:
         open_ranks = [rank for rank in given if given[rank] < available[rank]]
         share, extra = divmod(left, len(open_ranks))
-        for place, rank in enumerate(open_ranks):
-            more = min(share + (1 if place < extra else 0), available[rank] - given[rank])
+        for index, rank in enumerate(open_ranks):
+            more = min(share + (1 if index < extra else 0), available[rank] - given[rank])
             given[rank] += more
             left -= more
     return {rank: count for rank, count in given.items() if count}

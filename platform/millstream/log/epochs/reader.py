@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.log.epochs.epoch import Epoch
-from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.totals import Totals
 from millstream.log.journal import Entry, JournalReader
 
@@ -39,9 +39,9 @@ class EpochReader:
         """The epochs from `first` on."""
         return (Epoch.from_line(line) for line in self.lines(first) if "epoch" in line)
 
-    def notes(self, first: int = 0) -> Iterator[Note]:
-        """The notes written after epoch `first` was cut; a replayed epoch has several."""
-        return (Note.from_line(line) for line in self.lines(first) if "note" in line)
+    def receipts(self, first: int = 0) -> Iterator[EpochReceipt]:
+        """The receipts written after epoch `first` was cut; a replayed epoch has several."""
+        return (EpochReceipt.from_line(line) for line in self.lines(first) if "receipt" in line)
 
     def totals(self) -> Totals:
         """What is defined over the whole log as it is now."""

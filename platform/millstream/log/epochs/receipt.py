@@ -9,11 +9,11 @@ from typing import Any
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.scores import Scores
 
-__all__ = ["Note"]
+__all__ = ["EpochReceipt"]
 
 
 @dataclass(frozen=True)
-class Note:
+class EpochReceipt:
     """What processing an epoch gave, durable before the first sink gets it.
 
     `inputs` has for each rank the record count and digest; `outputs` and `steps` digests in the order they were made.
@@ -37,13 +37,13 @@ class Note:
     def line(self) -> dict[str, Any]:
         fields = {name: value for name, value in vars(self).items() if name != "epoch"}
         inputs = {str(rank): v for rank, v in self.inputs.items()}
-        return {"note": self.epoch, **fields, "inputs": inputs, "baselines": self.baselines.counts()}
+        return {"receipt": self.epoch, **fields, "inputs": inputs, "baselines": self.baselines.counts()}
 
     @staticmethod
-    def from_line(line: Mapping[str, Any]) -> Note:
+    def from_line(line: Mapping[str, Any]) -> EpochReceipt:
         fields = dict(line)
-        return Note(
-            epoch=fields.pop("note"),
+        return EpochReceipt(
+            epoch=fields.pop("receipt"),
             inputs={int(rank): (v[0], v[1]) for rank, v in fields.pop("inputs").items()},
             outputs={name: (v[0], v[1]) for name, v in fields.pop("outputs").items()},
             baselines=Baselines(**fields.pop("baselines")),

@@ -10,7 +10,7 @@ from typing import Any
 from millstream.errors import AlteredLog
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
-from millstream.log.epochs.receipt import Note
+from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
 __all__ = ["Totals"]
@@ -77,23 +77,23 @@ class Totals:
         for rank, (_, stop) in epoch.cut.items():
             self.positions[rank] = stop
 
-    def take_note(self, note: Note) -> None:
-        self.processed += note.records
-        if note.attempt == 1:
+    def take_receipt(self, receipt: EpochReceipt) -> None:
+        self.processed += receipt.records
+        if receipt.attempt == 1:
             self.epochs += 1
-            self.records += note.records
-            self.rejects += note.rejects
-            self.correct += note.correct
-            self.labelled += note.labelled
-            self.baselines += note.baselines
-            for output, (count, _) in note.outputs.items():
+            self.records += receipt.records
+            self.rejects += receipt.rejects
+            self.correct += receipt.correct
+            self.labelled += receipt.labelled
+            self.baselines += receipt.baselines
+            for output, (count, _) in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
 
     def take(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
             self.take_epoch(Epoch.from_line(line))
-        elif "note" in line:
-            self.take_note(Note.from_line(line))
+        elif "receipt" in line:
+            self.take_receipt(EpochReceipt.from_line(line))
         else:
             self.committed = line["commit"]
 

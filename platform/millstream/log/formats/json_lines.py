@@ -143,11 +143,11 @@ def _has_no_number(block: bytes, signs: Array) -> bool:
     """Whether there may be a NaN or Infinity, which pyarrow takes for numbers and JSON does not know."""
     for word in (b"NaN", b"Inf", b"Infinity"):
         places = np.flatnonzero(signs[: -len(word)] == word[0])  # capitals are few: quicker than a search
-        for place, sign in enumerate(word):
-            places = places[signs[places + place] == sign]
-        for place in places.tolist():
-            end = place + len(word)
-            before, after = block[max(0, place - 32) : place].rstrip(b" \t\r-"), block[end : end + 32].lstrip()
+        for index, sign in enumerate(word):
+            places = places[signs[places + index] == sign]
+        for index in places.tolist():
+            end = index + len(word)
+            before, after = block[max(0, index - 32) : index].rstrip(b" \t\r-"), block[end : end + 32].lstrip()
             if not before or (before.endswith((b":", b",", b"[")) and (not after or after[0] in b",]}")):
                 return True
     return False

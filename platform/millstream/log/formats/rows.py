@@ -32,8 +32,8 @@ def json_lines(rows: pa.Table) -> bytes:
     if rows.num_rows <= FEW_ROWS:
         return _few(rows)
     parts: list[Any] = []
-    for place, name in enumerate(rows.column_names):
-        parts += [("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _texts(rows[name])]
+    for index, name in enumerate(rows.column_names):
+        parts += [("{" if index == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _texts(rows[name])]
     return b"".join(map(content_of, pc.binary_join_element_wise(*parts, "}\n", "").chunks))
 
 
@@ -51,7 +51,7 @@ def content_of(array: pa.Array) -> memoryview:
 
 def _few(rows: pa.Table) -> bytes:
     """The same, row by row."""
-    heads = [f"{'{' if place == 0 else ', '}{_quoted(name)}: " for place, name in enumerate(rows.column_names)]
+    heads = [f"{'{' if index == 0 else ', '}{_quoted(name)}: " for index, name in enumerate(rows.column_names)]
     lines = zip(*(_written(column) for column in rows.columns), strict=True)
     return "".join("".join(map("".join, zip(heads, line, strict=True))) + "}\n" for line in lines).encode()
 

@@ -112,8 +112,8 @@ def _of_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> Non
 def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
     """The number that these columns write; where one is no digit, `ok` becomes false."""
     value = np.zeros(len(signs), dtype=np.int64)
-    for place in range(start, stop):
-        digit = signs[:, place].astype(np.int64) - _ZERO
+    for index in range(start, stop):
+        digit = signs[:, index].astype(np.int64) - _ZERO
         ok &= (digit >= 0) & (digit <= 9)
         value = value * 10 + digit
     return value

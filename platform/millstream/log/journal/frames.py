@@ -26,10 +26,10 @@ __all__ = [
     "HEADER_BYTES",
     "Frame",
     "cut_short",
+    "empty_frame",
     "frames",
     "in_blocks",
     "joined",
-    "note",
     "refuse_altered",
 ]
 
@@ -58,31 +58,31 @@ class Frame(NamedTuple):
     """Whether the same append goes on in the next frame: without that one, this one does not count."""
     entries: int
     """How many there are in it: none in a note, several in a block."""
-    mark: int
+    tag: int
     payload: bytes
 
 
-def _header(at: int, length: int, mark: int, crc: int, flags: int, seed: int) -> bytes:
+def _header(at: int, length: int, tag: int, crc: int, flags: int, seed: int) -> bytes:
     if length > _LENGTH:
         message = f"an entry of {length:,} bytes is too long for a journal (at most {_LENGTH:,})"
         raise ValueError(message)
-    fields = _FIELDS.pack(length | flags, mark, crc)
+    fields = _FIELDS.pack(length | flags, tag, crc)
     return fields + _CHECK.pack(crc32c(fields, (seed ^ at) & 0xFFFFFFFF))
 
 
-def joined(at: int, payloads: Sequence[bytes], mark: int, seed: int) -> bytes:
+def joined(at: int, payloads: Sequence[bytes], tag: int, seed: int) -> bytes:
     """The frames of one append that begins at byte `at`, an entry each: all of them count, or none."""
     if len(payloads) == 1:  # where every microsecond counts
-        return _header(at, len(payloads[0]), mark, crc32c(payloads[0]), 0, seed) + payloads[0]
+        return _header(at, len(payloads[0]), tag, crc32c(payloads[0]), 0, seed) + payloads[0]
     parts: list[bytes] = []
-    for place, payload in enumerate(payloads, 1):
-        flags = _MORE if place < len(payloads) else 0
-        parts.append(_header(at, len(payload), mark, crc32c(payload), flags, seed) + payload)
+    for index, payload in enumerate(payloads, 1):
+        flags = _MORE if index < len(payloads) else 0
+        parts.append(_header(at, len(payload), tag, crc32c(payload), flags, seed) + payload)
         at += len(parts[-1])
     return b"".join(parts)
 
 
-def in_blocks(at: int, lines: bytes, mark: int, seed: int) -> tuple[bytes, int]:
+def in_blocks(at: int, lines: bytes, tag: int, seed: int) -> tuple[bytes, int]:
     r"""The frames of one append of lines, which all end in a newline, and how many entries that is: a line each.
 
     A line by itself is a frame like that of any entry.
@@ -91,7 +91,7 @@ def in_blocks(at: int, lines: bytes, mark: int, seed: int) -> tuple[bytes, int]:
     (2, True)
     """
     if lines.find(_NEWLINE) == len(lines) - 1:  # the usual case where they come one by one
-        return joined(at, (lines[:-1],), mark, seed), 1
+        return joined(at, (lines[:-1],), tag, seed), 1
     if not lines.endswith(_NEWLINE):
         message = f"the last of the lines does not end in a newline: ...{lines[-40:]!r}"
         raise ValueError(message)
@@ -108,7 +108,7 @@ def in_blocks(at: int, lines: bytes, mark: int, seed: int) -> tuple[bytes, int]:
             count = int(np.count_nonzero(signs[start:stop] == _NEWLINE[0]))
             head = _COUNT.pack(count)
             length = len(head) + stop - start
-        parts += (_header(at, length, mark, crc32c(payload, crc32c(head)), flags, seed), head, payload)
+        parts += (_header(at, length, tag, crc32c(payload, crc32c(head)), flags, seed), head, payload)
         at += HEADER_BYTES + length
         start, entries = stop, entries + count
     return b"".join(parts), entries
@@ -121,9 +121,9 @@ def _end_of_block(lines: bytes, start: int) -> int:
     return (lines.rfind(_NEWLINE, start, start + _BLOCK) + 1) or (lines.index(_NEWLINE, start) + 1)
 
 
-def note(at: int, mark: int, seed: int) -> bytes:
+def empty_frame(at: int, tag: int, seed: int) -> bytes:
     """A frame with a mark alone."""
-    return _header(at, 0, mark, crc32c(b""), _NO_ENTRY, seed)
+    return _header(at, 0, tag, crc32c(b""), _NO_ENTRY, seed)
 
 
 def _fields(header: bytes, at: int, seed: int) -> tuple[int, int, int] | None:
@@ -147,7 +147,7 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
             data, base, offset, first = os.pread(file, _READ, at), at, 0, HEADER_BYTES
             if len(data) < HEADER_BYTES:
                 return
-        flagged, mark, crc, check = _HEADER.unpack_from(data, offset)
+        flagged, tag, crc, check = _HEADER.unpack_from(data, offset)
         if crc32c(data[offset : offset + _FIELDS.size], (seed ^ at) & 0xFFFFFFFF) != check:
             return
         length = flagged & _LENGTH
@@ -160,7 +160,7 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
         entries = 1
         if flagged & _NO_ENTRY:
             (entries,) = _COUNT.unpack_from(payload) if payload else (0,)
-        yield Frame(at, stop, flagged & _MORE != 0, entries, mark, payload)
+        yield Frame(at, stop, flagged & _MORE != 0, entries, tag, payload)
         at = stop
 
 
@@ -182,12 +182,12 @@ def refuse_altered(path: Path, file: int, at: int, seed: int) -> None:
     if cut_short(file, at, seed):
         return
     rest = os.pread(file, os.fstat(file).st_size - at, at)
-    for place in range(1, len(rest.rstrip(b"\0"))):
-        if _fields(rest[place : place + HEADER_BYTES], at + place, seed) is None:
+    for index in range(1, len(rest.rstrip(b"\0"))):
+        if _fields(rest[index : index + HEADER_BYTES], at + index, seed) is None:
             continue
-        if next(frames(file, at + place, seed), None) is not None and next(frames(file, at, seed), None) is None:
+        if next(frames(file, at + index, seed), None) is not None and next(frames(file, at, seed), None) is None:
             message = (
                 f"{path} was altered: the entry at byte {at:,} is damaged, yet good entries follow at byte "
-                f"{at + place:,}. Restore the file from a copy, or begin a new journal"
+                f"{at + index:,}. Restore the file from a copy, or begin a new journal"
             )
             raise AlteredLog(message)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from millstream.errors import InUse
 from millstream.log.journal.durability import make_folder, sync_folder
-from millstream.log.journal.frames import in_blocks, joined, note
+from millstream.log.journal.frames import empty_frame, in_blocks, joined
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.reader import JournalReader, newest_part
@@ -41,11 +41,11 @@ class Journal:
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> with Journal(folder) as journal:
-    ...     journal.append(b"first", mark=0)
-    ...     journal.append_many([b"second", b"third"], mark=1)
+    ...     journal.append(b"first", tag=0)
+    ...     journal.append_many([b"second", b"third"], tag=1)
     ...     journal.sync()
     0
-    >>> [(entry.index, entry.mark, entry.payload) for entry in JournalReader(folder).read(1)]
+    >>> [(entry.index, entry.tag, entry.payload) for entry in JournalReader(folder).read(1)]
     [(1, 1, b'second'), (2, 1, b'third')]
     """
 
@@ -69,7 +69,7 @@ class Journal:
         newest = newest_part(self._folder, remove=True)
         if newest is None:
             self.id = secrets.token_hex(16)
-            self.next_index, self.last_mark = 0, -1
+            self.next_index, self.last_tag = 0, -1
             self._begin_part()
         else:
             self._go_on(newest)
@@ -79,7 +79,7 @@ class Journal:
         with part:
             part.look()
             self.id, self.header = part.journal, part.header
-            self.next_index, self.last_mark = part.end, part.mark
+            self.next_index, self.last_tag = part.end, part.tag
             self._first, self._seed, self._size = part.first, part.seed, part.end_byte
             self._file = os.open(part.path, os.O_RDWR)
             if os.fstat(self._file).st_size > self._size:
@@ -90,15 +90,15 @@ class Journal:
         """The first entry that has not been dropped."""
         return first_indexes(self._folder)[0]
 
-    def append(self, payload: bytes, mark: int = -1) -> int:
+    def append(self, payload: bytes, tag: int = -1) -> int:
         """Add one entry and return its index; it is with the operating system, and not yet synced."""
         with self._lock:
             index = self.next_index
             self._make_room()
-            self._keep(joined(self._size, (payload,), mark, self._seed), 1, mark)
+            self._keep(joined(self._size, (payload,), tag, self._seed), 1, tag)
             return index
 
-    def append_many(self, payloads: Iterable[bytes], mark: int = -1) -> None:
+    def append_many(self, payloads: Iterable[bytes], tag: int = -1) -> None:
         """Add entries in one write: after a crash, and for readers, all of them are there or none.
 
         Without entries, the mark alone is kept.
@@ -108,31 +108,31 @@ class Journal:
             self._make_room()
             data, entries = b"", 0
             if len(payloads) > 1:
-                data, entries = in_blocks(self._size, b"\n".join([*payloads, b""]), mark, self._seed)
+                data, entries = in_blocks(self._size, b"\n".join([*payloads, b""]), tag, self._seed)
             if entries != len(payloads):  # there is only one, or there are newlines in them
-                data = joined(self._size, payloads, mark, self._seed)
-            self._keep(data, len(payloads), mark)
+                data = joined(self._size, payloads, tag, self._seed)
+            self._keep(data, len(payloads), tag)
 
-    def append_lines(self, lines: bytes, mark: int = -1) -> None:
+    def append_lines(self, lines: bytes, tag: int = -1) -> None:
         """The same for entries that are lines, each with a newline behind it, which is no part of the entry."""
         with self._lock:
             self._make_room()
-            data, entries = in_blocks(self._size, lines, mark, self._seed) if lines else (b"", 0)
-            self._keep(data, entries, mark)
+            data, entries = in_blocks(self._size, lines, tag, self._seed) if lines else (b"", 0)
+            self._keep(data, entries, tag)
 
     def _make_room(self) -> None:
         self._check_writer()
         if self._size >= self._part_bytes:
             self.roll()
 
-    def _keep(self, data: bytes, entries: int, mark: int) -> None:
+    def _keep(self, data: bytes, entries: int, tag: int) -> None:
         if entries:
             self._add(data)
-        elif mark >= 0:
-            self._add(note(self._size, mark, self._seed))
+        elif tag >= 0:
+            self._add(empty_frame(self._size, tag, self._seed))
         self.next_index += entries
-        if mark >= 0:
-            self.last_mark = mark
+        if tag >= 0:
+            self.last_tag = tag
 
     def _check_writer(self) -> None:
         if not self._writer.held:
@@ -177,7 +177,7 @@ class Journal:
 
     def _begin_part(self) -> None:
         header = self._header()
-        head = part_head(self.id, self.next_index, self.last_mark, header)
+        head = part_head(self.id, self.next_index, self.last_tag, header)
         path, making = part_path(self._folder, self.next_index), self._folder / _MAKING
         file = os.open(making, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         try:

@@ -20,7 +20,7 @@ class Entry:
     """One entry of a journal: its index, its mark (-1 for none), its bytes."""
 
     index: int
-    mark: int
+    tag: int
     payload: bytes
 
 
@@ -31,12 +31,12 @@ class Block(NamedTuple):
     but a `payload`, whatever that may be.
 
     >>> Block(7, 9, -1, memoryview(b"one\ntwo\n"), b"").entries()
-    [Entry(index=7, mark=-1, payload=b'one'), Entry(index=8, mark=-1, payload=b'two')]
+    [Entry(index=7, tag=-1, payload=b'one'), Entry(index=8, tag=-1, payload=b'two')]
     """
 
     first: int
     stop: int
-    mark: int
+    tag: int
     lines: memoryview | None
     payload: bytes
 
@@ -44,14 +44,14 @@ class Block(NamedTuple):
     def of(frame: Frame, first: int, start: int, stop: int) -> Block:
         """Of what a frame holds, whose first entry is `first`: the entries at [start, stop)."""
         if frame.entries == 1:
-            return Block(first, first + 1, frame.mark, None, frame.payload)
+            return Block(first, first + 1, frame.tag, None, frame.payload)
         lines, end = memoryview(frame.payload)[COUNT_BYTES:], first + frame.entries
         if start <= first and end <= stop:
-            return Block(first, end, frame.mark, lines, b"")
+            return Block(first, end, frame.tag, lines, b"")
         start, stop = max(start, first), min(stop, end)
         ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == _NEWLINE[0]) + 1
         begin = int(ends[start - first - 1]) if start > first else 0
-        return Block(start, stop, frame.mark, lines[begin : int(ends[stop - first - 1])], b"")
+        return Block(start, stop, frame.tag, lines[begin : int(ends[stop - first - 1])], b"")
 
     def payloads(self) -> list[bytes]:
         """The bytes of each."""
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
     def entries(self) -> list[Entry]:
         """One by one."""
-        return [Entry(index, self.mark, payload) for index, payload in enumerate(self.payloads(), self.first)]
+        return [Entry(index, self.tag, payload) for index, payload in enumerate(self.payloads(), self.first)]
 
 
 def as_lines(blocks: Iterable[Block]) -> bytes:

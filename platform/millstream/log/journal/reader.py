@@ -59,9 +59,9 @@ class JournalReader:
         return self._firsts[0] if self._firsts else self._newest.first
 
     @property
-    def last_mark(self) -> int:
+    def last_tag(self) -> int:
         """The mark given last, as far as `end` has looked; -1 if there was none."""
-        return self._newest.mark
+        return self._newest.tag
 
     def end(self) -> int:
         """One past the last entry that is there now."""
@@ -94,7 +94,7 @@ class JournalReader:
         upto = self._reach(stop)
         for index, frame in self._frames(start, upto):
             if frame.entries == 1:
-                yield Entry(index, frame.mark, frame.payload)
+                yield Entry(index, frame.tag, frame.payload)
             else:
                 yield from Block.of(frame, index, start, upto).entries()
 
@@ -130,14 +130,14 @@ class JournalReader:
         if index >= self._newest.first:
             return self._newest, sys.maxsize
         while True:
-            place = bisect.bisect_right(self._firsts, index) - 1
-            if place < 0:
+            number = bisect.bisect_right(self._firsts, index) - 1
+            if number < 0:
                 message = (
                     f"{self._folder}: entry {index:,} was dropped, the first that is left is {self.first_index:,}. "
                     "Keep more (`keep:`), or start over with --fresh"
                 )
                 raise Truncated(message)
-            first, following = self._firsts[place], self._firsts[place + 1]
+            first, following = self._firsts[number], self._firsts[number + 1]
             if self._older is None or self._older.first != first:
                 if self._older is not None:
                     self._points[self._older.first] = self._older.points()

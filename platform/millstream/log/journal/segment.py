@@ -46,9 +46,9 @@ def part_seed(journal: str) -> int:
     return crc32c(bytes.fromhex(journal))
 
 
-def part_head(journal: str, first: int, mark: int, header: bytes) -> bytes:
+def part_head(journal: str, first: int, tag: int, header: bytes) -> bytes:
     """The bytes that a part begins with."""
-    return _MAGIC + joined(len(_MAGIC), [_HEAD.pack(bytes.fromhex(journal), first) + header], mark, 0)
+    return _MAGIC + joined(len(_MAGIC), [_HEAD.pack(bytes.fromhex(journal), first) + header], tag, 0)
 
 
 class Part:
@@ -76,7 +76,7 @@ class Part:
         self.journal: str = identity.hex()
         self.seed = part_seed(self.journal)
         self.header = head.payload[_HEAD.size :]
-        self.end, self.end_byte, self.mark = first, head.stop, head.mark
+        self.end, self.end_byte, self.tag = first, head.stop, head.tag
         self._looked = 0
         self._left = (first, head.stop)  # where the last reading ended
         self._points = points if points is not None else []
@@ -110,8 +110,8 @@ class Part:
             if frame.entries:
                 self._remember(self.end, frame.start)
                 self.end += frame.entries
-            if frame.mark >= 0:
-                self.mark = frame.mark
+            if frame.tag >= 0:
+                self.tag = frame.tag
         self.end_byte = append[-1].stop
 
     def _remember(self, index: int, byte: int) -> None:
@@ -123,8 +123,8 @@ class Part:
 
         `to_its_end` if the next part begins at `stop`.
         """
-        place = bisect.bisect_right(self._points, start, key=lambda point: point[0]) - 1
-        index, at = self._points[place]
+        index = bisect.bisect_right(self._points, start, key=lambda point: point[0]) - 1
+        index, at = self._points[index]
         if index < self._left[0] <= start:
             index, at = self._left
         if index < stop:

@@ -1,7 +1,7 @@
 """metrics.jsonl: accuracy and speed, window by window, over the life of a run directory.
 
-The counts are a fold over the epoch log's notes, so what a crash kept from being written is written by the next start;
-only its speed is then unknown. Records count once, as they were first processed.
+The counts are a fold over the epoch log's receipts, so what a crash kept from being written is written by the next
+start; only its speed is then unknown. Records count once, as they were first processed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from millstream.log.epochs import Baselines, Note, Scores
+from millstream.log.epochs import Baselines, EpochReceipt, Scores
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochResult
@@ -120,9 +120,9 @@ class Metrics(Observer):
         totals = watched.epoch_log.totals
         if totals.records == last.records:
             return
-        for note in watched.epoch_log.reader().notes(last.epoch + 1):
-            if note.epoch > last.epoch:
-                self._count(note)
+        for receipt in watched.epoch_log.reader().receipts(last.epoch + 1):
+            if receipt.epoch > last.epoch:
+                self._count(receipt)
         # the epoch log no longer goes back that far
         self._scores = totals.scores
 
@@ -130,19 +130,19 @@ class Metrics(Observer):
         self._timed = (self._clock(), self._scores.records)
 
     def finished_epoch(self, result: EpochResult) -> None:
-        self._count(result.note)
+        self._count(result.receipt)
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
-    def _count(self, note: Note) -> None:
-        if note.attempt != 1:
+    def _count(self, receipt: EpochReceipt) -> None:
+        if receipt.attempt != 1:
             return
-        self._scores += note.scores
+        self._scores += receipt.scores
         if self._scores.records - self._written.records >= WINDOW:
-            self._write(note.epoch)
+            self._write(receipt.epoch)
 
     def _write(self, epoch: int) -> None:
         before, scores, passed, speed = self._written, self._scores, 0.0, None

@@ -12,7 +12,7 @@ from millstream.engines.cutter import Cutter
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.summary import Summary
-from millstream.state.checkpoints import Save
+from millstream.state.checkpoints import Checkpoint
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EpochResult
 
@@ -36,7 +36,7 @@ class Watched:
 class Observer:
     """Receives the events of a run's lifecycle, and of its end; by default it ignores them.
 
-    All calls come from the run's own thread, but `checkpointed`, which comes from the thread that wrote the save.
+    All calls come from the run's own thread, but `checkpointed`, which comes from the thread that wrote the checkpoint.
     """
 
     def started(self, first: int) -> None:
@@ -45,8 +45,8 @@ class Observer:
     def finished_epoch(self, result: EpochResult) -> None:
         """An epoch has passed all its points."""
 
-    def checkpointed(self, save: Save, seconds: float) -> None:
-        """A save is on disk; writing it took so many seconds."""
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
+        """A checkpoint is on disk; writing it took so many seconds."""
 
     def restarted(self, reason: str) -> None:
         """Workers were started again, for this reason."""
@@ -72,9 +72,9 @@ class Watching(Observer):
         for observer in self.observers:
             observer.finished_epoch(result)
 
-    def checkpointed(self, save: Save, seconds: float) -> None:
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
         for observer in self.observers:
-            observer.checkpointed(save, seconds)
+            observer.checkpointed(checkpoint, seconds)
 
     def restarted(self, reason: str) -> None:
         for observer in self.observers:

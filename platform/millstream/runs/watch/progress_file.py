@@ -14,28 +14,30 @@ from dataclasses import asdict
 
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.observer import Observer
-from millstream.runs.watch.run_stats import Vitals
+from millstream.runs.watch.run_stats import RunStats
 
-__all__ = ["Live", "read_vitals"]
+__all__ = ["Live", "read_run_stats"]
 
 _EVERY_SECONDS = 1.0
 
 
-def read_vitals(directory: RunDirectory) -> Vitals | None:
+def read_run_stats(directory: RunDirectory) -> RunStats | None:
     """What the process that has the directory now tells of itself; None if it has not told anything yet."""
     try:
         written = json.loads(directory.live.read_text())
     except FileNotFoundError:
         return None
-    return Vitals(**written["vitals"]) if written["process"] == directory.holder else None
+    return RunStats(**written["stats"]) if written["process"] == directory.holder else None
 
 
 class Live(Observer):
     """Writes live.json, from a thread of its own; `warn` is told, once, if it cannot."""
 
-    def __init__(self, directory: RunDirectory, vitals: Callable[[], Vitals], *, warn: Callable[[str], None]) -> None:
-        self._directory, self._vitals, self._warn = directory, vitals, warn
-        self._written: Vitals | None = None
+    def __init__(
+        self, directory: RunDirectory, run_stats: Callable[[], RunStats], *, warn: Callable[[str], None]
+    ) -> None:
+        self._directory, self._run_stats, self._warn = directory, run_stats, warn
+        self._written: RunStats | None = None
         self._warned = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="millstream-live", daemon=True)
@@ -53,23 +55,23 @@ class Live(Observer):
             self._tell()
 
     def _tell(self) -> None:
-        vitals = self._vitals()
-        if vitals == self._written:
+        run_stats = self._run_stats()
+        if run_stats == self._written:
             return
         try:
-            self._write(vitals)
-            self._written = vitals
+            self._write(run_stats)
+            self._written = run_stats
         except OSError as error:
             if not self._warned:
                 self._warn(f"cannot write {self._directory.live}: {error.strerror}; status tells less of this run")
             self._warned = True
 
-    def _write(self, vitals: Vitals) -> None:
+    def _write(self, run_stats: RunStats) -> None:
         """Whole or not at all for readers; it need not outlive a loss of power."""
         path = self._directory.live
         partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         try:
-            partial.write_text(json.dumps({"process": os.getpid(), "vitals": asdict(vitals)}))
+            partial.write_text(json.dumps({"process": os.getpid(), "stats": asdict(run_stats)}))
             partial.rename(path)
         except OSError:
             partial.unlink(missing_ok=True)

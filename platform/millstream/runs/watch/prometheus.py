@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from millstream.log.epochs import Totals
 from millstream.runs.watch.histogram import Histogram
 from millstream.runs.watch.observer import Watched
-from millstream.runs.watch.run_stats import Pulse
+from millstream.runs.watch.run_stats import StatsCollector
 
 __all__ = ["METRICS", "Metric", "RunCollector"]
 
@@ -29,7 +29,7 @@ class RunCollector(Collector):
     """Reads all metrics of a run when Prometheus asks for them."""
 
     watched: Watched
-    pulse: Pulse
+    stats: StatsCollector
     version: str
 
     def collect(self) -> Iterator[Family]:
@@ -167,30 +167,30 @@ METRICS = (
         "millstream_epoch_latency_seconds",
         "histogram",
         "From the cut of an epoch until it is through, in this start.",
-        lambda run: run.pulse.latency,
+        lambda run: run.stats.latency,
     ),
     Metric(
-        "millstream_save_seconds",
+        "millstream_checkpoint_seconds",
         "histogram",
         "What writing a save took, in this start.",
-        lambda run: run.pulse.saving,
+        lambda run: run.stats.saving,
     ),
     Metric(
-        "millstream_last_save_timestamp_seconds",
+        "millstream_last_checkpoint_timestamp_seconds",
         "gauge",
-        "When the last save was written, in seconds since 1970.",
-        lambda run: save.at if (save := run.pulse.last_save) else None,
+        "When the last checkpoint was written, in seconds since 1970.",
+        lambda run: checkpoint.at if (checkpoint := run.stats.last_checkpoint) else None,
     ),
     Metric(
-        "millstream_last_save_bytes",
+        "millstream_last_checkpoint_bytes",
         "gauge",
-        "How large the last save is on disk.",
-        lambda run: save.size if (save := run.pulse.last_save) else None,
+        "How large the last checkpoint is on disk.",
+        lambda run: checkpoint.size if (checkpoint := run.stats.last_checkpoint) else None,
     ),
     Metric(
         "millstream_worker_restarts_total",
         "counter",
         "How often workers were started anew, in this start.",
-        lambda run: run.pulse.restarts,
+        lambda run: run.stats.restarts,
     ),
 )

@@ -1,4 +1,4 @@
-"""How a run is doing while it goes: its speed, the latency of its epochs, its saves and restarts."""
+"""How a run is doing while it goes: its speed, the latency of its epochs, its checkpoints and restarts."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from millstream.runs.watch.histogram import Histogram
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.speed import Speed
-from millstream.state.checkpoints import Save, SaveReader
+from millstream.state.checkpoints import Checkpoint, CheckpointReader
 from millstream.steps.processor import EpochResult
 
-__all__ = ["Pulse", "Vitals"]
+__all__ = ["RunStats", "StatsCollector"]
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _RECENT_EPOCHS = 1000
 
 
 @dataclass(frozen=True)
-class LastSave:
-    """The save that was written last: when, in seconds since 1970, and how large."""
+class LastCheckpoint:
+    """The checkpoint that was written last: when, in seconds since 1970, and how large."""
 
     at: float
     size: int
 
 
 @dataclass(frozen=True)
-class Vitals:
+class RunStats:
     """How a run is doing at one moment; seconds of the epochs that were through last. None: not known yet."""
 
     records_per_second: float | None
@@ -40,7 +40,7 @@ class Vitals:
     last_restart: str | None
 
 
-class Pulse(Observer):
+class StatsCollector(Observer):
     """Takes the measure of one start of a run; may be asked from any thread."""
 
     def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,8 +51,8 @@ class Pulse(Observer):
         self._speed = Speed()
         self._records = 0
         self._recent: deque[float] = deque(maxlen=_RECENT_EPOCHS)
-        self._saves = SaveReader(watched.directory.saves)
-        self._save = self._saves.newest()
+        self._checkpoints = CheckpointReader(watched.directory.checkpoints)
+        self._save = self._checkpoints.newest()
         self.latency, self.saving = Histogram(_BOUNDS), Histogram(_BOUNDS)
         self.restarts = 0
         self.last_restart: str | None = None
@@ -66,26 +66,26 @@ class Pulse(Observer):
         latency = self._backpressure.age(number) if number >= self._next else None
         self._next = max(self._next, number + 1)
         with self._lock:
-            self._records += result.note.records
+            self._records += result.receipt.records
             self._speed.mark(self._clock(), self._records)
             if latency is not None:
                 self._recent.append(latency)
         if latency is not None:
             self.latency.observe(latency)
 
-    def checkpointed(self, save: Save, seconds: float) -> None:
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
         self.saving.observe(seconds)
-        self._save = save
+        self._save = checkpoint
 
     def restarted(self, reason: str) -> None:
         self.restarts, self.last_restart = self.restarts + 1, reason
 
     @property
-    def last_save(self) -> LastSave | None:
-        if (save := self._save) is None:
+    def last_checkpoint(self) -> LastCheckpoint | None:
+        if (checkpoint := self._save) is None:
             return None
-        at, size = self._saves.written_at(save), self._saves.size(save)
-        return LastSave(at / 1e6, size) if at is not None and size is not None else None
+        at, size = self._checkpoints.written_at(checkpoint), self._checkpoints.size(checkpoint)
+        return LastCheckpoint(at / 1e6, size) if at is not None and size is not None else None
 
     @property
     def records_per_second(self) -> float | None:
@@ -93,10 +93,10 @@ class Pulse(Observer):
         with self._lock:
             return self._speed.at(self._clock())
 
-    def vitals(self) -> Vitals:
+    def run_stats(self) -> RunStats:
         with self._lock:
             recent = sorted(self._recent)
-        return Vitals(
+        return RunStats(
             records_per_second=self.records_per_second,
             latency_median=recent[len(recent) // 2] if recent else None,
             latency_99=recent[len(recent) * 99 // 100] if recent else None,

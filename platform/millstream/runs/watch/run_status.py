@@ -13,16 +13,16 @@ from pathlib import Path
 
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
-from millstream.log.contracts import Place
+from millstream.log.contracts import OpenContext
 from millstream.log.epochs import EpochReader, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
-from millstream.runs.watch.progress_file import read_vitals
-from millstream.runs.watch.run_stats import Vitals
-from millstream.state.checkpoints import SaveReader
+from millstream.runs.watch.progress_file import read_run_stats
+from millstream.runs.watch.run_stats import RunStats
+from millstream.state.checkpoints import CheckpointReader
 from millstream.timestamps import format_time
 
-__all__ = ["Standing", "ended_cleanly", "standing"]
+__all__ = ["RunStatus", "ended_cleanly", "run_status"]
 
 _OUTPUTS = "outputs"
 _SMALL = 4 << 20
@@ -39,7 +39,7 @@ class Epochs:
 
 
 @dataclass(frozen=True)
-class PartitionStanding:
+class PartitionStatus:
     """Up to which offset a partition is cut, and up to where it goes; None if that cannot be told."""
 
     source: str
@@ -53,7 +53,7 @@ class PartitionStanding:
 
 
 @dataclass(frozen=True)
-class OutputStanding:
+class OutputStatus:
     """What a reader of an output sees now; None if an environment variable that its place is named by is not set."""
 
     rows: int | None
@@ -61,7 +61,7 @@ class OutputStanding:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunStatus:
     """A run at one moment. `state` is running, ended (cleanly), interrupted (the next start recovers) or failed."""
 
     run: str
@@ -76,15 +76,15 @@ class Standing:
     accuracy: float | None
     baselines: Mapping[str, float] | None
     """By name, what the accuracy would be without reading the records."""
-    partitions: tuple[PartitionStanding, ...]
+    partitions: tuple[PartitionStatus, ...]
     unknown: Mapping[str, str]
     """Why the end of a source cannot be told."""
-    saved_at: str | None
-    save_age: float | None
-    """For how many seconds the last save has been the last."""
-    outputs: Mapping[str, OutputStanding]
+    checkpointed_at: str | None
+    checkpoint_age: float | None
+    """For how many seconds the last checkpoint has been the last."""
+    outputs: Mapping[str, OutputStatus]
     error: str | None
-    vitals: Vitals | None
+    stats: RunStats | None
     """How it is doing, as a run that goes on tells it."""
 
     @property
@@ -94,38 +94,42 @@ class Standing:
         return sum(known) if len(known) == len(self.partitions) and self.unknown.keys() <= {_OUTPUTS} else None
 
 
-def standing(directory: RunDirectory) -> Standing:
+def run_status(directory: RunDirectory) -> RunStatus:
     """Look at a run."""
     loaded = load_run(directory)
     outputs = outputs_of(directory, loaded)  # takes seconds where a step imports much, and the run goes on meanwhile
     running = directory.in_use
     totals, processed = _epoch_log(directory)
-    saves = SaveReader(directory.saves)
-    save = saves.newest()
-    saved_at = saves.written_at(save) if save is not None else None
-    now, vitals = time.time(), read_vitals(directory) if running else None
+    checkpoints = CheckpointReader(directory.checkpoints)
+    checkpoint = checkpoints.newest()
+    checkpointed_at = checkpoints.written_at(checkpoint) if checkpoint is not None else None
+    now, run_stats = time.time(), read_run_stats(directory) if running else None
     partitions, unknown = _partitions(directory, loaded, totals)
     config = loaded.config
     error = directory.error.read_text() if directory.error.exists() else None
-    return Standing(
+    return RunStatus(
         run=str(directory.path),
         pipeline=config.name,
         engine=config.engine.type,
         delivery=str(config.guarantee.delivery),
         state="running" if running else _state_of(directory, totals, error),
         process=directory.holder if running else None,
-        epochs=Epochs(totals.next_epoch, processed + 1, save.epoch + 1 if save else 0, totals.committed + 1),
+        epochs=Epochs(
+            totals.next_epoch, processed + 1, checkpoint.epoch + 1 if checkpoint else 0, totals.committed + 1
+        ),
         records=totals.records,
         processed=totals.processed,
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         partitions=partitions,
         unknown=unknown,
-        save_age=max(0.0, round(now - saved_at / 1e6, 3)) if saved_at is not None else None,
-        saved_at=format_time(saved_at - saved_at % 1_000_000) if saved_at is not None else None,
-        outputs={name: OutputStanding(_rows(output, unknown), output.location) for name, output in outputs.items()},
+        checkpoint_age=max(0.0, round(now - checkpointed_at / 1e6, 3)) if checkpointed_at is not None else None,
+        checkpointed_at=format_time(checkpointed_at - checkpointed_at % 1_000_000)
+        if checkpointed_at is not None
+        else None,
+        outputs={name: OutputStatus(_rows(output, unknown), output.location) for name, output in outputs.items()},
         error=None if error is None else loaded.redact(error),
-        vitals=vitals,
+        stats=run_stats,
     )
 
 
@@ -155,24 +159,26 @@ def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str
 
 
 def _epoch_log(directory: RunDirectory) -> tuple[Totals, int]:
-    """The totals of the epoch log, and the last epoch with a note; as nothing, if it has not been begun."""
+    """The totals of the epoch log, and the last epoch with a receipt; as nothing, if it has not been begun."""
     if not any(directory.epochs.glob("*")):
         return Totals(), -1
     reader = EpochReader(directory.epochs)
     totals = reader.totals()
-    return totals, max((note.epoch for note in reader.notes(max(0, totals.committed))), default=totals.committed)
+    return totals, max(
+        (receipt.epoch for receipt in reader.receipts(max(0, totals.committed))), default=totals.committed
+    )
 
 
 def _partitions(
     directory: RunDirectory, loaded: Loaded, totals: Totals
-) -> tuple[tuple[PartitionStanding, ...], dict[str, str]]:
+) -> tuple[tuple[PartitionStatus, ...], dict[str, str]]:
     ends: dict[tuple[str, str], int] = {}
     unknown: dict[str, str] = {}
     for source in loaded.config.logs:
         try:
             loaded.need(*source.path)
             with _copied(directory.path / "cache" / source.name) as cache:
-                log = source.config.open(Place(loaded.base, cache, loaded.config.name, hurry=True))
+                log = source.config.open(OpenContext(loaded.base, cache, loaded.config.name, fail_fast=True))
                 try:
                     for partition in log.partitions():
                         ends[source.name, partition.name] = log.end(partition.name)
@@ -185,7 +191,7 @@ def _partitions(
         for rank, partition in enumerate(totals.partitions)
     }
     names = [*positions, *(name for name in ends if name not in positions)]
-    return tuple(PartitionStanding(*name, positions.get(name, 0), ends.get(name)) for name in names), unknown
+    return tuple(PartitionStatus(*name, positions.get(name, 0), ends.get(name)) for name in names), unknown
 
 
 @contextmanager

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.digests import state_digest
-from millstream.state.dirty_rows import Touched
+from millstream.state.dirty_rows import ArraySnapshot
 from millstream.steps.checks.step_run import find_state_difference
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, select_checks
 from millstream.steps.classify import Classify
-from millstream.steps.contracts import Array, LearnsInTurn, Model, ModelConfig, State
+from millstream.steps.contracts import Array, Model, ModelConfig, PredictsThenLearns, State
 
 __all__ = ["MODEL_CHECKS", "check_model"]
 
@@ -24,7 +24,7 @@ def check_model(config: ModelConfig, records: pa.Table, label: str = "label", sk
     """Run all checks of models on a model, and all checks of steps on `classify` with this model.
 
     `records` has `_rank, _offset, _time`, the column that the model reads, and at least two different labels. A few
-    times the model's `block` is a good number of rows.
+    times the model's `batch_size` is a good number of rows.
 
     >>> from millstream_models.river_nb import RiverNB
     >>> records = pa.table({"_rank": [0] * 4, "_offset": range(4), "_time": range(4), "label": ["a", "b", "b", "a"]})
@@ -144,7 +144,7 @@ def prepared_rows_are_not_modified(trial: Trial) -> None:
 def state_is_plain(trial: Trial) -> None:
     """Check that a state consists of arrays of numbers and of bytes, without pickle."""
     for name, value in trial.build_taught().save().items():
-        array = isinstance(value, np.ndarray | Touched) and not value.dtype.hasobject
+        array = isinstance(value, np.ndarray | ArraySnapshot) and not value.dtype.hasobject
         if not (isinstance(value, bytes) or array):
             found = "an array of Python objects" if isinstance(value, np.ndarray) else type(value).__name__
             raise AssertionError(
@@ -189,21 +189,21 @@ def an_empty_state_is_a_new_model(trial: Trial) -> None:
 
 
 def predict_then_learn_is_row_by_row(trial: Trial) -> None:
-    """Check that `in_turn` gives, for any cut, the results of `predict` and `learn` row by row."""
+    """Check that `predict_then_learn` gives, for any cut, the results of `predict` and `learn` row by row."""
     dice = np.random.default_rng(0)
     labels = _remove_some(trial.labels, dice)
     size = len(labels)
     for cuts in (0, 3, 1 + size // 4):
         model = trial.build()
-        if not isinstance(model, LearnsInTurn):
+        if not isinstance(model, PredictsThenLearns):
             return
         cut_at = sorted(dice.integers(0, size + 1, cuts).tolist())
-        answers = _in_turn(model, trial.column, labels, [0, *cut_at, size])
+        answers = _predict_then_learn(model, trial.column, labels, [0, *cut_at, size])
         expected, state = _run_row_by_row(trial, labels)
-        _check_same(trial, expected, answers, f"with `in_turn`, cut at {cut_at}")
+        _check_same(trial, expected, answers, f"with `predict_then_learn`, cut at {cut_at}")
         found = find_state_difference(state, model.save())
         if found is not None:
-            message = f"{trial.config!r} learns differently with `in_turn`, cut at {cut_at}"
+            message = f"{trial.config!r} learns differently with `predict_then_learn`, cut at {cut_at}"
             raise AssertionError(f"{message}; {found}")
 
 
@@ -247,12 +247,14 @@ def _run_row_by_row(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], S
     return _join(answers), model.save()
 
 
-def _in_turn(model: LearnsInTurn, column: pa.Array, labels: Array, bounds: Sequence[int]) -> tuple[Array, Array]:
-    """Run `in_turn` on the rows between these bounds, and restore the saved state after each call."""
+def _predict_then_learn(
+    model: PredictsThenLearns, column: pa.Array, labels: Array, bounds: Sequence[int]
+) -> tuple[Array, Array]:
+    """Run `predict_then_learn` on the rows between these bounds, and restore the saved state after each call."""
     answers = []
     for start, stop in itertools.pairwise(bounds):
         known = int(labels[:start].max(initial=-1)) + 1
-        answers.append(model.in_turn(model.prepare(column[start:stop]), labels[start:stop], known))
+        answers.append(model.predict_then_learn(model.prepare(column[start:stop]), labels[start:stop], known))
         model.restore(model.save())
     return _join(answers)
 

@@ -65,7 +65,7 @@ def run_step(
             clock.join(rank)
         clock.observe(latest_times(epoch))
         results += [step.process(batch) for batch in cut(order(epoch))]
-        ended = clock.edge(list(clock.greatest) if number == len(epochs) else ())
+        ended = clock.boundary(list(clock.greatest) if number == len(epochs) else ())
         if ended is not None and "time" in step.traits.ends:
             results.append(step.ended(ended))
         step = after_epoch(step)

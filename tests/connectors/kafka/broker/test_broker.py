@@ -165,11 +165,11 @@ class TestReset:
     def test_it_stops_the_broker_and_deletes_its_data_and_nothing_else(self, own_broker: OwnBroker) -> None:
         own = own_broker()
         create(own.bootstrap, "lost")
-        (own.data / "notes").write_text("mine")
+        (own.data / "receipts").write_text("mine")
         assert own.reset()
         assert own.running() is None
-        assert [path.name for path in own.data.iterdir()] == ["notes"]
-        (own.data / "notes").unlink()
+        assert [path.name for path in own.data.iterdir()] == ["receipts"]
+        (own.data / "receipts").unlink()
         own.up()
         assert own.topics() == []
         assert own.reset()

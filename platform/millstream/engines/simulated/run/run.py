@@ -16,7 +16,7 @@ from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
 from millstream.engines.simulated.run.graphs import Graphs
 from millstream.engines.simulated.verdict.history import Durable, History
-from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog, SimulatedSaver
+from millstream.engines.simulated.world.disk import Disk, SimulatedCheckpointWriter, SimulatedEpochLog
 from millstream.engines.simulated.world.faults import Died, Target
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
 from millstream.engines.simulated.world.sinks import Kept, MemorySink
@@ -24,7 +24,7 @@ from millstream.engines.simulated.world.world import World
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.epochs.planner import MOST_RECORDS
-from millstream.state.checkpoints import Save, SaveStore
+from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.steps.output_rows import row_schema
 from millstream.steps.processor import EpochResult
 
@@ -135,7 +135,7 @@ class SimulatedRun:
         """All memory is gone, or that of all workers."""
         if self.history is None:
             return
-        newest = SaveStore(self.disk.saves, {}).newest()
+        newest = CheckpointStore(self.disk.checkpoints, {}).newest()
         delivered = tuple(kept.last for kept in self.kept.values())
         self.history.crashed(Durable(newest.epoch if newest else -1, self._committed(), delivered))
 
@@ -152,13 +152,13 @@ class SimulatedRun:
             folder=self.disk.epochs.parent,
             logs={source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()},
             epoch_log=log,
-            saves=SaveStore(self.disk.saves, {}),
+            checkpoints=CheckpointStore(self.disk.checkpoints, {}),
             sinks={
-                name: MemorySink(name, kept, world, partial(history.delivered, place) if history else _ignored)
-                for place, (name, kept) in enumerate(self.kept.items())
+                name: MemorySink(name, kept, world, partial(history.delivered, index) if history else _ignored)
+                for index, (name, kept) in enumerate(self.kept.items())
             },
             sink_keys={name: name for name in self.kept},
-            places={},
+            contexts={},
         )
         follow = options.arrival > 0
         size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
@@ -172,15 +172,15 @@ class SimulatedRun:
                 options.max_records, options.max_wait, not follow, self._left(log) if follow else None, self._replay
             ),
             stop=_Stop(world),
-            observe=lambda cutter, backpressure: _Observer(history, storage.saves, self._crashed),
+            observe=lambda cutter, backpressure: _Observer(history, storage.checkpoints, self._crashed),
             backpressure=Backpressure(max(options.max_records, MOST_RECORDS - options.in_flight), scheduler.clock),
             clock=scheduler.clock,
-            saver_of=lambda store, done: SimulatedSaver(store, done, self.disk, world, self._written),
+            writer_of=lambda store, done: SimulatedCheckpointWriter(store, done, self.disk, world, self._written),
         )
 
-    def _written(self, save: Save) -> None:
+    def _written(self, checkpoint: Checkpoint) -> None:
         if self.history is not None:
-            self.history.saved(save.number, save.epoch)
+            self.history.saved(checkpoint.number, checkpoint.epoch)
 
     def _there(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
         """The size of a partition by now; partitions that come while it runs begin one after the other."""
@@ -207,17 +207,17 @@ class SimulatedRun:
 class _Observer:
     """Records the starts of a run in its history, and the losses of workers as crashes."""
 
-    def __init__(self, history: History | None, saves: SaveStore, crashed: Callable[[], None]) -> None:
-        self._history, self._saves, self._crashed = history, saves, crashed
+    def __init__(self, history: History | None, checkpoints: CheckpointStore, crashed: Callable[[], None]) -> None:
+        self._history, self._checkpoints, self._crashed = history, checkpoints, crashed
 
     def started(self, first: int) -> None:
         if self._history is not None:
-            newest = self._saves.newest()
+            newest = self._checkpoints.newest()
             self._history.began(first, newest.epoch if newest else -1)
 
     def finished_epoch(self, result: EpochResult) -> None: ...
 
-    def checkpointed(self, save: Save, seconds: float) -> None: ...
+    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None: ...
 
     def restarted(self, reason: str) -> None:
         self._crashed()

@@ -20,8 +20,8 @@ from millstream.engines.simulated.world.logs import Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochReader
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoints import SaveStore
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoints import CheckpointStore
 
 __all__ = ["Outcome", "Simulation"]
 
@@ -114,8 +114,8 @@ class Simulation:
 
     def _differences(self, run: SimulatedRun, ended: Ended) -> Iterator[str]:
         epochs = EpochReader(run.disk.epochs)
-        newest = SaveStore(run.disk.saves, {}).newest()
-        applied = newest.applied if newest else Applied()  # with at_most_once all may be lost
+        newest = CheckpointStore(run.disk.checkpoints, {}).newest()
+        applied = newest.applied if newest else AppliedEpochs()  # with at_most_once all may be lost
         if run.history is None:
             yield from differences_exactly_once(ended, run.kept, applied, self._golden(epochs))
             return

@@ -11,17 +11,19 @@ from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
 from millstream.engines.simulated.verdict.history import History
 from millstream.engines.simulated.world.sinks import Kept
 from millstream.guarantees.delivery import Effects
-from millstream.state.applied_epochs import Applied
+from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import States
 from millstream.state.dirty_rows import Value
 
 __all__ = ["differences_exactly_once", "differences_of_the_others", "differing_states"]
 
 
-def differences_exactly_once(ended: Ended, kept: Mapping[str, Kept], applied: Applied, golden: Golden) -> Iterator[str]:
+def differences_exactly_once(
+    ended: Ended, kept: Mapping[str, Kept], applied: AppliedEpochs, golden: Golden
+) -> Iterator[str]:
     """A run whose crashes must not show: state, rows in their order, and totals are those of the golden run."""
     yield from _of_the_end(ended)
-    if applied != Applied([[0, ended.last + 1]]):
+    if applied != AppliedEpochs([[0, ended.last + 1]]):
         yield f"of {ended.last + 1} epochs the state has applied {applied.ranges}, and again {applied.repeats}"
     yield from differing_states(ended.job.processor.save(), golden.states)
     for name, sink in kept.items():
@@ -36,7 +38,7 @@ def differences_exactly_once(ended: Ended, kept: Mapping[str, Kept], applied: Ap
 
 
 def differences_of_the_others(
-    ended: Ended, kept: Mapping[str, Kept], history: History, applied: Applied, references: ReferenceRuns
+    ended: Ended, kept: Mapping[str, Kept], history: History, applied: AppliedEpochs, references: ReferenceRuns
 ) -> Iterator[str]:
     """A run whose crashes show exactly as the delivery says.
 
@@ -54,15 +56,15 @@ def differences_of_the_others(
     if applied.lost(every) != union.lost:
         yield f"lost to the model: epochs {sorted(applied.lost(every))}, to be {sorted(union.lost)}"
     yield from differing_states(ended.job.processor.save(), references.states(history.met(ended.last)))
-    for place, (name, sink) in enumerate(kept.items()):
+    for index, (name, sink) in enumerate(kept.items()):
         epochs = [epoch for epoch, _ in sink.appends]
-        repeated, missing = union.rows_repeated[place], union.rows_missing[place]
+        repeated, missing = union.rows_repeated[index], union.rows_missing[index]
         twice = {epoch for epoch in epochs if epochs.count(epoch) > 1}
         if twice != repeated:
             yield f"{name}: rows of epochs {sorted(twice)} are repeated, to be {sorted(repeated)}"
         if (gone := set(every) - set(epochs)) != missing:
             yield f"{name}: rows of epochs {sorted(gone)} are missing, to be {sorted(missing)}"
-        for (epoch, rows), met in zip(sink.appends, history.appends[place], strict=True):
+        for (epoch, rows), met in zip(sink.appends, history.appends[index], strict=True):
             if not rows.equals(references.rows(met)[name]):
                 yield f"{name}: the {rows.num_rows} rows of epoch {epoch} are not those of one process"
 

@@ -44,7 +44,7 @@ def epochs_key(epochs: EpochReader) -> str:
 def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:
     """Replay the epochs of a run, in a folder for the while."""
     guarantee = config.guarantee.model_copy(
-        update={"delivery": "exactly_once", "save_every": _NEVER, "commit_every": _NEVER}
+        update={"delivery": "exactly_once", "checkpoint_every": _NEVER, "commit_every": _NEVER}
     )
     world = World(Scheduler(random.Random(0)))
     alone = config.model_copy(update={"guarantee": guarantee})
@@ -79,11 +79,11 @@ class ReferenceRuns:
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
         processor = EpochProcessor(graph)
         processor.restore({}, [])
-        for place, (number, processed) in enumerate(met, 1):
+        for index, (number, processed) in enumerate(met, 1):
             epoch = self._epochs[number]
             if processed:
                 records = read_table(ranges_of(epoch, self._partitions), logs.__getitem__, schema)
-                self._rows[met[:place]] = processor.process(epoch, records).rows
+                self._rows[met[:index]] = processor.process(epoch, records).rows
             else:
                 processor.skip(epoch)
         states = processor.save()

@@ -1,8 +1,8 @@
 """The history of a run, and the effects of its crashes: worked out from what was durable when they happened.
 
-By the definition: with S the last epoch in the save written last, C the last commit, D the epoch a sink appended last,
-a crash leaves trained twice (C, S], rows repeated (C, D], lost to the model (S, C], rows missing (D, C].
-And by the one function, given the point at which each crash came.
+By the definition: with S the last epoch in the checkpoint written last, C the last commit, D the epoch a sink appended
+last, a crash leaves trained twice (C, S], rows repeated (C, D], lost to the model (S, C], rows missing (D, C]. And by
+the one function, given the point at which each crash came.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class History:
     """For every sink, append by append, what the state had met that made the rows."""
     _crashes: list[_Crashed] = field(default_factory=list)
     _start: _Start = field(default_factory=_Start)
-    _saves: dict[int, Sequenced] = field(default_factory=dict)
+    _checkpoints: dict[int, Sequenced] = field(default_factory=dict)
     _newest: int | None = None
 
     def __post_init__(self) -> None:
         self.appends = [[] for _ in range(self.sinks)]
 
     def began(self, first: int, saved: int) -> None:
-        """A start goes on with this epoch, from the newest save, whose last epoch is `saved`."""
-        before = self._saves[self._newest] if self._newest is not None else ()
+        """A start goes on with this epoch, from the newest checkpoint, whose last epoch is `saved`."""
+        before = self._checkpoints[self._newest] if self._newest is not None else ()
         lost = tuple((epoch, False) for epoch in range(saved + 1, first))
         self._start = _Start(first, (*before, *lost))
 
@@ -77,15 +77,15 @@ class History:
         return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
     def saved(self, number: int, epoch: int) -> None:
-        """A save is written; one that is not due belongs to a clean end."""
-        self._saves[number] = self.met(epoch)
+        """A checkpoint is written; one that is not due belongs to a clean end."""
+        self._checkpoints[number] = self.met(epoch)
         self._newest = number
-        self._start.passed = Crash(Point.SAVE, epoch)
-        self._start.ending |= not due(epoch, self.plan.save_every)
+        self._start.passed = Crash(Point.CHECKPOINT, epoch)
+        self._start.ending |= not due(epoch, self.plan.checkpoint_every)
 
-    def delivered(self, place: int, epoch: int) -> None:
-        self.appends[place].append(self.met(epoch))
-        self._start.passed = Crash(Point.DELIVER, epoch, place)
+    def delivered(self, index: int, epoch: int) -> None:
+        self.appends[index].append(self.met(epoch))
+        self._start.passed = Crash(Point.DELIVER, epoch, index)
 
     def committed(self, epoch: int) -> None:
         """A commit is written; one that is not due belongs to a clean end."""
@@ -102,7 +102,7 @@ class History:
         self._crashes.append(_Crashed(durable, start.passed, start.before_commit))
 
     def ended(self) -> None:
-        """A start came to a clean end, and the next one goes on: its save and its commit are not known by points."""
+        """A start ended cleanly, and the next one continues: points do not show its checkpoint and its commit."""
         self._start = _Start()
         self.known = False
 
@@ -131,9 +131,9 @@ class History:
             committed = found.committed
             twice |= set(range(committed + 1, found.saved + 1))
             lost |= set(range(found.saved + 1, committed + 1))
-            for place, delivered in enumerate(found.delivered):
-                repeated[place] |= set(range(committed + 1, delivered + 1))
-                missing[place] |= set(range(delivered + 1, committed + 1))
+            for index, delivered in enumerate(found.delivered):
+                repeated[index] |= set(range(committed + 1, delivered + 1))
+                missing[index] |= set(range(delivered + 1, committed + 1))
         return Effects(
             frozenset(twice), frozenset(lost), tuple(map(frozenset, repeated)), tuple(map(frozenset, missing))
         )
@@ -141,4 +141,4 @@ class History:
     def by_the_function(self) -> Effects:
         """The effects that the one function gives for the points at which they came."""
         plan = self.plan
-        return effects(plan.delivery, plan.save_every, plan.commit_every, self.crashes, self.sinks)
+        return effects(plan.delivery, plan.checkpoint_every, plan.commit_every, self.crashes, self.sinks)

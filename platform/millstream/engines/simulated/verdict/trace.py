@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from millstream.engines.workers.messages import (
     Allow,
-    AskSave,
     Done,
     EpochPart,
     Failed,
     Message,
     Read,
     Restore,
-    Saved,
     Skip,
+    StateReply,
+    StateRequest,
     Take,
 )
 
@@ -37,7 +37,7 @@ def described(message: Message) -> str:
             return f"{name} of epoch {part.epoch}, {part.records.num_rows} records"
         case Done(result):
             return f"{name} epoch {result.epoch.number}"
-        case AskSave(number) | Saved(number):
+        case StateRequest(number) | StateReply(number):
             return f"{name} {number}"
         case Restore():
             return name

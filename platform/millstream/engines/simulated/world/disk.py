@@ -1,4 +1,4 @@
-"""The disk of a simulated run: an epoch log and saves that lose, with the power, the lines that were not synced."""
+"""The disk of a simulated run: an epoch log and checkpoints that lose unsynced lines with the power."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from millstream.engines.simulated.world.faults import Died
 from millstream.engines.simulated.world.scheduler import Ready
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochLog
-from millstream.state.applied_epochs import Applied
-from millstream.state.checkpoint_writer import Saver
-from millstream.state.checkpoints import Save, SaveStore, States
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.checkpoint_writer import CheckpointWriter
+from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
 
-__all__ = ["Disk", "SimulatedEpochLog", "SimulatedSaver"]
+__all__ = ["Disk", "SimulatedCheckpointWriter", "SimulatedEpochLog"]
 
-_LINES = {"epoch": "the cut of epoch", "note": "the note of epoch", "commit": "the commit of epoch"}
+_LINES = {"epoch": "the cut of epoch", "receipt": "the receipt of epoch", "commit": "the commit of epoch"}
 _GARBAGE = 0.3
 _TORN = 0.5
 
 
 class Disk:
-    """A folder for the epoch log and one for the saves; how much of the first is synced outlives a process."""
+    """A folder for the epoch log and one for the checkpoints; how much of the first is synced outlives a process."""
 
     def __init__(self, folder: Path) -> None:
-        self.epochs, self.saves = folder / "epochs", folder / "saves"
+        self.epochs, self.checkpoints = folder / "epochs", folder / "checkpoints"
         self._synced = 0
 
     def synced(self) -> None:
@@ -79,24 +79,24 @@ class SimulatedEpochLog(EpochLog):
         self._world.effect(lambda: f"logs {_LINES[kind]} {number}", do)
 
 
-class SimulatedSaver(Saver):
-    """Writes a save when its turn comes: the coordinator goes on, or waits, and may die while it is written.
+class SimulatedCheckpointWriter(CheckpointWriter):
+    """Writes a checkpoint when its turn comes: the coordinator goes on, or waits, and may die while it is written.
 
-    `written` is called as soon as a save is durable; `done`, by which the lifecycle learns of it, later.
+    `written` is called as soon as a checkpoint is durable; `done`, by which the lifecycle learns of it, later.
     """
 
     def __init__(
         self,
-        store: SaveStore,
-        done: Callable[[Save], None],
+        store: CheckpointStore,
+        done: Callable[[Checkpoint], None],
         disk: Disk,
         world: World,
-        written: Callable[[Save], None],
+        written: Callable[[Checkpoint], None],
     ) -> None:
         super().__init__(store, done)
         self._disk, self._world, self._written = disk, world, written
-        self._pending: tuple[int, Applied, States] | None = None
-        self._save: Save | None = None
+        self._pending: tuple[int, AppliedEpochs, States] | None = None
+        self._save: Checkpoint | None = None
         self._at_it = False
         world.scheduler.join(self)
 
@@ -104,7 +104,7 @@ class SimulatedSaver(Saver):
     def busy(self) -> bool:
         return self._pending is not None
 
-    def start(self, epoch: int, applied: Applied, states: States) -> None:
+    def start(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
         self.wait()
         self._pending = epoch, applied, states
 
@@ -114,19 +114,19 @@ class SimulatedSaver(Saver):
 
     def ready(self) -> Iterator[Ready]:
         if self._pending is not None and not self._at_it:
-            yield "saver", self._go_on
+            yield "checkpoint writer", self._go_on
 
     def _go_on(self) -> None:
         self._at_it = True
-        save = self._save
-        if save is None and self._pending is not None:
+        checkpoint = self._save
+        if checkpoint is None and self._pending is not None:
             self._save = self._put(*self._pending)
-        elif save is not None:
-            self._world.effect(lambda: f"save {save.number} is done", lambda: self._done(save))
+        elif checkpoint is not None:
+            self._world.effect(lambda: f"save {checkpoint.number} is done", lambda: self._done(checkpoint))
             self._pending = self._save = None
         self._at_it = False
 
-    def _put(self, epoch: int, applied: Applied, states: States) -> Save:
+    def _put(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
         scheduler = self._world.scheduler
         scheduler.interleave()
         try:
@@ -135,16 +135,16 @@ class SimulatedSaver(Saver):
             if scheduler.rng.random() < _TORN:
                 self._tear(self._store.write(epoch, applied, states))
             raise
-        save = self._store.write(epoch, applied, states)
-        self._written(save)
+        checkpoint = self._store.write(epoch, applied, states)
+        self._written(checkpoint)
         scheduler.progress()
-        scheduler.tell(lambda: f"saver: save {save.number} of epoch {save.epoch} is written")
+        scheduler.tell(lambda: f"saver: save {checkpoint.number} of epoch {checkpoint.epoch} is written")
         self._world.step(effect=True)
-        return save
+        return checkpoint
 
-    def _tear(self, save: Save) -> None:
-        """Leave of a save what a process leaves that dies while it writes it."""
-        path = self._disk.saves / f"{save.number:010d}.save"
+    def _tear(self, checkpoint: Checkpoint) -> None:
+        """Leave of a checkpoint what a process leaves that dies while it writes it."""
+        path = self._disk.checkpoints / f"{checkpoint.number:010d}.checkpoint"
         with path.open("r+b") as file:
             file.truncate(self._world.scheduler.rng.randrange(path.stat().st_size))
         path.rename(path.with_suffix(".tmp"))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.engines.simulated.world.world import World
 from millstream.errors import MillstreamError
-from millstream.log.contracts import Mark
+from millstream.log.contracts import Progress
 
 __all__ = ["Kept", "MemorySink"]
 
@@ -20,23 +20,23 @@ class Kept:
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.appends: list[tuple[int, pa.Table]] = []
-        self.mark: Mark | None = None
-        self._durable: Mark | None = None
+        self.progress: Progress | None = None
+        self._durable: Progress | None = None
 
-    def add(self, rows: pa.Table, mark: Mark) -> None:
-        self.appends.append((mark.epoch, rows))
-        self.mark = mark
+    def add(self, rows: pa.Table, progress: Progress) -> None:
+        self.appends.append((progress.epoch, rows))
+        self.progress = progress
         if rows.num_rows:
-            self._durable = mark
+            self._durable = progress
 
     def sync(self) -> None:
-        self._durable = self.mark
+        self._durable = self.progress
 
     def lose_power(self, rng: random.Random) -> None:
         """A mark without rows may be gone."""
         if rng.random() < 0.5:
-            self.mark = self._durable
-        self._durable = self.mark
+            self.progress = self._durable
+        self._durable = self.progress
 
     @property
     def last(self) -> int:
@@ -56,19 +56,19 @@ class MemorySink:
         self._output, self._kept, self._world, self._appended = output, kept, world, appended
         self._open = True
 
-    def mark(self) -> Mark | None:
-        return self._kept.mark
+    def progress(self) -> Progress | None:
+        return self._kept.progress
 
-    def append(self, rows: pa.Table, mark: Mark) -> None:
+    def append(self, rows: pa.Table, progress: Progress) -> None:
         if not self._open:
-            message = f"rows of epoch {mark.epoch} are appended to the sink of {self._output}, which is closed"
+            message = f"rows of epoch {progress.epoch} are appended to the sink of {self._output}, which is closed"
             raise MillstreamError(message)
 
         def do() -> None:
-            self._kept.add(rows, mark)
-            self._appended(mark.epoch)
+            self._kept.add(rows, progress)
+            self._appended(progress.epoch)
 
-        self._world.effect(lambda: f"{self._output} gets {rows.num_rows} rows, up to epoch {mark.epoch}", do)
+        self._world.effect(lambda: f"{self._output} gets {rows.num_rows} rows, up to epoch {progress.epoch}", do)
 
     def read(self) -> Iterator[pa.Table]:
         yield self._kept.rows()
