@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from millstream.errors import ConfigError
 from millstream.log.contracts import Progress
 from millstream.log.formats.rows import json_lines
-from millstream_connectors.kafka.client.encoding import Message, Messages
+from millstream_connectors.kafka.client.encoder import Message, Messages
 from millstream_connectors.kafka.client.partitioner import key_hash
 from millstream_connectors.kafka.progress import Signature
 

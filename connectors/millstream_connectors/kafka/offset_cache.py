@@ -10,7 +10,7 @@ from millstream_connectors.kafka.client.cluster import Pair
 __all__ = ["EndOffsetCache", "OffsetCache"]
 
 _MAX_AGE_SECONDS = 0.01
-"""How long an answer is used: the engine asks for each partition, every few milliseconds."""
+"""The age up to which an answer is used: the engine asks for each partition, every few milliseconds."""
 _RETRY_SECONDS = 0.05
 """The pause before the next request while the brokers are unavailable."""
 _DURATION_FACTOR = 4

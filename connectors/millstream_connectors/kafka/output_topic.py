@@ -36,7 +36,7 @@ class OutputTopic:
         return self.cluster.topic(self.signature.topic)
 
     def never_written(self) -> bool:
-        """Whether the topic never had a message."""
+        """True if the topic never had a message."""
         topic = self.topic()
         pairs = topic.pairs if topic is not None else []
         return not any(self.cluster.ends(pairs, "read_uncommitted").values())

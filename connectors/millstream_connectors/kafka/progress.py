@@ -24,7 +24,7 @@ from millstream_connectors.kafka.client.coordinators import Coordinators
 from millstream_connectors.kafka.client.fetcher import Fetcher
 from millstream_connectors.kafka.client.retries import RetryTimer
 
-__all__ = ["HEADER", "FoundProgress", "ProgressReader", "Signature", "metadata_of"]
+__all__ = ["HEADER", "ProgressReader", "Signature", "metadata_of"]
 
 HEADER = "millstream"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.errors import ForeignSink, InUse, MillstreamError
 from millstream.log.contracts import Progress
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
-from millstream_connectors.kafka.client.encoding import Messages
+from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.client.errors import Fenced, KafkaClientError, MessageTooLarge
 from millstream_connectors.kafka.client.producer import IdempotentProducer
 from millstream_connectors.kafka.client.transactions import TRANSACTION_SECONDS, Transactions

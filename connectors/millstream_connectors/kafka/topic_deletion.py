@@ -69,7 +69,7 @@ def _read(
 
 
 def _has_own_rows(messages: Iterator[tuple[Pair, Records]], signature: Signature, location: str) -> bool:
-    """Whether there are rows of this output; `ForeignSink` if other messages are among them."""
+    """True if there are rows of this output; `ForeignSink` if there are other messages too."""
     found = False
     foreign: tuple[Pair, int] | None = None
     for pair, records in messages:

@@ -12,7 +12,7 @@ from millstream.log.contracts import Log, OpenContext
 from millstream_connectors.fields import USUAL_FIELDS
 from millstream_connectors.kafka.client.addresses import parse_addresses
 from millstream_connectors.kafka.client.cluster import Cluster, Topic
-from millstream_connectors.kafka.client.encoding import Message, Messages
+from millstream_connectors.kafka.client.encoder import Message, Messages
 from millstream_connectors.kafka.client.errors import MessageTooLarge
 from millstream_connectors.kafka.client.fetcher import Fetcher
 from millstream_connectors.kafka.client.producer import IdempotentProducer

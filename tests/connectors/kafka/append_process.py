@@ -27,7 +27,8 @@ def start_process(sink_topic: SinkTopic, action: str, until: int) -> subprocess.
     command = [sys.executable, __file__, sink_topic.bootstrap, sink_topic.topic, action, str(until)]
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    # With an input that stays open, the process waits after `prepare`; at the end of its input it would go on.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 def main(bootstrap: str, topic: str, action: str, until: str) -> None:

@@ -10,7 +10,7 @@ from connectors.kafka.sink_topic import IDENTITY, SCHEMA, epoch, progress
 
 from millstream.errors import ConfigError
 from millstream.log.formats.rows import json_lines
-from millstream_connectors.kafka.client.encoding import Messages
+from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.messages import RowMessages
 from millstream_connectors.kafka.progress import Signature
 

@@ -44,7 +44,7 @@ class Run:
         self.pipeline.crash(name, CrashPoint(point, epoch, sink))
 
     def rows(self) -> Counter[int]:
-        """How many rows are in the topic once, twice and so on."""
+        """The numbers of rows that are in the topic once, twice and so on."""
         return Counter(Counter(message.key for message in self.sink_topic.messages()).values())
 
     def golden(self) -> Summary:

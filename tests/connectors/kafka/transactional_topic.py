@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.coordinators import Coordinators
-from millstream_connectors.kafka.client.encoding import Messages
+from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.client.transactions import Transactions
 

@@ -42,7 +42,7 @@ class ClusterIdentity:
 
 
 def owned(data: Path) -> bool:
-    """Whether Millstream has started a broker in this folder."""
+    """True if Millstream has started a broker in this folder."""
     return (data / _IDENTITY).is_file()
 
 

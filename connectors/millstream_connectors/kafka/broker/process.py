@@ -41,7 +41,7 @@ def start(command: Sequence[str], folder: Path, output: Path, port: int) -> Brok
 
 
 def alive(running: BrokerProcess) -> bool:
-    """Whether the process has not ended; a zombie has ended."""
+    """True until the process has ended; a zombie has ended."""
     same = running.born != "" and _born(running.pid) == running.born
     for process in _started:
         process.poll()

@@ -138,7 +138,7 @@ class Cluster:
         return self.ask("creation", find)
 
     def deletes_messages(self, topic: str) -> bool:
-        """Whether the brokers delete messages of a topic; true if this user may not read the topic's settings."""
+        """True if the brokers delete messages of a topic, or if this user may not read the topic's settings."""
         asked = DescribeConfigsRequest.DescribeConfigsResource
         resource = asked(resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"])
 

@@ -15,7 +15,7 @@ from millstream_connectors.kafka.client.cluster import Cluster, Pair
 from millstream_connectors.kafka.client.connection import check_code
 from millstream_connectors.kafka.client.network import Nodes
 
-__all__ = ["Coordinators", "ProducerIdentity", "TransactionState"]
+__all__ = ["Coordinators", "ProducerIdentity"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TransactionState:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction is open."""
+        """True while a transaction is open."""
         return self.state == "Ongoing"
 
 

@@ -21,8 +21,8 @@ _MIN_FETCH_BYTES, _MAX_FETCH_BYTES = 16 << 10, 1 << 20
 _FIRST_ESTIMATE = (512.0, 16 << 10)
 """The bytes of a record and of a batch, before any was read."""
 _WAIT_MILLIS = 500
-"""How long the broker waits for messages after an empty answer; the first request does not wait, because the messages
-of a requested range already exist."""
+"""The broker's wait for messages in the request after an empty answer. The first request does not wait, because the
+messages of a requested range already exist."""
 _OUT_OF_RANGE = kafka_errors.OffsetOutOfRangeError.errno
 
 

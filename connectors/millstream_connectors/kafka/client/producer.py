@@ -11,7 +11,7 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
 from millstream_connectors.kafka.client.cluster import Cluster, Pair, partition_name
 from millstream_connectors.kafka.client.connection import check_code
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
-from millstream_connectors.kafka.client.encoding import Batch, Messages
+from millstream_connectors.kafka.client.encoder import Batch, Messages
 from millstream_connectors.kafka.client.errors import MessageTooLarge
 from millstream_connectors.kafka.client.network import Nodes
 

@@ -35,7 +35,7 @@ from kafka.protocol.producer import (
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.connection import check_code
 from millstream_connectors.kafka.client.coordinators import Coordinators, ProducerIdentity
-from millstream_connectors.kafka.client.encoding import Messages
+from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.client.errors import Fenced
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.client.producer import BatchWriter, Unwritten
@@ -86,11 +86,11 @@ class Transactions:
         self._timeout = transaction_timeout
         self._writer: BatchWriter | None = None
         self._needs_cleanup = False
-        """Whether a transaction of ours may be open, or a request on its way, that must be shut out before the next."""
+        """True if an open transaction of ours or a late request may have to be shut out before the next transaction."""
 
     @property
     def fenced(self) -> bool:
-        """Whether `fence` was called: the transactional id is ours, or was."""
+        """True after `fence`: the transactional id is ours, or was."""
         return self._writer is not None
 
     @property
@@ -151,7 +151,7 @@ class Transactions:
         return self._end_repeatedly(producer, commit=commit)[0]
 
     def _end_repeatedly(self, producer: ProducerIdentity, *, commit: bool) -> tuple[bool, int]:
-        """Whether a transaction could be ended, and the number of attempts."""
+        """True if the transaction could be ended, and the number of attempts."""
         attempts = 0
 
         async def end(nodes: Nodes) -> bool:

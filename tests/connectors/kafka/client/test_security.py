@@ -168,7 +168,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 def has_credentials(address: str) -> bool:
-    """Whether the broker accepts the password: it stores new credentials before its listeners know them."""
+    """True once the broker accepts the password: it stores new credentials before its listeners know them."""
     options = Security(protocol="SASL_PLAINTEXT", mechanism="SCRAM-SHA-512", **BY_PASSWORD)
     with pytest.MonkeyPatch.context() as patch, closing(Cluster(address, options, timeout=HANG_SECONDS)) as cluster:
         patch.setenv(VARIABLE, PASSWORD)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka.record import MemoryRecords
 
-from millstream_connectors.kafka.client.encoding import Batch, Messages
+from millstream_connectors.kafka.client.encoder import Batch, Messages
 
 HEADER = ("millstream", b"of this epoch")
 MILLIS = 1_700_000_000_123
