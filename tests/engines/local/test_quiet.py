@@ -53,7 +53,7 @@ class Following:
 
     @property
     def processed(self) -> int:
-        return EpochReader(self._run / "epochs").totals().processed if (self._run / "epochs").is_dir() else 0
+        return EpochReader(self._run / "epochs").totals().processed if any((self._run / "epochs").glob("*.journal")) else 0
 
     @property
     def committed(self) -> int:
