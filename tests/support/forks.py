@@ -11,18 +11,25 @@ from multiprocessing import forkserver
 __all__ = ["start_fork_server"]
 
 _MODULES = (
-    "sklearn.linear_model",
-    "sklearn.preprocessing",
+    "millstream.steps.classify",
     "millstream.steps.popularity",
     "millstream_connectors.files.sink",
     "millstream_connectors.files.source",
     "millstream_connectors.journal",
+    "millstream_models.compiled.naive_bayes",
+    "millstream_models.compiled.softmax",
+    "millstream_models.compiled.words",
     "millstream_models.hashed_text",
     "millstream_models.naive_bayes",
     "millstream_models.online.ftrl",
     "millstream_models.online.naive_bayes",
     "millstream_models.online.softmax",
     "millstream_models.sgd",
+    "millstream_pipelines.text_topics",
+    "pyarrow.dataset",
+    "pyarrow.pandas_compat",
+    "sklearn.linear_model",
+    "sklearn.preprocessing",
 )
 _ROOTS = ("millstream", "millstream_connectors", "millstream_models", "numpy", "pandas", "pyarrow", "scipy", "sklearn")
 

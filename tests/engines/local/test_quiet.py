@@ -53,8 +53,8 @@ class Following:
 
     @property
     def processed(self) -> int:
-        begin_epoch = any((self._run / "epochs").glob("*.journal"))  # the folder is there a moment earlier
-        return EpochReader(self._run / "epochs").totals().processed if begin_epoch else 0
+        started = any((self._run / "epochs").glob("*.journal"))  # the folder is there a moment earlier
+        return EpochReader(self._run / "epochs").totals().processed if started else 0
 
     @property
     def committed(self) -> int:
