@@ -42,7 +42,7 @@ Store = Literal["memory", "rocksdb"]
 
 @dataclass
 class _Saves:
-    """Milliseconds until the pipeline may continue and until the checkpoint is durable, and bytes, save by save."""
+    """Milliseconds until the pipeline may continue and until the checkpoint is durable, and bytes, by checkpoint."""
 
     waited: list[float] = field(default_factory=list)
     durable: list[float] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Spark beside plain PySpark, and the cost of exactly-once on Spark."""
+"""Spark compared with plain PySpark, and the cost of exactly-once on Spark."""
 
 from __future__ import annotations
 
