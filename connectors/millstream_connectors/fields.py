@@ -1,4 +1,4 @@
-"""Which fields of what a source reads become which columns: the option that sources share."""
+"""The option `fields` of sources: the columns of the records, and the field of the input that each is taken from."""
 
 from __future__ import annotations
 
