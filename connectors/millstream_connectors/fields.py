@@ -16,7 +16,7 @@ Fields = Annotated[
     dict[_Name, Annotated[str, Field(min_length=1)]],
     Field(
         min_length=1,
-        description="Which fields to take, as `ours: theirs`. `text`, `label` and `time` mean something to Millstream; "
+        description="The fields to take, as `ours: theirs`. Millstream itself uses `text`, `label` and `time`; "
         "a record without text is a reject.",
     ),
 ]

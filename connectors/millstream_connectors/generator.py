@@ -57,10 +57,12 @@ class GeneratorSource(BaseModel):
     type: Literal["generator"] = "generator"
     seed: int = Field(default=1, ge=0, lt=2**64, description="Another seed gives other documents.")
     records: int | None = Field(
-        default=50_000, ge=1, le=_ENDLESS, description="How many there are in all; null is endless."
+        default=50_000, ge=1, le=_ENDLESS, description="The number of all records; null is endless."
     )
-    topics: int = Field(default=8, ge=1, le=len(TOPICS), description="How many topics there are.")
-    partitions: int = Field(default=1, ge=1, le=1024, description="How many partitions the records are dealt to.")
+    topics: int = Field(default=8, ge=1, le=len(TOPICS), description="The number of topics.")
+    partitions: int = Field(
+        default=1, ge=1, le=1024, description="The number of partitions that the records are distributed to."
+    )
     rate: float | None = Field(
         default=None, gt=0, le=1e7, description="Records a second, from the first start on; null is all at once."
     )
@@ -72,7 +74,7 @@ class GeneratorSource(BaseModel):
         default=0.1,
         ge=0,
         le=10,
-        description="The share of each topic's words that 10,000 records exchange for new ones.",
+        description="The share of each topic's words that is replaced by new words within 10,000 records.",
     )
 
     def open(self, context: OpenContext) -> GeneratorLog:

@@ -25,9 +25,7 @@ class _NaiveBayesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
-    alpha: float = Field(
-        default=1.0, gt=0, description="This number is added to every count, so that no probability is 0."
-    )
+    alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
 
 
 class ComplementNB(_NaiveBayesConfig):

@@ -38,9 +38,7 @@ class RiverNB(BaseModel):
     reads: ClassVar[str] = "text"
     type: Literal["river_nb"] = "river_nb"
     batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
-    alpha: float = Field(
-        default=1.0, gt=0, description="This number is added to every count, so that no probability is 0."
-    )
+    alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
 
     def build(self, records: pa.Schema) -> _RiverNB:
         return _RiverNB(self.alpha)
