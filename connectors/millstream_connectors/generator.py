@@ -60,9 +60,7 @@ class GeneratorSource(BaseModel):
         default=50_000, ge=1, le=_ENDLESS, description="The number of all records; null is endless."
     )
     topics: int = Field(default=8, ge=1, le=len(TOPICS), description="The number of topics.")
-    partitions: int = Field(
-        default=1, ge=1, le=1024, description="The number of partitions that the records are distributed to."
-    )
+    partitions: int = Field(default=1, ge=1, le=1024, description="The number of partitions of the log.")
     rate: float | None = Field(
         default=None, gt=0, le=1e7, description="Records a second, from the first start on; null is all at once."
     )

@@ -194,7 +194,7 @@ def test_a_file_that_is_cut_replaced_or_removed_while_it_is_read_is_refused(tmp_
 
 def test_every_file_is_a_partition_in_the_order_of_paths(tmp_path: Path) -> None:
     news = tmp_path / "news"
-    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "receipts.txt"):
+    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "notes.txt"):
         (news / name).parent.mkdir(parents=True, exist_ok=True)
         (news / name).write_bytes(lines(1))
     written(news, "parquet", 2)

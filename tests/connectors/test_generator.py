@@ -157,24 +157,24 @@ def test_partitions_of_any_number_rise_together() -> None:
         assert max(over) == over[2] > 0.17
 
 
-def frequent(made: pa.Table) -> set[str]:
+def frequent(documents: pa.Table) -> set[str]:
     words: dict[str, int] = {}
-    for text in made["text"].to_pylist():
+    for text in documents["text"].to_pylist():
         for word in set(text.split(" ")):
             words[word] = words.get(word, 0) + 1
-    return {word for word in words if len(word) > 5 and words[word] >= 0.003 * made.num_rows}
+    return {word for word in words if len(word) > 5 and words[word] >= 0.003 * documents.num_rows}
 
 
 def test_words_are_replaced_at_the_rate_of_the_option_drift() -> None:
-    def kept(drift: float) -> float:
+    def kept_share(drift: float) -> float:
         config = GeneratorSource(records=None, topics=2, drift=drift)
         before, after = (frequent(rows(config, "0", at, at + 4000)) for at in (0, 10_000))
         assert len(before) > 50
         return len(before & after) / len(before)
 
-    assert kept(0) > 0.85
-    assert 0.4 < kept(0.4) < 0.75
-    assert kept(2) < 0.1
+    assert kept_share(0) > 0.85
+    assert 0.4 < kept_share(0.4) < 0.75
+    assert kept_share(2) < 0.1
 
 
 def test_naive_bayes_learns_it_well_but_not_perfectly() -> None:
@@ -276,7 +276,7 @@ def test_each_partition_has_its_own_identity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "problem"),
     [
         ({"topics": 65}, "less than or equal to 64"),
         ({"records": 0}, "greater than or equal to 1"),
@@ -286,6 +286,6 @@ def test_each_partition_has_its_own_identity() -> None:
         ({"speed": 3}, "Extra inputs are not permitted"),
     ],
 )
-def test_a_wrong_option_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_a_wrong_option_is_refused(wrong: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         GeneratorSource.model_validate(wrong)

@@ -48,15 +48,15 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def epoch(number: int, count: int = 3) -> pa.Table:
     """The rows of an epoch."""
-    index = range(number * 10, number * 10 + count)
+    offsets = range(number * 10, number * 10 + count)
     return pa.table(
         {
             "_source": ["news"] * count,
             "_partition": [0] * count,
-            "_offset": list(index),
-            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in index],
-            "probability": [offset / 7 for offset in index],
-            "at": [1_644_336_511_000_000 + offset for offset in index],
+            "_offset": list(offsets),
+            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in offsets],
+            "probability": [offset / 7 for offset in offsets],
+            "at": [1_644_336_511_000_000 + offset for offset in offsets],
         },
         schema=SCHEMA,
     )
@@ -147,7 +147,7 @@ def test_clearing_leaves_only_the_files_of_others(tmp_path: Path, kind: str) -> 
     sink = config.open(at(tmp_path), "predictions", SCHEMA)
     for number in range(12):
         sink.append(epoch(number), Progress(LOG, number))
-    foreign = ["part-00000099.parquet", "receipts.txt", "part-1.parquet"]
+    foreign = ["part-00000099.parquet", "notes.txt", "part-1.parquet"]
     for name in foreign:
         (tmp_path / "out" / name).write_text("mine")
     config.clear(at(tmp_path), "predictions")
@@ -238,27 +238,27 @@ def test_after_a_crash_at_any_file_operation_the_rows_are_those_of_the_progress(
     survived, count = False, 0
     while not survived:
         count += 1
-        index = at(tmp_path / str(count))
-        index.base.mkdir()
+        context = at(tmp_path / str(count))
+        context.base.mkdir()
         appended: list[int] = []
         with crashing(monkeypatch, count, how) as calls:
             try:
-                deliver(config.open(index, "predictions", SCHEMA), 0, 8, appended)
+                deliver(config.open(context, "predictions", SCHEMA), 0, 8, appended)
                 survived = True
             except Crash:
                 pass
         assert survived or calls() >= count
-        read = rows(config.read(index, "predictions", SCHEMA))
-        closed = {part: part.read_bytes() for part in index.base.glob("out/part-*")}
-        sink = config.open(index, "predictions", SCHEMA)
+        read = rows(config.read(context, "predictions", SCHEMA))
+        closed = {part: part.read_bytes() for part in context.base.glob("out/part-*")}
+        sink = config.open(context, "predictions", SCHEMA)
         progress = sink.progress()
-        there = -1 if progress is None else progress.epoch
-        assert there >= max(appended, default=-1)
-        expected = of_epochs(*(number for number in with_rows if number <= there))
+        last = -1 if progress is None else progress.epoch
+        assert last >= max(appended, default=-1)
+        expected = of_epochs(*(number for number in with_rows if number <= last))
         assert rows(sink.read()).equals(expected)
         assert read.equals(expected)
-        deliver(sink, there + 1, 8, appended)
-        assert rows(config.read(index, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
+        deliver(sink, last + 1, 8, appended)
+        assert rows(config.read(context, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
         assert all(part.read_bytes() == contents for part, contents in closed.items())
     assert count > 20
 
@@ -294,8 +294,8 @@ def test_after_a_kill_the_rows_are_those_of_the_progress(tmp_path: Path, kind: s
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     progress = sink.progress()
-    there = -1 if progress is None else progress.epoch
-    assert rows(sink.read()).equals(of_epochs(*(number for number in range(there + 1) if number % 5 != 4)))
+    last = -1 if progress is None else progress.epoch
+    assert rows(sink.read()).equals(of_epochs(*(number for number in range(last + 1) if number % 5 != 4)))
 
 
 # Files

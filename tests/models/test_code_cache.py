@@ -92,8 +92,8 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, ask: Callable[..., tuple[lis
     assert ask("float64")[1] == ""
     [path] = codes(tmp_path)
     whole = path.read_bytes()
-    index = len(whole) // 2
-    damaged = {"empty": b"", "cut": whole[:index], "altered": whole[:index] + b"\xff\xfe" + whole[index + 2 :]}[damage]
+    half = len(whole) // 2
+    damaged = {"empty": b"", "cut": whole[:half], "altered": whole[:half] + b"\xff\xfe" + whole[half + 2 :]}[damage]
     path.write_bytes(damaged)
     answers, messages = ask("float64")
     assert answers == ["1010.0"] and "compiling" in messages
