@@ -38,14 +38,14 @@ class HashedText(BaseModel):
 
     type: Literal["hashed_text"] = "hashed_text"
     dimensions: int = Field(
-        default=65536, ge=1, le=2**31 - 1, description="How many numbers words are hashed to; more collide less."
+        default=65536, ge=1, le=2**31 - 1, description="The number of different hashes; with more, fewer words collide."
     )
     ngrams: tuple[int, int] = Field(
-        default=(1, 1), description="The least and most words in a row that count together; [1, 2] is words and pairs."
+        default=(1, 1), description="The least and most words of an n-gram; [1, 2] counts single words and pairs."
     )
     hash: Literal["fast", "murmur3"] = Field(
         default="fast",
-        description="How words become numbers: `murmur3` is scikit-learn's way, so that features can be exchanged.",
+        description="The hash of a word: `murmur3` is that of scikit-learn, so that features can be exchanged.",
     )
 
     @field_validator("ngrams")

@@ -105,7 +105,7 @@ def test_l1_leaves_words_with_little_evidence_without_a_weight(texts: Callable[.
 
 
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
-def test_a_model_that_hashes_the_text_itself_is_one_behind_a_step_that_does(
+def test_a_model_that_hashes_the_text_itself_equals_one_after_a_hashing_step(
     texts: Callable[..., pa.Table], config: OnlineModel
 ) -> None:
     records = texts(300, topics=5)
@@ -253,7 +253,7 @@ def test_a_column_that_is_not_text_is_refused_before_the_first_record(config: On
         config.build(pa.schema([("text", pa.int64())]))
 
 
-def test_as_many_words_as_may_be_counted_are_and_the_next_text_halves_them() -> None:
+def test_a_text_with_the_most_words_is_counted_and_the_next_halves_the_counts() -> None:
     model = NaiveBayes().build(pa.schema([FIELD]))
     rows = model.prepare(pa.array([[{"index": 3, "count": 2.0**30 - 64}]] * 3, FIELD.type))
     model.predict_then_learn(rows, np.zeros(3, np.int64), 0)

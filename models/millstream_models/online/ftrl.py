@@ -25,8 +25,8 @@ class FTRL(OnlineModel):
     """
 
     type: Literal["ftrl"] = "ftrl"
-    alpha: float = Field(default=1.0, ge=1e-6, le=1e6, description="How long steps are.")
-    beta: float = Field(default=0.1, ge=0, description="How soon a weight's steps shorten: the greater, the later.")
+    alpha: float = Field(default=1.0, ge=1e-6, le=1e6, description="The length of the steps.")
+    beta: float = Field(default=0.1, ge=0, description="The greater, the later the steps of a weight become shorter.")
     l1: float = Field(default=0.0, ge=0, description="How much evidence a word needs before its weight is not 0.")
     l2: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0.")
 

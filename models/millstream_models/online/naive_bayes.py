@@ -38,7 +38,7 @@ class NaiveBayes(OnlineModel):
         default=None,
         ge=1,
         le=1_000_000,
-        description="After so many labelled records a record counts half; without it, all count alike for good.",
+        description="After so many labelled records, a record has half its weight; null: all records count alike.",
     )
 
     def build(self, records: pa.Schema) -> Learner:

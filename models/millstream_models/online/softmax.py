@@ -29,7 +29,9 @@ class Softmax(OnlineModel):
     """
 
     type: Literal["softmax"] = "softmax"
-    rate: Literal["adaptive", "decaying", "constant"] = Field(default="adaptive", description="How long steps are.")
+    rate: Literal["adaptive", "decaying", "constant"] = Field(
+        default="adaptive", description="The rule for the length of the steps."
+    )
     learning_rate: float = Field(default=0.5, gt=0, description="The length of the first step.")
 
     def build(self, records: pa.Schema) -> Learner:
