@@ -30,7 +30,7 @@ class Softmax(OnlineModel):
 
     type: Literal["softmax"] = "softmax"
     rate: Literal["adaptive", "decaying", "constant"] = Field(
-        default="adaptive", description="The rule for the length of the steps."
+        default="adaptive", description="The length of the steps."
     )
     learning_rate: float = Field(default=0.5, gt=0, description="The length of the first step.")
 
