@@ -1,1 +1,1 @@
-"""Speed and latency of Millstream, alone and beside other tools; `run.py` is the command."""
+"""Speed and latency of Millstream, alone and compared with other tools; `run.py` is the command."""

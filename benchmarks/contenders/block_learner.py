@@ -1,4 +1,4 @@
-"""The work of the hand-written contenders: hash the words, predict, learn block by block."""
+"""The work of the hand-written contenders: hash the words, predict, learn in mini-batches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from millstream_models.naive_bayes import ComplementNB
 __all__ = ["BlockLearner"]
 
 _DIMENSIONS, _BLOCK = 65_536, 256
-"""As in the pipeline beside it, kit.pipeline.CLASSIFY."""
+"""The same as in the measured pipeline, kit.pipeline.CLASSIFY."""
 
 
 class BlockLearner:
-    """The features and the model of the measured pipelines, in the blocks of the step `classify`.
+    """The features and the model of the measured pipelines, in the mini-batches of the step `classify`.
 
     >>> learner = BlockLearner()
     >>> classes, probability = learner.take(["a goal", "a train", "a goal"], ["sport", "travel", "sport"])

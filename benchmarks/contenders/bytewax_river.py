@@ -26,11 +26,11 @@ def classify(file: str, work: str, alpha: float) -> dict[str, Any]:
     from bytewax.operators.windowing import EventClock, TumblingWindower, count_window  # type: ignore[import-not-found]
     from bytewax.run import cli_main  # type: ignore[import-not-found]
 
-    marks: list[tuple[float, int]] = []
+    samples: list[tuple[float, int]] = []
     right: list[int] = []
     flow = Dataflow("topics")
     rows = op.input("texts", flow, _source(Path(file)))
-    predicted = op.stateful_batch("classify", rows, lambda _: _learner(alpha, marks, right))
+    predicted = op.stateful_batch("classify", rows, lambda _: _learner(alpha, samples, right))
     op.output("predictions", op.map_value("lines", predicted, _line), FileSink(Path(work) / "predictions.jsonl"))
     clock = EventClock(lambda row: row[4], wait_for_system_duration=timedelta(minutes=10))
     windower = TumblingWindower(length=_HOUR, align_to=datetime(2020, 1, 1, tzinfo=UTC))
@@ -39,7 +39,7 @@ def classify(file: str, work: str, alpha: float) -> dict[str, Any]:
     lines = op.map("counts", topics.down, lambda count: ("all", json.dumps(count)))
     op.output("topics", lines, FileSink(Path(work) / "topics.jsonl"))
     cli_main(flow)
-    (first, some), (last, all_) = marks[0], marks[-1]
+    (first, some), (last, all_) = samples[0], samples[-1]
     return {"per_second": (all_ - some) / (last - first), "records": all_, "correct": sum(right)}
 
 
@@ -73,7 +73,7 @@ def _source(file: Path) -> Any:
     return Source()
 
 
-def _learner(alpha: float, marks: list[tuple[float, int]], right: list[int]) -> Any:
+def _learner(alpha: float, samples: list[tuple[float, int]], right: list[int]) -> Any:
     from bytewax.operators import StatefulBatchLogic
     from river.feature_extraction import BagOfWords
     from river.naive_bayes import MultinomialNB
@@ -91,7 +91,7 @@ def _learner(alpha: float, marks: list[tuple[float, int]], right: list[int]) -> 
                 model.learn_one(counts, label)
                 answers.append((number, label, predicted, probabilities.get(predicted, 0.0), moment))
             right.append(sum(row[1] == row[2] for row in answers))
-            marks.append((time.monotonic(), (marks[-1][1] if marks else 0) + len(values)))
+            samples.append((time.monotonic(), (samples[-1][1] if samples else 0) + len(values)))
             return answers, False
 
         def snapshot(self) -> Any:

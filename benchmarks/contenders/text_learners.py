@@ -110,7 +110,7 @@ def learn_with_river(model: str, file: str, alpha: float) -> Rate:
 
 
 def learn_with_scikit_learn(file: str, alpha: float) -> Rate:
-    """Learn with HashingVectorizer and MultinomialNB in blocks of 256, each predicted before it is learned."""
+    """Learn with HashingVectorizer and MultinomialNB in mini-batches of 256, each predicted before it is learned."""
     from sklearn.feature_extraction.text import HashingVectorizer
     from sklearn.naive_bayes import MultinomialNB
 

@@ -1,6 +1,6 @@
 """Engines without the cost of exactly-once, for measurements only.
 
-There are no notes, digests, checkpoints, commits and guards, and nothing is synced, neither the epoch log nor the
+There are no receipts, digests, checkpoints, commits and guards, and nothing is synced, neither the epoch log nor the
 sinks. The work that remains is processing and appending to the sinks, all epochs of a micro-batch in one append as
 before.
 """

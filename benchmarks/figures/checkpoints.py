@@ -41,8 +41,8 @@ Store = Literal["memory", "rocksdb"]
 
 
 @dataclass
-class _Saves:
-    """Milliseconds until the pipeline may continue and until the checkpoint is durable, and bytes, save by save."""
+class _CheckpointCosts:
+    """Milliseconds until the pipeline may continue and until the checkpoint is durable, and bytes, by checkpoint."""
 
     waited: list[float] = field(default_factory=list)
     durable: list[float] = field(default_factory=list)
@@ -76,7 +76,7 @@ def _model(setting: Setting) -> Iterator[Value]:
         model.predict_then_learn(model.prepare(pa.array(texts)), np.arange(_RECORDS) % _CLASSES, 0)
 
     learn()
-    checkpoints = _Saves()
+    checkpoints = _CheckpointCosts()
     checkpoints.take(setting.folder, epochs, learn, model.save)
     yield median("dirty_row_checkpoint_wait", checkpoints.waited, ".2f")
     yield median("dirty_row_checkpoint", checkpoints.durable, ".1f", "fsync included")
@@ -84,7 +84,7 @@ def _model(setting: Setting) -> Iterator[Value]:
 
 def _keyed(setting: Setting) -> Iterator[Value]:
     keys, epochs = (20_000, 20) if setting.quick else (1_000_000, 200)
-    dice, store, checkpoints = random.Random(1), KeyedStore(), _Saves()
+    dice, store, checkpoints = random.Random(1), KeyedStore(), _CheckpointCosts()
     for number in range(keys):
         store.put(_key(number), _state(number))
 

@@ -23,8 +23,8 @@ __all__ = ["MEASUREMENTS"]
 _EPOCH = 5_000
 _DIGEST = "0123456789abcdef" * 2
 _SHORT, _LONG = 10_000, 10_000_000
-_NOTED = 50_000
-"""The last epochs of a long log have notes too: more than its last file, the one that a start reads."""
+_WITH_RECEIPT = 50_000
+"""The last epochs of a long log have receipts too: more than its last segment, the one that a start reads."""
 _RECORDS = 200_000
 _AT_ONCE = 10_000
 
@@ -88,7 +88,7 @@ def _start(setting: Setting) -> Iterator[Value]:
         log = EpochLog(setting.fresh(str(epochs)))
         with _unsynced():
             for number in range(epochs):
-                _append(log, _epoch(number), _receipt(number) if number >= epochs - _NOTED else None)
+                _append(log, _epoch(number), _receipt(number) if number >= epochs - _WITH_RECEIPT else None)
         log.close()
     few = repeated(setting, lambda _: _opening(setting.folder / str(short), short))
     many = repeated(setting, lambda _: _opening(setting.folder / str(long), long))
@@ -157,7 +157,7 @@ def _reading(log: Log, count: int) -> Rate:
 MEASUREMENTS = (
     Measurement(
         (Figure("epoch_log_cost", "ms", at_most(1)),),
-        "Cut, note and commit of an epoch, appended for 20,000 epochs without the syncs of the disk.",
+        "Cut, receipt and commit of an epoch, appended for 20,000 epochs without the syncs of the disk.",
         _cost,
     ),
     Measurement(

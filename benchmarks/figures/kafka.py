@@ -1,4 +1,4 @@
-"""Kafka as source and sink: beside files, beside Spark's own connector, the cost of a transaction, latency."""
+"""Kafka as source and sink compared with files and Spark's own connector; the cost of a transaction; latency."""
 
 from __future__ import annotations
 
@@ -159,8 +159,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         (Figure("kafka_transaction_1", "ms", at_most(8)), Figure("kafka_transaction_1000", "ms", at_most(8))),
-        "Difference of an append of 1 row (1,000 rows) to a topic in a transaction with its mark and a plain flushed "
-        "append, in turns.",
+        "Difference of an append of 1 row (1,000 rows) to a topic in a transaction with its progress and a plain "
+        "flushed append, in turns.",
         _transaction,
         name="kafka_transaction",
     ),

@@ -47,7 +47,7 @@ def _two(setting: Setting) -> Iterator[Value]:
 
 
 def _death(setting: Setting) -> Iterator[Value]:
-    """Append records all the time and kill the keeper: the cost is the longest silence of the sink."""
+    """Append records all the time and kill the sequencer: the cost is the longest silence of the sink."""
     job, deaths = FollowedJob(setting.folder, CLASSIFY, {"type": "local", "workers": 2}), 1 if setting.quick else 7
     lines = list(document_lines(_FIRST + 4 * (deaths + 1) * _SECOND))
     with job.input() as journal:
@@ -61,7 +61,7 @@ def _death(setting: Setting) -> Iterator[Value]:
 
 
 def _longest_silence(journal: Journal, run: FollowedRun, lines: Iterator[bytes], *, kill: bool) -> float:
-    """Append for three seconds and kill the keeper in the first; the longest time without a new row."""
+    """Append for three seconds and kill the sequencer in the first; the longest time without a new row."""
     began = last = time.monotonic()
     appended, longest, rows = 0, 0.0, run.rows()
     while (now := time.monotonic()) < began + 3:
@@ -69,7 +69,7 @@ def _longest_silence(journal: Journal, run: FollowedRun, lines: Iterator[bytes],
             journal.append(next(lines))
             appended += 1
         if kill and now > began + 0.5:
-            os.kill(max(descendants(run.pid)), signal.SIGKILL)  # the newest process is the keeper
+            os.kill(max(descendants(run.pid)), signal.SIGKILL)  # the newest process is the sequencer
             kill = False
         if (seen := run.rows()) > rows:
             longest, last, rows = max(longest, now - last), now, seen
@@ -87,8 +87,8 @@ MEASUREMENTS = (
     ),
     Measurement(
         (Figure("local_worker_death", "s", at_most(1)),),
-        "A journal followed with two workers at 500 records per second, complement_nb at 65,536 dimensions; the keeper "
-        "is killed with SIGKILL: the longest time in which a reader of the sink sees no new row.",
+        "A journal followed with two workers at 500 records per second, complement_nb at 65,536 dimensions; the "
+        "sequencer is killed with SIGKILL: the longest time in which a reader of the sink sees no new row.",
         _death,
     ),
 )

@@ -1,4 +1,4 @@
-"""Spark and the local engine beside bare Python loops with the same reader and the same model."""
+"""Spark and the local engine compared with bare Python loops with the same reader and the same model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark beside plain PySpark, and the cost of exactly-once on Spark."""
+"""Spark compared with plain PySpark, and the cost of exactly-once on Spark."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ MEASUREMENTS = (
     _measurement(
         "spark_vs_plain_tuned_10k_no_durability",
         0.95,
-        "As spark_vs_plain_tuned_10k; neither side syncs, and Millstream writes no notes and checkpoints.",
+        "As spark_vs_plain_tuned_10k; neither side syncs, and Millstream writes no receipts and checkpoints.",
         **_TUNED,
         guarantee=False,
         durable=False,
@@ -96,7 +96,7 @@ MEASUREMENTS = (
     Measurement(
         (Figure("exactly_once_cost", "x", at_least(0.95)),),
         f"Records per second on Spark with {_EPOCH:,}-record epochs, exactly_once with defaults, divided by the same "
-        "run without notes, digests, checkpoints, commits, guards and syncs.",
+        "run without receipts, digests, checkpoints, commits, guards and syncs.",
         _exactly_once,
     ),
 )

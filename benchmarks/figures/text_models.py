@@ -1,4 +1,4 @@
-"""Speed of the text models on one core, beside River, scikit-learn and Vowpal Wabbit; the start of a compiled model."""
+"""Speed of the text models on one core, compared with River, scikit-learn and Vowpal Wabbit; their start."""
 
 from __future__ import annotations
 

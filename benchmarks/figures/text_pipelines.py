@@ -1,4 +1,4 @@
-"""Whole pipelines with compiled models, beside their limits and beside other tools with the same job."""
+"""Whole pipelines with compiled models, compared with their limits and with other tools for the same job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Job:
         loop = partial(child_rate, columnar_loop, model=model, file=file, work=str(self.folder), whole=whole)
         return partial(loop, batch=self.epoch, topics=len(self.texts.labels))
 
-    def beside(self, name: str, peer: Callable[..., Rate]) -> Value:
+    def compare(self, name: str, peer: Callable[..., Rate]) -> Value:
         """The ratio of the local engine and a peer, both with the whole machine; the peer gets a work folder."""
 
         def theirs() -> Rate:
@@ -84,7 +84,7 @@ def _bytewax(setting: Setting) -> Iterator[Value]:
     some = job.texts.first(job.texts.table.num_rows // 4).write_parquet(job.folder / "some.parquet")
     script = Path(__file__).parents[1] / "contenders" / "bytewax_river.py"
     python, alpha = environment("bytewax", setting.say), alpha_of("naive_bayes")
-    yield job.beside("local_vs_bytewax", partial(script_rate, python, script, file=str(some), alpha=alpha))
+    yield job.compare("local_vs_bytewax", partial(script_rate, python, script, file=str(some), alpha=alpha))
 
 
 def _foreach_batch(setting: Setting) -> Iterator[Value]:
@@ -92,7 +92,7 @@ def _foreach_batch(setting: Setting) -> Iterator[Value]:
     parts = str(job.texts.write_parts(job.folder / "parts", job.epoch if setting.quick else _PEER_ROWS))
     topics, alpha = setting.corpus.texts.labels, alpha_of("naive_bayes")
     peer = partial(child_rate, spark_streams.classify, parts=parts, topics=topics, alpha=alpha)
-    yield job.beside("local_vs_foreach_batch", peer)
+    yield job.compare("local_vs_foreach_batch", peer)
 
 
 def _to_arrow(setting: Setting) -> Iterator[Value]:

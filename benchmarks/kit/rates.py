@@ -57,7 +57,7 @@ def since(began: float, records: int, correct: int = 0) -> Rate:
 class RateObserver(Observer):
     """Samples a run of Millstream. The epochs of one micro-batch are delivered together and give one sample.
 
-    All their notes are written before the first of them is finished, so the totals have the whole group.
+    All their receipts are written before the first epoch is finished, so the totals have the whole group.
     """
 
     totals: Totals

@@ -1,4 +1,4 @@
-"""Which fields of what a source reads become which columns: the option that sources share."""
+"""The option `fields` of sources: the columns of the records, and the field of the input that each is taken from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fields = Annotated[
     dict[_Name, Annotated[str, Field(min_length=1)]],
     Field(
         min_length=1,
-        description="Which fields to take, as `ours: theirs`. `text`, `label` and `time` mean something to Millstream; "
+        description="The fields to take, as `ours: theirs`. Millstream itself uses `text`, `label` and `time`; "
         "a record without text is a reject.",
     ),
 ]

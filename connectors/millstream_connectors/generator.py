@@ -1,4 +1,4 @@
-"""The generator source: labelled documents out of nothing, for trying things out and for measuring."""
+"""The generator source: labelled documents from a seed, for first steps and for benchmarks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millstream_connectors.generator_text import TOPICS, Documents
 
 __all__ = ["GeneratorLog", "GeneratorSource"]
 
-_FORMAT = 1  # another number wherever the documents of a config become others
+_FORMAT = 1  # raise it with every change that makes other documents from the same config
 _ENDLESS = 10**10
 """Records in a partition that never ends: three centuries of event time."""
 _PERIOD = 50_000
@@ -34,15 +34,15 @@ def _utc(start: datetime) -> datetime:
 
 
 class GeneratorSource(BaseModel):
-    """Short labelled documents, made as they are read and always the same: for trying things out, and for measuring.
+    """Short labelled documents, made as they are read and always the same: for first steps and for benchmarks.
 
     A document has 8 to 20 words; most are common ones or noise, some belong to its topic, which is its label. One of
     the topics is `space`: 5 % of the records, rising to 25 % in the middle of `records` and falling back (of an
     endless stream: every 50,000 records). A second passes from each record of a partition to the next, with a little
     disorder.
 
-    Without `rate` all records are there at once. With it they come in as time passes, also while nobody reads, and a
-    run follows them until it is stopped.
+    Without `rate` all records are there at once. With `rate` they arrive as time passes, also while nothing reads them,
+    and a run follows them until it is stopped.
 
     >>> log = GeneratorSource(seed=7, topics=4).open(OpenContext(base=Path(), cache=Path()))
     >>> log.end("0")
@@ -57,10 +57,10 @@ class GeneratorSource(BaseModel):
     type: Literal["generator"] = "generator"
     seed: int = Field(default=1, ge=0, lt=2**64, description="Another seed gives other documents.")
     records: int | None = Field(
-        default=50_000, ge=1, le=_ENDLESS, description="How many there are in all; null is endless."
+        default=50_000, ge=1, le=_ENDLESS, description="The number of all records; null is endless."
     )
-    topics: int = Field(default=8, ge=1, le=len(TOPICS), description="How many topics there are.")
-    partitions: int = Field(default=1, ge=1, le=1024, description="How many partitions the records are dealt to.")
+    topics: int = Field(default=8, ge=1, le=len(TOPICS), description="The number of topics.")
+    partitions: int = Field(default=1, ge=1, le=1024, description="The number of partitions of the log.")
     rate: float | None = Field(
         default=None, gt=0, le=1e7, description="Records a second, from the first start on; null is all at once."
     )
@@ -72,7 +72,7 @@ class GeneratorSource(BaseModel):
         default=0.1,
         ge=0,
         le=10,
-        description="The share of each topic's words that 10,000 records exchange for new ones.",
+        description="The share of each topic's words that is replaced by new words within 10,000 records.",
     )
 
     def open(self, context: OpenContext) -> GeneratorLog:
@@ -96,16 +96,16 @@ class GeneratorSource(BaseModel):
 class GeneratorLog:
     """The documents of a `GeneratorSource`, as a log.
 
-    With a `rate`, the end follows `clock` from a beginning that is kept in the file `began` of the cache; only `end`
-    looks at it.
+    With a `rate`, the end of the log follows `clock` from a time that is kept in the file `began` of the cache; only
+    `end` reads this file.
     """
 
     def __init__(self, config: GeneratorSource, cache: Path, clock: Callable[[], float] = time.time) -> None:
         self._config = config
         self._began = cache / "began"
         self._clock = clock
-        self._since: float | None = None
-        self._out = 0  # records that have come so far; a clock put back does not call them back
+        self._start: float | None = None
+        self._arrived = 0  # the highest number of records so far: a clock that is set back removes none
         self._documents = Documents(
             seed=config.seed,
             topics=config.topics,
@@ -130,38 +130,38 @@ class GeneratorLog:
         return wanted
 
     def end(self, partition: str) -> int:
-        return min(self._total(partition), self._dealt(self._come(), partition))
+        return min(self._total(partition), self._share(self._available(), partition))
 
     def ended(self, partition: str) -> bool:
         return self._config.records is not None and self.end(partition) == self._total(partition)
 
     def identity(self, partition: str, upto: int) -> str:
-        """A digest of all that its documents depend on."""
+        """A digest of everything that the documents of the partition depend on."""
         depends = json.dumps([_FORMAT, partition, vars(self._documents)], sort_keys=True)
         return hashlib.sha256(depends.encode()).hexdigest()[:32]
 
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         for first, last in self._documents.ranges(start, stop):
-            yield self._documents.made(int(partition), first, last)
+            yield self._documents.make(int(partition), first, last)
 
     def close(self) -> None:
         pass
 
     def _total(self, partition: str) -> int:
-        """Where the partition ends for good."""
-        return _ENDLESS if self._config.records is None else self._dealt(self._config.records, partition)
+        """The final end of the partition."""
+        return _ENDLESS if self._config.records is None else self._share(self._config.records, partition)
 
-    def _dealt(self, records: int, partition: str) -> int:
-        """How many of the first records of the log are this partition's: they are dealt out in turn."""
+    def _share(self, records: int, partition: str) -> int:
+        """The partition's share of the first `records` of the log: records go to the partitions in turn."""
         return -((int(partition) - records) // self._config.partitions)
 
-    def _come(self) -> int:
+    def _available(self) -> int:
         if self._config.rate is None:
             return self._config.records or _ENDLESS * self._config.partitions
-        if self._since is None:
+        if self._start is None:
             if not self._began.exists():
                 make_folder(self._began.parent)
                 write_whole(self._began, repr(self._clock()))
-            self._since = float(self._began.read_text())
-        self._out = max(self._out, int((self._clock() - self._since) * self._config.rate))
-        return self._out
+            self._start = float(self._began.read_text())
+        self._arrived = max(self._arrived, int((self._clock() - self._start) * self._config.rate))
+        return self._arrived

@@ -1,11 +1,12 @@
-"""The documents of the generator: each a function of what it was given and of its offset, on every machine.
+"""The documents of the generator: each depends only on the options and on its offset, on every machine.
 
-An offset has its own place in the stream of a counter-based generator (Philox), so any range is made without what
-comes before it. Only the raw bits are used, with whole numbers and plain arithmetic: nothing here may depend on how a
-library rounds a logarithm or draws from a distribution.
+The random numbers of an offset have a fixed position in the stream of a counter-based generator (Philox), so any range
+is made without the records before it. Only the raw bits are used, with whole numbers and plain arithmetic: nothing here
+may depend on how a library rounds a logarithm or draws from a distribution.
 
-A document is a row of words. A word is one of its topic's own (few are frequent, most are rare), one of another topic,
-a common one, or noise. Every word of a topic gives way to a new one from time to time, each at its own.
+A document is a sequence of words. A word belongs to the document's topic (few words are frequent, most are rare), to
+another topic, to the common words, or to the noise. From time to time each word of a topic is replaced by a new one;
+different words are replaced at different times.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RISING = TOPICS[0]
 """The topic whose share rises and falls back."""
 
 _LOW, _HIGH = 0.05, 0.25  # shares of the rising topic
-_FLANK = 0.2  # how long it takes to rise, and to fall, as a part of the period
+_FLANK = 0.2  # the time to rise, and the time to fall, as a part of the period
 _FREQUENT = (10, 9, 8)  # the first other topics, as weights: each clearly over 10 % all the time
 _RARE = 0.06  # the most that each of the rest may have: clearly under 10 %
 _ALL_RARE = 0.2  # and all of them together
@@ -44,7 +45,7 @@ _ALL_RARE = 0.2  # and all of them together
 _SHORTEST, _LONGEST = 8, 20  # words
 _OWN, _OTHER, _PLAIN = 74, 26, 112  # of 256 words; what is left is noise
 _WORDS = 256  # of a topic at a time
-_LIVES = 16  # words that a place in a topic's vocabulary has, one after the other, before the first comes back
+_LIVES = 16  # words that a slot of a topic's vocabulary has, one after the other, before the first returns
 _NOISE = 4096  # words of noise
 _DRIFT_OVER = 10_000  # records
 
@@ -52,7 +53,7 @@ _COUNTERS = 3  # of Philox for a document: each is 256 bits
 _HEAD = 4  # numbers of 32 bits; then one for each word
 _SECOND = 1_000_000
 _JITTER = 3 * _SECOND
-_MOST = 2048  # documents made at once: few enough that all in between stays in the cache
+_MOST = 2048  # documents made at once: few enough that all intermediate arrays stay in the processor's cache
 
 _COMMON = """
     the of and to in for that is on with as was at by it from be are this an have not has but or they his her he she
@@ -67,7 +68,7 @@ class Documents:
     """All documents of a generator. `period` is the number of records over which the rising topic rises and falls.
 
     >>> documents = Documents(seed=1, topics=8, partitions=1, unlabelled=0.0, drift=0.1, start=0, period=50_000)
-    >>> documents.made(0, 0, 2)["label"].to_pylist()
+    >>> documents.make(0, 0, 2)["label"].to_pylist()
     ['music', 'travel']
     """
 
@@ -79,7 +80,7 @@ class Documents:
     start: int
     period: int
 
-    def made(self, partition: int, start: int, stop: int) -> pa.RecordBatch:
+    def make(self, partition: int, start: int, stop: int) -> pa.RecordBatch:
         """The records of a partition at [start, stop)."""
         bits = self._bits(partition, start, stop)
         offsets = np.arange(start, stop, dtype=np.int64)
@@ -97,7 +98,7 @@ class Documents:
         return pa.RecordBatch.from_arrays(columns, schema=log_schema(["text", "label"]))
 
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """[start, stop) in pieces that are made at once."""
+        """[start, stop) in ranges for one call of `make` each."""
         return [(first, min(first + _MOST, stop)) for first in range(start, stop, _MOST)]
 
     def _bits(self, partition: int, start: int, stop: int) -> Array:
@@ -110,8 +111,8 @@ class Documents:
         """The number of each document's topic."""
         if self.topics == 1:
             return np.zeros(len(offsets), np.int64)
-        through = (offsets * self.partitions % self.period) / self.period
-        near = np.maximum(0.0, 1.0 - np.abs(through - 0.5) / _FLANK)
+        phase = (offsets * self.partitions % self.period) / self.period
+        near = np.maximum(0.0, 1.0 - np.abs(phase - 0.5) / _FLANK)
         share = _LOW + (_HIGH - _LOW) * (near * near * (3.0 - 2.0 * near))
         chosen: Array = np.where(rises < share * 2.0**32, 0, 1 + _table(_weights(self.topics - 1))[other >> 16])
         return chosen
@@ -119,14 +120,16 @@ class Documents:
     def _texts(self, bits: Array, topic: Array, lengths: Array, offsets: Array) -> pa.Array:
         drawn = bits[np.arange(bits.shape[1]) < lengths[:, None]]
         kind, other, index = drawn & 0xFF, (drawn >> 8) & 0xFF, drawn >> 16
-        of = np.where((kind >= _OWN) & (kind < _OWN + _OTHER), _below(other, 8, self.topics), np.repeat(topic, lengths))
-        slot = of * _WORDS + _table(_zipf(_WORDS))[index]
+        source = np.where(
+            (kind >= _OWN) & (kind < _OWN + _OTHER), _below(other, 8, self.topics), np.repeat(topic, lengths)
+        )
+        slot = source * _WORDS + _table(_zipf(_WORDS))[index]
         age = np.repeat((offsets * self.partitions) * self.drift / _DRIFT_OVER, lengths)
         life = (age + _phases(self.topics)[slot]).astype(np.int64) % _LIVES
         words = slot * _LIVES + life
-        beyond = self.topics * _WORDS * _LIVES
-        common = beyond + _table(_zipf(len(_COMMON_WORDS)))[index]
-        noise = beyond + len(_COMMON_WORDS) + index % _NOISE
+        topic_words = self.topics * _WORDS * _LIVES
+        common = topic_words + _table(_zipf(len(_COMMON_WORDS)))[index]
+        noise = topic_words + len(_COMMON_WORDS) + index % _NOISE
         words = np.where(kind < _OWN + _OTHER, words, np.where(kind < _OWN + _OTHER + _PLAIN, common, noise))
         edges = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=edges[1:])
@@ -134,13 +137,13 @@ class Documents:
 
 
 def _below(numbers: Array, bits: int, limit: int) -> Array:
-    """Numbers of so many bits, spread evenly over 0 to limit - 1."""
+    """Numbers of `bits` bits, scaled evenly to 0 to limit - 1."""
     spread: Array = (numbers * limit) >> bits
     return spread
 
 
 def _weights(others: int) -> tuple[int, ...]:
-    """How frequent the other topics are: never near 10 %, so that only the rising one crosses it."""
+    """Weights of the other topics: no share is near 10 %, so that only the rising topic crosses 10 %."""
     frequent, rare = _FREQUENT[:others], max(0, others - len(_FREQUENT))
     if not rare:
         return frequent
@@ -151,27 +154,27 @@ def _weights(others: int) -> tuple[int, ...]:
 
 @functools.cache
 def _zipf(count: int) -> tuple[int, ...]:
-    """Weights that fall with the rank, as those of words do."""
+    """Weights that fall with the rank, as the frequencies of words do."""
     return tuple(10**9 // (rank + 4) for rank in range(count))
 
 
 @functools.cache
 def _table(weights: tuple[int, ...]) -> Array:
-    """For each number of 16 bits one of these places, as often as its weight says."""
+    """An index of `weights` for each number of 16 bits; each index is as frequent as its weight."""
     edges = np.cumsum(np.array(weights, np.int64))
     return np.searchsorted(edges, np.arange(1 << 16) * int(edges[-1]) >> 16, side="right")
 
 
 @functools.cache
 def _phases(topics: int) -> Array:
-    """When in its life each word of each topic is at the start of the log, in [0, 1)."""
+    """The age of each word of each topic at the start of the log, as a part of its life in [0, 1)."""
     phases: Array = (np.arange(topics * _WORDS, dtype=np.int64) * 0x9E3779B1 % 2**32) / 2**32
     return phases
 
 
 @functools.cache
 def _vocabulary(topics: int) -> pa.Array:
-    """Every word there is: those of the topics, each with all its lives, then the common ones, then the noise."""
+    """All words: those of the topics, for each slot all its lives, then the common words, then the noise."""
     made = np.arange(topics * _WORDS * _LIVES + _NOISE, dtype=np.int64) * 0x9E3B1 % 2**20  # one to one, for it is odd
     syllables = pa.array([consonant + vowel for consonant in "bcdfghjklmnprstv" for vowel in "aeio"])
     endings = pa.array(["", "n", "r", "s"])

@@ -70,7 +70,7 @@ class JournalLog:
         self._folder = folder
         self._fields = fields
         self._ends = JournalReader(folder)
-        self._reader = JournalReader(folder)  # of its own, because `read` may run in another thread than `end`
+        self._reader = JournalReader(folder)  # a second reader, because `read` may run in another thread than `end`
 
     @property
     def fields(self) -> Sequence[str]:
@@ -86,7 +86,7 @@ class JournalLog:
         if wanted < self._ends.first_index:
             message = (
                 f"{self._folder} begins with entry {self._ends.first_index:,}, and entry {wanted:,} is wanted: "
-                "its old parts were dropped; start over with --fresh"
+                "its old segments were dropped; start over with --fresh"
             )
             raise Truncated(message)
         return wanted
@@ -98,20 +98,20 @@ class JournalLog:
         return False
 
     def identity(self, partition: str, upto: int) -> str:
-        """The journal's id; another string if it no longer reaches so far."""
+        """The journal's id; another string if the journal ends before `upto`."""
         end = self._ends.end()
         return self._ends.id if end >= upto else f"{self._ends.id}, cut to {end} entries"
 
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        there = start
-        for blocks in _gathered(self._reader.blocks(start, stop)):
-            first, there = blocks[0].first, blocks[-1].stop
-            if len(blocks) < there - first and are_lines(blocks):
+        stopped = start
+        for blocks in _group(self._reader.blocks(start, stop)):
+            first, stopped = blocks[0].first, blocks[-1].stop
+            if len(blocks) < stopped - first and are_lines(blocks):
                 yield parse_block(as_lines(blocks), self._fields, first)
             else:
                 yield parse_lines([payload for block in blocks for payload in block.payloads()], self._fields, first)
-        if there < stop:
-            message = f"{self._folder} ends with entry {there - 1:,}, and entry {stop - 1:,} was read"
+        if stopped < stop:
+            message = f"{self._folder} ends with entry {stopped - 1:,}, and entry {stop - 1:,} was read"
             raise AlteredLog(message)
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class JournalLog:
 
 
 class JournalSink(BaseModel):
-    """Rows into a journal, one an entry as a JSON object, for other pipelines to go on with.
+    """Rows in a journal, each as an entry with a JSON object: a source for other pipelines.
 
     >>> import tempfile
     >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
@@ -160,10 +160,10 @@ class JournalSink(BaseModel):
         return str(_folder(context, self.path))
 
     def may_clear(self, context: OpenContext, output: str) -> None:
-        pass  # what others have written is told by `progress`
+        pass  # `progress` raises for a journal that no run has written
 
     def clear(self, context: OpenContext, output: str) -> None:
-        """Delete the journal's own files, the newest last: it has the mark."""
+        """Delete the journal's own files, the newest last, because it has the progress."""
         folder = _folder(context, self.path)
         if not folder.is_dir() or not first_indexes(folder):
             return
@@ -209,19 +209,19 @@ def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     except ConfigError:  # nothing was ever appended
         return
     with reader:
-        for blocks in _gathered(reader.blocks(reader.first_index)):
+        for blocks in _group(reader.blocks(reader.first_index)):
             yield table_of(as_lines(blocks), schema)
 
 
-def _gathered(blocks: Iterator[Block]) -> Iterator[Sequence[Block]]:
-    """So many of them at a time as are worth parsing together, and do not take much memory."""
-    together: list[Block] = []
+def _group(blocks: Iterator[Block]) -> Iterator[Sequence[Block]]:
+    """Group line blocks: enough for efficient parsing, and few enough for little memory."""
+    group: list[Block] = []
     size = 0
     for block in blocks:
-        together.append(block)
+        group.append(block)
         size += len(block.payload if block.lines is None else block.lines)
         if size >= _AT_ONCE:
-            yield together
-            together, size = [], 0
-    if together:
-        yield together
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -33,13 +33,13 @@ class JournalUrl:
 
     def describe(self) -> Iterator[str]:
         """The journal, or all journals below the folder."""
-        folders = sorted({part.parent for part in self._folder.glob("**/*.journal")}) or [self._folder]
+        folders = sorted({segment.parent for segment in self._folder.glob("**/*.journal")}) or [self._folder]
         for folder in folders:
             with JournalReader(folder) as reader:
                 end, first = reader.end(), reader.first_index
-                size = sum(part.stat().st_size for part in folder.glob("*.journal"))
-                marked = f", last mark {reader.last_tag}" if reader.last_tag >= 0 else ""
-                yield f"{folder}  entries {first}-{end} ({end - first}), {size} bytes, id {reader.id}{marked}"
+                size = sum(segment.stat().st_size for segment in folder.glob("*.journal"))
+                tag = f", last tag {reader.last_tag}" if reader.last_tag >= 0 else ""
+                yield f"{folder}  entries {first}-{end} ({end - first}), {size} bytes, id {reader.id}{tag}"
 
     def entries(self, start: int | None = None, *, follow: bool = False) -> Iterator[bytes]:
         with JournalReader(self._folder) as reader:
@@ -57,7 +57,7 @@ class JournalUrl:
         if partitions not in (None, 1):
             message = f"{self._folder}: a journal has one partition, not {partitions}"
             raise ConfigError(message)
-        self._refuse_a_pipelines()
+        self._refuse_journal_of_pipeline()
         with Journal(self._folder) as journal:
 
             def append(entries: list[bytes]) -> None:
@@ -69,11 +69,11 @@ class JournalUrl:
     def log(self, fields: Mapping[str, str] | None = None) -> JournalLog:
         return JournalLog(self._folder, fields or USUAL_FIELDS)
 
-    def _refuse_a_pipelines(self) -> None:
-        """Refuse a journal in which its writer keeps a header; looks only, because opening one to write changes it."""
+    def _refuse_journal_of_pipeline(self) -> None:
+        """Refuse a journal with a header: pipelines write one. Only reads it: opening to append would change it."""
         try:
             reader = JournalReader(self._folder)
-        except ConfigError:  # it will be made
+        except ConfigError:  # it does not exist yet
             return
         with reader:
             _, header = reader.part_start(reader.end())

@@ -1,4 +1,4 @@
-"""A journal that also remembers whose epochs its marks are: what our sinks append to."""
+"""The journal of a sink: its tags are epoch numbers, and its header names their epoch log."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["SinkJournal", "progress_of", "state_of"]
 
 
 def state_of(reader: JournalReader) -> dict[str, Any]:
-    """What the newest part of a sink's journal begins with."""
+    """The state in the header of the newest segment of a sink's journal."""
     _, header = reader.part_start(reader.end())
     return dict(json.loads(header)) if header else {}
 
 
 def progress_of(folder: Path) -> Progress | None:
-    """The mark of a sink's journal as it is now, also beside its writer; None if nothing was ever appended."""
+    """The current progress of a sink's journal, also while a run appends to it; None if nothing was ever appended."""
     try:
         reader = JournalReader(folder)
-    except ConfigError:  # it has not begun
+    except ConfigError:  # it does not exist yet
         return None
     with reader:
         end = reader.end()
@@ -39,7 +39,7 @@ def _not_a_sinks(folder: Path) -> ForeignSink:
 
 
 class SinkJournal:
-    """Appends with marks. `state` (the epoch log's id, and what the sink adds) begins every part of the journal.
+    """Appends rows with progress. Every segment's header has `state`: the epoch log's id, and keys that the sink adds.
 
     >>> import tempfile
     >>> journal = SinkJournal(Path(tempfile.mkdtemp()))
@@ -67,21 +67,21 @@ class SinkJournal:
         return Progress(self.state["log"], self._journal.last_tag)
 
     def append(self, payloads: Sequence[bytes], progress: Progress) -> None:
-        """All of the payloads with the mark, or nothing; durable if there are payloads."""
-        self._take_log(progress)
+        """Append the payloads and the progress atomically; durable if there are payloads."""
+        self._bind(progress)
         self._journal.append_many(payloads, progress.epoch)
         if payloads:
             self._journal.sync()
 
     def append_lines(self, lines: bytes, progress: Progress) -> None:
-        """The same for entries that are lines, each with a newline behind it."""
-        self._take_log(progress)
+        """Append entries as lines that end in a newline, and the progress, atomically; durable if there are lines."""
+        self._bind(progress)
         self._journal.append_lines(lines, progress.epoch)
         if lines:
             self._journal.sync()
 
-    def _take_log(self, progress: Progress) -> None:
-        """Be the journal of the mark's epoch log from the first append on, and of no other."""
+    def _bind(self, progress: Progress) -> None:
+        """Bind the journal to the epoch log of its first progress; refuse another epoch log."""
         if self._journal.last_tag < 0 and self.state.get("log") != progress.log:
             self.roll(log=progress.log)
         elif self.state["log"] != progress.log:
@@ -92,7 +92,7 @@ class SinkJournal:
             raise ForeignSink(message)
 
     def roll(self, **state: Any) -> None:
-        """Begin a new part with this in its state; the mark goes on, and all is durable."""
+        """Begin a new segment with these keys in its state; the progress is kept. All of it is durable."""
         before = dict(self.state)
         self.state |= state
         try:
@@ -105,10 +105,10 @@ class SinkJournal:
         self._journal.drop_before(index)
 
     def abandon(self) -> None:
-        """Let go of the journal as it is."""
+        """Close the journal without a sync."""
         self._journal.close()
 
     def close(self) -> None:
-        """Let go of the journal, its last mark made durable."""
+        """Make the last progress durable, and close the journal."""
         self._journal.sync()
         self._journal.close()

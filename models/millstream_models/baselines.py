@@ -1,4 +1,4 @@
-"""Models that read nothing: what a model has to beat, with predictions and probabilities of their own."""
+"""Models that do not read the text: a real model has to be more accurate than these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _BaselineConfig(BaseModel):
 class NoChange(_BaselineConfig):
     """Predicts the label before, whatever the text; as probable as labels have stayed the same so far.
 
-    Where labels come in runs, it is hard to beat, and an accuracy says little about what was learned from the texts.
+    If labels come in runs, few models are more accurate, and a high accuracy does not show that texts were learned.
 
     >>> model = NoChange().build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a", "b", "c", "d"]))
@@ -57,7 +57,7 @@ class Majority(_BaselineConfig):
 
 
 class _Baseline(ABC):
-    """A model of the labels alone: no columns are prepared, and a prediction is a record whose label is missing."""
+    """A model of the labels alone: it prepares no columns, and predicts a record as if its label were missing."""
 
     reads = _BaselineConfig.reads
 
@@ -69,11 +69,11 @@ class _Baseline(ABC):
 
     @abstractmethod
     def predict_then_learn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
-        """For each row in turn its class and probability, then learn its label."""
+        """Predict the class and probability of each row in turn, then learn its label."""
 
 
 class _NoChange(_Baseline):
-    """The last label, and how many were like the one before; the first label counts as one that was."""
+    """The last label, and the number of labels that were equal to the one before; the first label counts as equal."""
 
     def __init__(self) -> None:
         self._last: int
@@ -85,9 +85,9 @@ class _NoChange(_Baseline):
         self.predict_then_learn(inputs, labels, classes)
 
     def predict_then_learn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
-        learned, indices = _learned(labels)
+        learned, indices = _present(labels)
         before = labels_before(learned, self._last)
-        stayed = self._stayed + _running((before[:-1] == learned) | (before[:-1] < 0))
+        stayed = self._stayed + _running_count((before[:-1] == learned) | (before[:-1] < 0))
         all_so_far = self._learned + np.arange(len(before))
         self._last, self._stayed, self._learned = int(before[-1]), int(stayed[-1]), int(all_so_far[-1])
         return before[indices], (stayed / np.maximum(all_so_far, 1))[indices]
@@ -100,7 +100,7 @@ class _NoChange(_Baseline):
 
 
 class _Majority(_Baseline):
-    """How often each class came."""
+    """The number of labels of each class."""
 
     def __init__(self) -> None:
         self._counts: Array
@@ -110,7 +110,7 @@ class _Majority(_Baseline):
         self._counts = add_labels(self._counts, labels)
 
     def predict_then_learn(self, inputs: Array, labels: Array, known: int) -> tuple[Array, Array]:
-        learned, indices = _learned(labels)
+        learned, indices = _present(labels)
         leading, counts = leaders(learned, self._counts)
         all_so_far = self._counts.sum() + np.arange(len(counts))
         self._counts = add_labels(self._counts, learned)
@@ -123,12 +123,12 @@ class _Majority(_Baseline):
         self._counts = np.array(state.get("counts", np.zeros(0)), np.int64)
 
 
-def _learned(labels: Array) -> tuple[Array, Array]:
-    """The labels that there are, and for each row how many of them come before it."""
+def _present(labels: Array) -> tuple[Array, Array]:
+    """The labels that are not missing, and for each row the number of such labels before it."""
     there = labels >= 0
-    return labels[there], _running(there)[:-1]
+    return labels[there], _running_count(there)[:-1]
 
 
-def _running(found: Array) -> Array:
-    """How many there were before each, and in the end of all."""
+def _running_count(found: Array) -> Array:
+    """The number of true values before each index, and then the number of all true values."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(found)))

@@ -28,7 +28,7 @@ def features_field(dimensions: int) -> pa.Field:
 
 
 def dimensions_of(records: pa.Schema) -> int:
-    """How many dimensions the records' features have.
+    """The number of dimensions of the records' features.
 
     >>> dimensions_of(pa.schema([features_field(1024)]))
     1024
@@ -44,7 +44,7 @@ def dimensions_of(records: pa.Schema) -> int:
 
 
 def to_arrow(rows: Any) -> pa.Array:
-    """The rows of a float32 CSR matrix as lists of (index, count); no copy, so leave the matrix alone afterwards.
+    """The rows of a float32 CSR matrix as lists of (index, count). The lists share its memory: do not change it.
 
     >>> from scipy.sparse import csr_matrix
     >>> to_arrow(csr_matrix(np.array([[0, 2], [0, 0]], np.float32))).to_pylist()
@@ -69,7 +69,7 @@ def to_csr(column: pa.Array, dimensions: int) -> Any:
 
 @dataclass(frozen=True)
 class Counted:
-    """The parts of a CSR matrix: all that many models need of one, without the checks that SciPy makes.
+    """The arrays of a CSR matrix, without the checks that SciPy makes when it builds one.
 
     >>> column = pa.array([[{"index": 1, "count": 2.0}], None, [{"index": 0, "count": 3.0}]], features_field(2).type)
     >>> rows = Counted.of(column, 2)
@@ -109,7 +109,7 @@ class Counted:
 def compacted(rows: Any) -> tuple[Array, Any]:
     """The dimensions that occur in the rows (of a CSR matrix, or `Counted`), ascending, and the rows over only those.
 
-    What a model needs to know for a block are a few thousand dimensions out of all.
+    For a mini-batch, a model needs only a few thousand of all dimensions.
 
     >>> from scipy.sparse import csr_matrix
     >>> dimensions, rows = compacted(csr_matrix([[0, 0, 5.0], [7.0, 0, 0]]))

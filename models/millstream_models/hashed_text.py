@@ -19,11 +19,11 @@ from millstream_models.letters import letters
 __all__ = ["HashedText"]
 
 _LONGEST = 10  # words in a row
-_MOST_BYTES = 2**31 - 1  # that one array of the usual kind has room for
+_MOST_BYTES = 2**31 - 1  # of text in one array with offsets of 32 bits
 
 
 class HashedText(BaseModel):
-    """Counts the words of `text`, each under a number that is a hash of it, in the new column `features`.
+    """Counts the words of `text` in the new column `features`; the number of a word is a hash of the word.
 
     A word is two or more letters, digits or underscores in a row, in lower case. A text's words come in the order in
     which they first occur.
@@ -38,14 +38,14 @@ class HashedText(BaseModel):
 
     type: Literal["hashed_text"] = "hashed_text"
     dimensions: int = Field(
-        default=65536, ge=1, le=2**31 - 1, description="How many numbers words are hashed to; more collide less."
+        default=65536, ge=1, le=2**31 - 1, description="The number of different hashes; with more, fewer words collide."
     )
     ngrams: tuple[int, int] = Field(
-        default=(1, 1), description="The least and most words in a row that count together; [1, 2] is words and pairs."
+        default=(1, 1), description="The least and most words of an n-gram; [1, 2] counts single words and pairs."
     )
     hash: Literal["fast", "murmur3"] = Field(
         default="fast",
-        description="How words become numbers: `murmur3` is scikit-learn's way, so that features can be exchanged.",
+        description="The hash of a word: `murmur3` is that of scikit-learn, so that features can be exchanged.",
     )
 
     @field_validator("ngrams")
@@ -63,7 +63,7 @@ class HashedText(BaseModel):
         if FEATURES in records.names:
             message = f"hashed_text makes the column {FEATURES!r}, which is there already; leave one of the two out"
             raise ConfigError(message)
-        import millstream_models.compiled.words  # noqa: F401  # numba that cannot be used is told before the first text
+        import millstream_models.compiled.words  # noqa: F401  # fails at once if numba cannot be used
 
         return _HashingStep(self, records)
 
@@ -84,18 +84,18 @@ class HashedText(BaseModel):
         >>> HashedText(dimensions=8).count(pa.array(["tide after tide", None])).indptr.tolist()
         [0, 2, 2]
         """
-        if not len(texts):  # as a pipeline is built, when no record has come: nothing needs to be compiled yet
+        if not len(texts):  # as when a pipeline is built: without records, nothing needs to be compiled
             return Counted(np.zeros(1, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32), (0, self.dimensions))
         from millstream_models.compiled.words import FAST, MURMUR3, count_words
 
         if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-            texts = texts.cast(pa.string())  # others lie in memory in other ways
+            texts = texts.cast(pa.string())  # other types have another layout in memory
         if texts.null_count:
             texts = pc.fill_null(texts, "")
         _, edges, data = texts.buffers()
         wide = np.int64 if pa.types.is_large_string(texts.type) else np.int32
         memory: Array = np.frombuffer(data if data is not None else b"", np.uint8)
-        memory.flags.writeable = False  # as most of Arrow's is: it is compiled for that
+        memory.flags.writeable = False  # the function is compiled for read-only arrays, as most of Arrow's are
         indptr, indices, counts = count_words(
             np.frombuffer(edges, wide)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64),
             memory,

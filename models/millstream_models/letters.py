@@ -1,6 +1,6 @@
-"""Which characters make up words, and their lower case: one table, so that all versions of Python see the same words.
+"""Table of the characters that make up words, and of their lower case: the same words in all versions of Python.
 
-The rules are Python's own for `re.findall(r"\\w+", text.lower())`, as of the version of Unicode that the table names.
+The rules are Python's own for `re.findall(r"\\w+", text.lower())`, for the Unicode version that the table names.
 `scripts/letters.py` writes it.
 """
 
@@ -16,9 +16,9 @@ from millstream.arrays import Array
 __all__ = ["CASED", "IGNORABLE", "LOWER", "PAGE", "WORD", "letters"]
 
 LOWER = 0x1FFFFF
-"""The bits of an entry that lead to the lower case: it is the character plus these, by 21 bits."""
+"""The bits of an entry for the lower case: the character plus these bits, modulo 2^21, is its lower case."""
 WORD, CASED, IGNORABLE = 1 << 21, 1 << 22, 1 << 23
-"""A letter, digit or underscore; a character that has a case; one that is looked past when cases are compared."""
+"""Flags of a character: it is a letter, digit or underscore; it has a case; it is ignored when cases are compared."""
 PAGE = 256
 
 
@@ -36,6 +36,6 @@ def letters() -> tuple[Array, Array, Array]:
     with as_file(files(__package__) / "letters.npz") as path, np.load(path, allow_pickle=False) as table:
         entries = table["entries"].reshape(-1)
         low = np.arange(128, dtype=np.uint32) + entries[:128]
-        ascii_ = np.zeros(256, np.uint8)  # 0 for all bytes beyond too
+        ascii_ = np.zeros(256, np.uint8)  # 0 for all bytes from 128 on
         ascii_[:128] = np.where(entries[:128] & WORD, low & LOWER, 0)
         return ascii_, table["pages"], entries

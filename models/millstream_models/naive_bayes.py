@@ -1,9 +1,9 @@
-"""Naive Bayes over counted features, with scikit-learn's formulas.
+"""Naive Bayes over counted features, computed here with the formulas of scikit-learn.
 
-scikit-learn's own `partial_fit` computes the log-probabilities of all dimensions after every block, which costs
-milliseconds whatever the block's size. Here the counts are all that is kept, and the logarithms are taken of the few
-dimensions that the next records have: the same numbers, to the bit, in a fraction of the time (the tests hold it
-against scikit-learn).
+The `partial_fit` of scikit-learn computes the log-probabilities of all dimensions after every mini-batch, which takes
+milliseconds for mini-batches of any size. The models of this file keep only the counts, and compute the logarithms of
+the few dimensions that the next records have. The results are the same to the bit, in a fraction of the time; the
+tests compare them with the results of scikit-learn.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class _NaiveBayesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
-    alpha: float = Field(default=1.0, gt=0, description="What is added to every count, so that no probability is 0.")
+    alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
 
 
 class ComplementNB(_NaiveBayesConfig):
-    """Complement naive Bayes: judges a class by the words of all the others. The first choice for uneven classes.
+    """Complement naive Bayes: judges a class by the words of all other classes. The first choice for uneven classes.
 
     >>> from millstream_models.features import features_field
     >>> field = features_field(3)
@@ -67,7 +67,7 @@ class MultinomialNB(_NaiveBayesConfig):
 
 
 class _NaiveBayes(ABC):
-    """Counts by dimension and class; `scores` makes a class's joint log-likelihood of them."""
+    """Counts by dimension and class; `scores` computes the joint log-likelihood of each class from them."""
 
     reads = FEATURES
 
@@ -90,7 +90,7 @@ class _NaiveBayes(ABC):
 
     @abstractmethod
     def scores(self, inputs: Any) -> Array:
-        """The joint log-likelihood of each row and class, up to what is the same for all classes."""
+        """The joint log-likelihood of each row and class, up to a number that is the same for all classes."""
 
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
         if classes > self._counts.shape[1]:

@@ -1,4 +1,4 @@
-"""River's naive Bayes over the words themselves, one record at a time."""
+"""River's naive Bayes over the words themselves, not their hashes; one record at a time."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class RiverNB(BaseModel):
     reads: ClassVar[str] = "text"
     type: Literal["river_nb"] = "river_nb"
     batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
-    alpha: float = Field(default=1.0, gt=0, description="What is added to every count, so that no probability is 0.")
+    alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
 
     def build(self, records: pa.Schema) -> _RiverNB:
         return _RiverNB(self.alpha)
 
 
 class _RiverNB:
-    """River's model, and beside it the same counts as a matrix: a save copies that, and looks at no word again."""
+    """River's model, and the same counts as a matrix: `save` copies the matrix and need not visit every word."""
 
     reads = RiverNB.reads
 
@@ -102,7 +102,7 @@ class _RiverNB:
             self._model.class_totals.update(dict(np.asarray(state["totals"]).tolist()))
 
     def _fold(self) -> None:
-        """Count in the matrix what was learned since: a row for each word, as they came, a column for each class."""
+        """Add the records learned since the last call to the matrix: a row for each word, a column for each class."""
         rows: list[int] = []
         for words, _ in self._learned:
             for word in words:
@@ -115,7 +115,7 @@ class _RiverNB:
         self._learned = []
         if not rows:
             return
-        # With room for more words, its shape seldom changes: then a checkpoint has only what has changed.
+        # The matrix has spare rows, so its shape seldom changes; for an equal shape, a checkpoint has only the changes.
         room = max(_FEWEST_ROWS, 1 << (len(self._rows) - 1).bit_length())
         classes = max(self._counts.shape[1], max(labels) + 1)
         if (room, classes) != self._counts.shape:

@@ -46,10 +46,11 @@ class SGD(BaseModel):
 
 
 class _SGD:
-    """A row of weights for each class, and one for all the classes that are yet to come.
+    """One row of weights for each class, and one for all classes that have not been seen yet.
 
-    To a class that has not been seen, every record so far was one of the rest. The last row has learned just that;
-    a new class starts from it, and so ends up where it would be had it been known from the start.
+    For a class that has not been seen, every record so far belongs to the rest. The last row has learned from all
+    records in this way. A new class starts with a copy of the last row, so its weights are the same as if the class had
+    been known from the start.
     """
 
     reads = FEATURES
@@ -103,8 +104,8 @@ class _SGD:
 
 @functools.lru_cache(maxsize=16)
 def _shuffled(size: int) -> Array:
-    """The order in which a block of this size is learned: always the same, but not that of the log.
+    """The order in which a mini-batch of this size is learned: always the same, but not the order of the log.
 
-    Logs come in runs of one label, and a model that has just seen a run of it expects nothing else.
+    Many logs have runs of records with the same label, and after a run the model predicts only that label.
     """
     return np.random.RandomState(size).permutation(size)

@@ -1,4 +1,4 @@
-"""The files source: every row once and in order, whatever the file's form, also as it grows and after restarts."""
+"""The files source: every row once and in order for all formats, also while files grow and after restarts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_last_line_counts_without_its_newline_once_it_is_whole(tmp_path: Path)
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("cut", [0, 1, 2])
-def test_the_end_of_a_last_line_may_come_later_and_makes_no_row_and_no_other_identity(
+def test_a_newline_that_is_appended_later_adds_no_row_and_keeps_the_identity(
     tmp_path: Path, end: str, cut: int
 ) -> None:
     path = tmp_path / "a.jsonl"
@@ -104,7 +104,7 @@ def test_the_end_of_a_last_line_may_come_later_and_makes_no_row_and_no_other_ide
         assert same.identity("a.jsonl", 3) == identity != same.identity("a.jsonl", 2)
 
 
-def test_a_last_line_counts_anyway_in_a_file_that_is_complete(tmp_path: Path) -> None:
+def test_in_a_complete_file_the_last_line_always_counts(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(2) + b'{"text": "br')
     assert opened(tmp_path, "a.jsonl").end("a.jsonl") == 2
     log = FilesSource(path="a.jsonl", ends=True).open(OpenContext(tmp_path, tmp_path / "other"))
@@ -112,7 +112,7 @@ def test_a_last_line_counts_anyway_in_a_file_that_is_complete(tmp_path: Path) ->
     assert texts(log, "a.jsonl") == ["t0", "t1", None]
 
 
-def test_rows_that_are_appended_are_seen_and_nothing_is_read_twice(tmp_path: Path) -> None:
+def test_appended_rows_are_found_and_no_byte_is_read_twice(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"")
     log, copy = opened(tmp_path, "a.jsonl"), opened(tmp_path, "a.jsonl")
@@ -128,9 +128,7 @@ def test_rows_that_are_appended_are_seen_and_nothing_is_read_twice(tmp_path: Pat
             at = end
 
 
-def test_a_restart_trusts_a_file_that_has_not_changed_and_counts_on_in_one_that_grew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restart_counts_only_the_new_rows_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines(5000))
     log = opened(tmp_path, "a.jsonl")
     identity = log.identity("a.jsonl", log.end("a.jsonl"))
@@ -140,7 +138,7 @@ def test_a_restart_trusts_a_file_that_has_not_changed_and_counts_on_in_one_that_
         raise AssertionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(LinesFile, "_count_on", refuse)
+        patched.setattr(LinesFile, "_count_new", refuse)
         patched.setattr(LinesFile, "digest", refuse)
         log = opened(tmp_path, "a.jsonl")
         assert log.end("a.jsonl") == 5000
@@ -196,7 +194,7 @@ def test_a_file_that_is_cut_replaced_or_removed_while_it_is_read_is_refused(tmp_
 
 def test_every_file_is_a_partition_in_the_order_of_paths(tmp_path: Path) -> None:
     news = tmp_path / "news"
-    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "receipts.txt"):
+    for name in ("b/2.jsonl", "a/9.jsonl", "c.jsonl", ".hidden.jsonl", "_open/x.jsonl", "notes.txt"):
         (news / name).parent.mkdir(parents=True, exist_ok=True)
         (news / name).write_bytes(lines(1))
     written(news, "parquet", 2)
@@ -228,7 +226,7 @@ def test_a_pattern_names_files_below_its_first_wildcard(tmp_path: Path) -> None:
         ("dat*/*.jsonl", r"no file matches"),
     ],
 )
-def test_a_path_that_leads_nowhere_says_so_and_what_may_be_meant(tmp_path: Path, path: str, said: str) -> None:
+def test_a_path_without_files_is_refused_with_a_suggestion(tmp_path: Path, path: str, said: str) -> None:
     (tmp_path / "news.jsonl").write_bytes(lines(1))
     (tmp_path / "data").mkdir()
     with pytest.raises(ConfigError, match=said):
@@ -238,7 +236,7 @@ def test_a_path_that_leads_nowhere_says_so_and_what_may_be_meant(tmp_path: Path,
     assert not list(FilesSource(path="news.jsonl").problems(OpenContext(tmp_path, tmp_path)))
 
 
-def test_unpacking_that_was_interrupted_is_done_again_and_old_copies_go(tmp_path: Path) -> None:
+def test_interrupted_unpacking_is_repeated_and_old_copies_are_deleted(tmp_path: Path) -> None:
     name = written(tmp_path, "jsonl.gz", 100)
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -255,7 +253,7 @@ def test_a_gzip_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
         opened(tmp_path, "a.jsonl.gz").end("a.jsonl.gz")
 
 
-def test_all_forms_give_the_same_records(tmp_path: Path) -> None:
+def test_all_formats_give_the_same_records(tmp_path: Path) -> None:
     times = ["2022-02-08T12:00:00.5Z", None, "soon"]
     table = pa.table({"text": ["a", None, "c"], "label": ["x", "y", None], "time": times})
     rows = b"".join(json.dumps(row).encode() + b"\n" for row in table.to_pylist())

@@ -1,4 +1,4 @@
-"""The generator: always the same documents, that can be learned, with one topic that rises and falls back."""
+"""The generator: always the same documents, which a model can learn, with one topic that rises and falls back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("options", "partition", "start", "stop", "golden"), GOLDEN)
-def test_the_documents_are_the_same_for_ever(
+def test_the_documents_of_a_config_never_change(
     options: dict[str, Any], partition: str, start: int, stop: int, golden: str
 ) -> None:
     assert digest(options, partition, start, stop) == golden
@@ -71,7 +71,7 @@ def test_another_process_makes_the_same_documents() -> None:
         assert pool.apply(digest, ({"seed": 3}, "0", 0, 500)) == digest({"seed": 3}, "0", 0, 500)
 
 
-def test_a_range_is_the_same_however_it_is_read() -> None:
+def test_a_range_is_the_same_if_it_is_read_in_pieces() -> None:
     config = GeneratorSource(records=6000, partitions=2, unlabelled=0.1)
     whole = rows(config, "1")
     edges = [0, 1, 2, 700, 2047, 2048, 2049, 3000]
@@ -81,7 +81,7 @@ def test_a_range_is_the_same_however_it_is_read() -> None:
     assert list(log.read("1", 5, 5)) == []
 
 
-def test_it_yields_what_its_fields_promise() -> None:
+def test_the_records_have_the_columns_that_fields_names() -> None:
     config = GeneratorSource(records=10)
     made = rows(config)
     assert made.schema == log_schema(["text", "label"]) == log_schema(list(config.fields))
@@ -106,7 +106,7 @@ def test_topic_names_are_distinct_and_enough() -> None:
     assert len(set(TOPICS)) == len(TOPICS) == 64
 
 
-def test_the_share_without_a_label_is_as_asked() -> None:
+def test_the_share_without_a_label_is_that_of_the_option() -> None:
     made = rows(GeneratorSource(records=20_000, unlabelled=0.3))
     assert made["label"].null_count / made.num_rows == pytest.approx(0.3, abs=0.015)
     assert made["text"].null_count == 0
@@ -157,24 +157,24 @@ def test_partitions_of_any_number_rise_together() -> None:
         assert max(over) == over[2] > 0.17
 
 
-def frequent(made: pa.Table) -> set[str]:
+def frequent(documents: pa.Table) -> set[str]:
     words: dict[str, int] = {}
-    for text in made["text"].to_pylist():
+    for text in documents["text"].to_pylist():
         for word in set(text.split(" ")):
             words[word] = words.get(word, 0) + 1
-    return {word for word in words if len(word) > 5 and words[word] >= 0.003 * made.num_rows}
+    return {word for word in words if len(word) > 5 and words[word] >= 0.003 * documents.num_rows}
 
 
-def test_words_give_way_to_new_ones_as_fast_as_drift_says() -> None:
-    def kept(drift: float) -> float:
+def test_words_are_replaced_at_the_rate_of_the_option_drift() -> None:
+    def kept_share(drift: float) -> float:
         config = GeneratorSource(records=None, topics=2, drift=drift)
         before, after = (frequent(rows(config, "0", at, at + 4000)) for at in (0, 10_000))
         assert len(before) > 50
         return len(before & after) / len(before)
 
-    assert kept(0) > 0.85
-    assert 0.4 < kept(0.4) < 0.75
-    assert kept(2) < 0.1
+    assert kept_share(0) > 0.85
+    assert 0.4 < kept_share(0.4) < 0.75
+    assert kept_share(2) < 0.1
 
 
 def test_naive_bayes_learns_it_well_but_not_perfectly() -> None:
@@ -185,7 +185,7 @@ def test_naive_bayes_learns_it_well_but_not_perfectly() -> None:
     assert 0.88 <= sum(correct) / 50_000 <= 0.95
 
 
-def test_records_are_dealt_to_the_partitions_evenly() -> None:
+def test_records_are_distributed_evenly_to_the_partitions() -> None:
     log = GeneratorSource(records=11, partitions=4).open(NOWHERE)
     assert [partition.number for partition in log.partitions()] == [0, 1, 2, 3]
     assert [log.end(partition.name) for partition in log.partitions()] == [3, 3, 3, 2]
@@ -209,7 +209,7 @@ def test_without_records_it_never_ends() -> None:
     assert last["_time"].null_count == 0 and last.num_rows == 10
 
 
-def test_records_come_in_at_their_rate(tmp_path: Path) -> None:
+def test_records_arrive_at_the_rate_of_the_option(tmp_path: Path) -> None:
     clock = Clock()
     config = GeneratorSource(records=100, partitions=2, rate=10)
     log = GeneratorLog(config, tmp_path / "cache", clock)
@@ -223,7 +223,7 @@ def test_records_come_in_at_their_rate(tmp_path: Path) -> None:
     assert log.ended("0") and log.ended("1")
 
 
-def test_what_came_while_nobody_read_is_there(tmp_path: Path) -> None:
+def test_records_arrive_also_while_nothing_reads_them(tmp_path: Path) -> None:
     clock = Clock()
     config = GeneratorSource(records=None, rate=10)
     first = GeneratorLog(config, tmp_path, clock)
@@ -233,7 +233,7 @@ def test_what_came_while_nobody_read_is_there(tmp_path: Path) -> None:
     assert GeneratorLog(config, tmp_path, clock).end("0") == 600
 
 
-def test_a_clock_put_back_calls_no_record_back(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_removes_no_record(tmp_path: Path) -> None:
     clock = Clock()
     log = GeneratorLog(GeneratorSource(rate=10), tmp_path, clock)
     log.end("0")
@@ -269,14 +269,14 @@ def test_a_log_of_other_documents_has_another_identity(other: dict[str, Any]) ->
     assert identity(GeneratorSource()) == identity(GeneratorSource(rate=5))
 
 
-def test_each_partition_has_an_identity_of_its_own() -> None:
+def test_each_partition_has_its_own_identity() -> None:
     log = GeneratorSource(partitions=2).open(NOWHERE)
     assert log.identity("0", 100) != log.identity("1", 100)
     assert log.identity("0", 100) == log.identity("0", 200)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "problem"),
     [
         ({"topics": 65}, "less than or equal to 64"),
         ({"records": 0}, "greater than or equal to 1"),
@@ -286,6 +286,6 @@ def test_each_partition_has_an_identity_of_its_own() -> None:
         ({"speed": 3}, "Extra inputs are not permitted"),
     ],
 )
-def test_a_wrong_option_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_a_wrong_option_is_refused(wrong: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
         GeneratorSource.model_validate(wrong)

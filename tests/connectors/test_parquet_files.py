@@ -1,4 +1,4 @@
-"""Parquet in the files source: columns of any type as text or times, what is no text a reject, and no work twice."""
+"""Parquet in the files source: columns of any type as text or times, rejects for invalid text, no repeated decoding."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_parquet_times_of_any_type_are_microseconds(tmp_path: Path, times: pa.Ar
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()], ids=str)
-def test_numbers_of_parquet_are_text_as_those_of_json_are(tmp_path: Path, kind: pa.DataType) -> None:
-    """As pandas writes a column of numbers of which some are missing."""
+def test_numbers_of_parquet_become_the_same_text_as_those_of_json(tmp_path: Path, kind: pa.DataType) -> None:
+    """The column is as pandas writes numbers of which some are missing."""
     numbers: list[float | None] = [1.0, None, 2.5, -3.0, 0.0]
     column = pa.array(np.array([*numbers[:1], np.nan, *numbers[2:]], kind.to_pandas_dtype()))
     pq.write_table(pa.table({"text": [*"abcde"], "label": column}), tmp_path / "a.parquet")
@@ -75,7 +75,7 @@ def test_parquet_columns_of_other_types_become_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_parquet_text_that_is_no_utf_8_is_a_reject_with_its_place(tmp_path: Path, kind: pa.DataType) -> None:
+def test_parquet_text_that_is_not_utf_8_is_a_reject_with_the_byte(tmp_path: Path, kind: pa.DataType) -> None:
     pieces = [b"a goal", b"bad \xff byte", b"rain"]
     edges = np.cumsum([0, *map(len, pieces)]).astype(np.int32)
     text = pa.Array.from_buffers(pa.binary(), 3, [None, pa.py_buffer(edges), pa.py_buffer(b"".join(pieces))])
@@ -92,7 +92,7 @@ def test_parquet_text_that_is_no_utf_8_is_a_reject_with_its_place(tmp_path: Path
     assert batch["text"].to_pylist() == ["a goal", None, "rain"]
 
 
-def test_a_parquet_file_without_a_wanted_column_says_which_it_has(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_parquet_column_lists_the_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": ["a"], "labels": ["x"], "parts": [["y"]]}), tmp_path / "a.parquet")
     assert texts(opened(tmp_path, "a.parquet"), "a.parquet") == ["a"]
     with pytest.raises(ConfigError, match=r"no column 'label' .* did you mean `labels`\?"):
@@ -106,7 +106,7 @@ def test_a_parquet_file_without_a_wanted_column_says_which_it_has(tmp_path: Path
         opened(tmp_path, "b.parquet").end("b.parquet")
 
 
-def test_reading_parquet_on_does_not_decode_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_on_in_parquet_does_not_decode_earlier_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = written(tmp_path, "parquet", 50_000)
     begin_epoch: list[list[int]] = []
     real = pq.ParquetFile.iter_batches

@@ -1,4 +1,4 @@
-"""Which files a path of a config means: only those that can be read."""
+"""A path of a config names only files that can be read."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_of_a_folder_and_of_a_pattern_what_can_be_read_is_taken(folder: Path) -> None:
+def test_a_folder_or_a_pattern_names_the_readable_files_in_it(folder: Path) -> None:
     assert find(folder, "news") == (folder / "news", list(READ))
     assert find(folder, "news/*") == (folder / "news", list(READ))
     assert find(folder, "*/*.gz") == (folder, ["news/d.jsonl.gz", "news/e.json.gz"])
 
 
 @pytest.mark.parametrize("name", READ)
-def test_a_file_of_a_known_ending_is_taken(folder: Path, name: str) -> None:
+def test_a_file_of_a_known_ending_is_found(folder: Path, name: str) -> None:
     assert find(folder, f"news/{name}") == (folder / "news", [name])
 
 
 @pytest.mark.parametrize("name", NOT_READ)
-def test_a_file_of_another_ending_is_refused_with_what_can_be_read(folder: Path, name: str) -> None:
+def test_a_file_of_another_ending_is_refused_with_the_known_endings(folder: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=rf"/{name} is no file that can be read: .*\.jsonl, .* or \.parquet"):
         find(folder, f"news/{name}")
 
 
-def test_a_pattern_that_matches_only_others_says_so(folder: Path) -> None:
+def test_a_pattern_that_matches_only_other_files_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"no file matches .*/\*\.csv and can be read: none ends in \.jsonl"):
         find(folder, "news/*.csv")
 
 
 @pytest.mark.parametrize("path", ["../news.jsonl", "news/../nothing/*.jsonl", "x/../y"])
-def test_a_missing_path_is_told_without_detours(folder: Path, path: str) -> None:
+def test_the_error_for_a_missing_path_shows_it_without_dots(folder: Path, path: str) -> None:
     with pytest.raises(ConfigError) as refused:
         find(folder / "news", path)
     assert ".." not in str(refused.value)

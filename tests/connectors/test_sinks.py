@@ -1,4 +1,4 @@
-"""Our own sinks: what was appended is there, whole epochs only, whatever happens between two file operations."""
+"""The journal and files sinks keep appended epochs, whole and in order, after a crash at any file operation."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def epoch(number: int, count: int = 3) -> pa.Table:
     """The rows of an epoch."""
-    index = range(number * 10, number * 10 + count)
+    offsets = range(number * 10, number * 10 + count)
     return pa.table(
         {
             "_source": ["news"] * count,
             "_partition": [0] * count,
-            "_offset": list(index),
-            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in index],
-            "probability": [offset / 7 for offset in index],
-            "at": [1_644_336_511_000_000 + offset for offset in index],
+            "_offset": list(offsets),
+            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in offsets],
+            "probability": [offset / 7 for offset in offsets],
+            "at": [1_644_336_511_000_000 + offset for offset in offsets],
         },
         schema=SCHEMA,
     )
@@ -77,7 +77,7 @@ def of_epochs(*numbers: int) -> pa.Table:
 
 
 @every_kind
-def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(tmp_path: Path, kind: str) -> None:
+def test_appended_rows_are_read_in_order_by_the_run_and_by_others(tmp_path: Path, kind: str) -> None:
     config = KINDS[kind]
     assert rows(config.read(at(tmp_path), "predictions", SCHEMA)).num_rows == 0
     sink = config.open(at(tmp_path), "predictions", SCHEMA)
@@ -94,7 +94,7 @@ def test_what_was_appended_is_read_in_order_by_the_run_and_beside_it(tmp_path: P
 
 
 @every_kind
-def test_an_epoch_may_come_again_and_a_lower_one_too(tmp_path: Path, kind: str) -> None:
+def test_an_epoch_may_be_appended_again_and_a_lower_one_too(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     for number in (3, 4, 4, 1):
         sink.append(epoch(number), Progress(LOG, number))
@@ -106,7 +106,7 @@ def test_an_epoch_may_come_again_and_a_lower_one_too(tmp_path: Path, kind: str) 
 
 
 @every_kind
-def test_epochs_without_rows_move_the_mark_and_cost_no_sync(
+def test_epochs_without_rows_advance_the_progress_without_a_sync(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
@@ -121,7 +121,7 @@ def test_epochs_without_rows_move_the_mark_and_cost_no_sync(
 
 
 @every_kind
-def test_a_sink_that_never_got_a_row_still_has_its_mark(tmp_path: Path, kind: str) -> None:
+def test_a_sink_that_never_got_a_row_still_has_its_progress(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
     sink.append(SCHEMA.empty_table(), Progress(LOG, 0))
     sink.append(SCHEMA.empty_table(), Progress(LOG, 7))
@@ -132,7 +132,7 @@ def test_a_sink_that_never_got_a_row_still_has_its_mark(tmp_path: Path, kind: st
 
 
 @every_kind
-def test_rows_of_another_epoch_log_are_not_added_to(tmp_path: Path, kind: str) -> None:
+def test_rows_are_not_appended_to_those_of_another_epoch_log(tmp_path: Path, kind: str) -> None:
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     sink.append(epoch(0), Progress(LOG, 0))
     with pytest.raises(ForeignSink, match="an epoch log"):
@@ -141,13 +141,13 @@ def test_rows_of_another_epoch_log_are_not_added_to(tmp_path: Path, kind: str) -
 
 
 @every_kind
-def test_clearing_leaves_nothing_but_what_others_put_there(tmp_path: Path, kind: str) -> None:
+def test_clearing_leaves_only_the_files_of_others(tmp_path: Path, kind: str) -> None:
     config = KINDS[kind]
     config.clear(at(tmp_path), "predictions")
     sink = config.open(at(tmp_path), "predictions", SCHEMA)
     for number in range(12):
         sink.append(epoch(number), Progress(LOG, number))
-    foreign = ["part-00000099.parquet", "receipts.txt", "part-1.parquet"]
+    foreign = ["part-00000099.parquet", "notes.txt", "part-1.parquet"]
     for name in foreign:
         (tmp_path / "out" / name).write_text("mine")
     config.clear(at(tmp_path), "predictions")
@@ -187,7 +187,7 @@ def test_a_sink_that_another_process_writes_is_not_cleared(tmp_path: Path, kind:
 
 
 class Crash(BaseException):
-    """The process has died: nothing it still does reaches the disk."""
+    """The process has died: nothing that it does afterwards reaches the disk."""
 
 
 OPERATIONS = ("pwrite", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir")
@@ -230,7 +230,7 @@ def deliver(sink: Sink, first: int, last: int, appended: list[int]) -> None:
 
 @pytest.mark.parametrize("how", ["before", "after", "half"])
 @every_kind
-def test_after_a_crash_at_any_file_operation_whole_epochs_are_there_with_their_mark(
+def test_after_a_crash_at_any_file_operation_the_rows_are_those_of_the_progress(
     tmp_path: Path, kind: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = KINDS[kind]
@@ -238,27 +238,27 @@ def test_after_a_crash_at_any_file_operation_whole_epochs_are_there_with_their_m
     survived, count = False, 0
     while not survived:
         count += 1
-        index = at(tmp_path / str(count))
-        index.base.mkdir()
+        context = at(tmp_path / str(count))
+        context.base.mkdir()
         appended: list[int] = []
         with crashing(monkeypatch, count, how) as calls:
             try:
-                deliver(config.open(index, "predictions", SCHEMA), 0, 8, appended)
+                deliver(config.open(context, "predictions", SCHEMA), 0, 8, appended)
                 survived = True
             except Crash:
                 pass
         assert survived or calls() >= count
-        beside = rows(config.read(index, "predictions", SCHEMA))
-        closed = {part: part.read_bytes() for part in index.base.glob("out/part-*")}
-        sink = config.open(index, "predictions", SCHEMA)
+        read = rows(config.read(context, "predictions", SCHEMA))
+        closed = {part: part.read_bytes() for part in context.base.glob("out/part-*")}
+        sink = config.open(context, "predictions", SCHEMA)
         progress = sink.progress()
-        there = -1 if progress is None else progress.epoch
-        assert there >= max(appended, default=-1)
-        expected = of_epochs(*(number for number in with_rows if number <= there))
+        last = -1 if progress is None else progress.epoch
+        assert last >= max(appended, default=-1)
+        expected = of_epochs(*(number for number in with_rows if number <= last))
         assert rows(sink.read()).equals(expected)
-        assert beside.equals(expected)
-        deliver(sink, there + 1, 8, appended)
-        assert rows(config.read(index, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
+        assert read.equals(expected)
+        deliver(sink, last + 1, 8, appended)
+        assert rows(config.read(context, "predictions", SCHEMA)).equals(of_epochs(*with_rows))
         assert all(part.read_bytes() == contents for part, contents in closed.items())
     assert count > 20
 
@@ -288,14 +288,14 @@ t.deliver(t.KINDS[sys.argv[3]].open(t.at(Path(sys.argv[2])), "predictions", t.SC
     ("kind", "operation", "count"),
     [("parquet", "rename", 4), ("jsonl", "unlink", 1), ("journal", "fdatasync", 5), ("parquet", "pwrite", 7)],
 )
-def test_after_a_kill_it_is_the_same(tmp_path: Path, kind: str, operation: str, count: int) -> None:
+def test_after_a_kill_the_rows_are_those_of_the_progress(tmp_path: Path, kind: str, operation: str, count: int) -> None:
     here = str(Path(__file__).parent)
     command = [sys.executable, "-c", KILLED, here, str(tmp_path), kind, operation, str(count)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     progress = sink.progress()
-    there = -1 if progress is None else progress.epoch
-    assert rows(sink.read()).equals(of_epochs(*(number for number in range(there + 1) if number % 5 != 4)))
+    last = -1 if progress is None else progress.epoch
+    assert rows(sink.read()).equals(of_epochs(*(number for number in range(last + 1) if number % 5 != 4)))
 
 
 # Files
@@ -309,7 +309,7 @@ def fill(folder: Path, form: str, epochs: int = 12) -> PartFiles:
     return sink
 
 
-def test_closed_parquet_is_read_without_millstream(tmp_path: Path) -> None:
+def test_closed_parquet_files_can_be_read_without_millstream(tmp_path: Path) -> None:
     sink = fill(tmp_path, "parquet", 13)
     parts = sorted((tmp_path / "out").glob("part-*.parquet"))
     assert len(parts) >= 2
@@ -319,20 +319,20 @@ def test_closed_parquet_is_read_without_millstream(tmp_path: Path) -> None:
     sink.close()
     whole = pd.read_parquet(tmp_path / "out")
     assert whole["_offset"].tolist() == of_epochs(*range(13))["_offset"].to_pylist()
-    progresses = [json.loads(pq.read_metadata(part).metadata[b"millstream"]) for part in sorted(parts)]
-    assert all(progress["log"] == LOG for progress in progresses)
+    found = [json.loads(pq.read_metadata(part).metadata[b"millstream"]) for part in sorted(parts)]
+    assert all(progress["log"] == LOG for progress in found)
     ends = [pq.read_table(part)["_offset"][-1].as_py() // 10 for part in sorted(parts)]
-    assert [progress["epoch"] for progress in progresses] == ends
+    assert [progress["epoch"] for progress in found] == ends
 
 
-def test_closed_json_lines_are_what_read_prints(tmp_path: Path) -> None:
+def test_closed_json_lines_files_have_the_rows_of_read(tmp_path: Path) -> None:
     fill(tmp_path, "jsonl").close()
     parts = sorted((tmp_path / "out").glob("part-*.jsonl"))
     assert len(parts) > 2
     assert b"".join(part.read_bytes() for part in parts) == json_lines(of_epochs(*range(12)))
 
 
-def test_a_part_is_closed_when_its_first_rows_are_old(tmp_path: Path) -> None:
+def test_a_part_file_is_closed_when_its_first_rows_are_old(tmp_path: Path) -> None:
     now = [0.0]
     config = FilesSink.model_validate({"roll_after": "10m"})
     sink = PartFiles(config, tmp_path / "out", SCHEMA, clock=lambda: now[0])
@@ -353,7 +353,7 @@ def test_by_default_files_are_kept_with_the_run(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "outputs" / "topics").is_dir()
 
 
-def test_part_files_that_it_has_not_written_are_neither_taken_nor_overwritten(tmp_path: Path) -> None:
+def test_part_files_of_others_are_neither_read_nor_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "part-00000001.parquet").write_text("mine")
     with pytest.raises(ForeignSink, match="has not written"):
@@ -376,14 +376,14 @@ print("ready", flush=True)
 seen = 0
 while seen < 150:
     found = t.rows(t.KINDS[sys.argv[3]].read(t.at(Path(sys.argv[2])), "predictions", t.SCHEMA))["_offset"].to_pylist()
-    assert found == [number * 10 + place for number in range(len(found) // 3) for place in range(3)], found
+    assert found == [number * 10 + row for number in range(len(found) // 3) for row in range(3)], found
     assert len(found) >= seen
     seen = len(found)
 """
 
 
 @every_kind
-def test_a_reader_beside_a_run_that_closes_parts_sees_whole_epochs_in_order(tmp_path: Path, kind: str) -> None:
+def test_a_reader_sees_whole_epochs_in_order_while_a_run_closes_files(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-c", READING, str(Path(__file__).parent), str(tmp_path), kind]
     reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert reader.stdout is not None

@@ -1,4 +1,4 @@
-"""Small texts with topics, made from a seed."""
+"""Small texts with topics, make from a seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPICS = ("sport", "travel", "science", "business", "music")
 
 
 def make_texts(size: int, topics: int = 4, seed: int = 0) -> pa.Table:
-    """Records whose words tell their topic, mostly; later topics first appear later, and some have no label."""
+    """Records whose words mostly depend on their topic. Topics appear one by one; some records have no label."""
     dice = np.random.default_rng(seed)
     texts, labels = [], []
     for index in range(size):
@@ -37,8 +37,8 @@ def texts() -> Callable[..., pa.Table]:
 def features() -> Callable[..., pa.Table]:
     """Makes records with `features` of 512 dimensions too: `features(size, topics=4, seed=0)`."""
 
-    def made(size: int, topics: int = 4, seed: int = 0) -> pa.Table:
+    def make(size: int, topics: int = 4, seed: int = 0) -> pa.Table:
         records = make_texts(size, topics, seed)
         return HashedText(dimensions=512).build(records.schema).process(records).records
 
-    return made
+    return make

@@ -1,4 +1,4 @@
-"""The compiled models as their formulas read, in numpy with float64: one record after the other, nothing clever."""
+"""The formulas of the compiled models in numpy with float64, one record at a time and without optimizations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FTRLReference", "NaiveBayesReference", "SoftmaxReference", "play"]
 
 
 def play(model: Any, rows: Counted, labels: Array) -> tuple[Array, Array]:
-    """The class that the model predicts for each row before it learns it, and how likely; -1 while it knows nothing."""
+    """The class and probability that the model predicts for each row before it learns the row; -1 without classes."""
     answers, chances = [], []
     for row, label in enumerate(labels.tolist()):
         some = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
@@ -54,7 +54,7 @@ class NaiveBayesReference:
 
 
 class _Linear(ABC):
-    """A row more than dimensions: what all records have."""
+    """The weights have one row more than there are dimensions: the bias, which all records have."""
 
     def __init__(self, dimensions: int, classes: int) -> None:
         self.known = 0

@@ -1,4 +1,4 @@
-"""The models that read nothing are right as often as the baselines that stand beside every accuracy."""
+"""The models that do not read the text are as accurate as the baselines that are reported with every accuracy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream_models.baselines import Majority, NoChange
 
 
 @pytest.mark.parametrize("model", [NoChange(), Majority()], ids=repr)
-def test_a_baseline_as_a_model_scores_what_it_scores_beside_others(texts: Callable[..., pa.Table], model: Any) -> None:
+def test_a_baseline_as_a_model_has_the_accuracy_of_the_baseline(texts: Callable[..., pa.Table], model: Any) -> None:
     records = texts(300)
     step = Classify(model=model).build(records.schema)
     results = [step.process(records.slice(start, 50)) for start in range(0, 300, 50)]

@@ -1,4 +1,4 @@
-"""Machine code that is kept is the right one or none, whatever happened to the files or to the sources."""
+"""The cache returns the right machine code or none, even after its files were damaged or the sources changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def inner(value):
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Callable[..., tuple[list[str], str]]:
-    """What a process that calls a function of a copy of the package answers, and what it says beside."""
+    """Calls functions of a copy of the package in a process; returns their results and the process's messages."""
     copy = tmp_path / "copy/millstream_models"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "compiled/called.py").write_text(CALLED)
@@ -67,42 +67,42 @@ def codes(folder: Path) -> list[Path]:
     return sorted((folder / "kept").rglob("*answer*.code"))
 
 
-def test_a_function_that_another_file_holds_is_not_kept_as_it_was(
+def test_a_function_is_compiled_again_after_another_file_that_it_calls_has_changed(
     tmp_path: Path, ask: Callable[..., tuple[list[str], str]]
 ) -> None:
     assert ask("float64")[0] == ["1010.0"]
     [before] = codes(tmp_path)
     assert ask("float64", by=7)[0] == ["80.0"]
     [after] = codes(tmp_path)
-    assert before != after  # and what older sources came to is gone
+    assert before != after  # and the code from the older sources is deleted
 
 
-def test_each_kind_of_numbers_has_a_file_of_its_own(tmp_path: Path, ask: Callable[..., tuple[list[str], str]]) -> None:
+def test_each_type_of_numbers_has_its_own_file(tmp_path: Path, ask: Callable[..., tuple[list[str], str]]) -> None:
     assert ask("int32", "float64")[0] == ["1010", "1010.0"]
     first, second = codes(tmp_path)
     shutil.copy(second, tmp_path / "other")
-    first.unlink()  # one of two that were written at a time
+    first.unlink()  # as if one of two files had not been written
     assert ask("float64", "int32")[0] == ["1010.0", "1010"]
     assert codes(tmp_path) == [first, second]
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "altered"])
-def test_a_damaged_file_is_made_anew(tmp_path: Path, ask: Callable[..., tuple[list[str], str]], damage: str) -> None:
+def test_a_damaged_file_is_replaced(tmp_path: Path, ask: Callable[..., tuple[list[str], str]], damage: str) -> None:
     assert "compiling" in ask("float64")[1]
     assert ask("float64")[1] == ""
     [path] = codes(tmp_path)
     whole = path.read_bytes()
-    index = len(whole) // 2
-    damaged = {"empty": b"", "cut": whole[:index], "altered": whole[:index] + b"\xff\xfe" + whole[index + 2 :]}[damage]
+    half = len(whole) // 2
+    damaged = {"empty": b"", "cut": whole[:half], "altered": whole[:half] + b"\xff\xfe" + whole[half + 2 :]}[damage]
     path.write_bytes(damaged)
-    answers, told = ask("float64")
-    assert answers == ["1010.0"] and "compiling" in told
+    answers, messages = ask("float64")
+    assert answers == ["1010.0"] and "compiling" in messages
     assert path.read_bytes() != damaged
 
 
-def test_on_a_full_disk_nothing_is_kept_and_that_is_told(
+def test_on_a_full_disk_nothing_is_cached_and_a_warning_says_so(
     tmp_path: Path, ask: Callable[..., tuple[list[str], str]]
 ) -> None:
-    answers, told = ask("float64", before=NO_ROOM)
-    assert answers == ["1010.0"] and "cannot be kept" in told
+    answers, messages = ask("float64", before=NO_ROOM)
+    assert answers == ["1010.0"] and "cannot be cached" in messages
     assert codes(tmp_path) == []

@@ -17,7 +17,7 @@ def rows(seed: int = 0) -> csr_matrix:
     return made
 
 
-def test_a_matrix_comes_back_as_it_went() -> None:
+def test_a_matrix_is_the_same_after_conversion_to_arrow_and_back() -> None:
     assert (to_csr(to_arrow(rows()), 300) != rows()).nnz == 0
 
 
@@ -38,7 +38,7 @@ def test_a_slice_of_the_column_is_a_slice_of_the_matrix(start: int, stop: int) -
     assert (to_csr(to_arrow(rows())[start:stop], 300) != rows()[start:stop]).nnz == 0
 
 
-def test_a_missing_list_is_an_empty_row_also_when_memory_lies_under_it() -> None:
+def test_a_missing_list_is_an_empty_row_also_if_it_has_values_in_memory() -> None:
     whole = to_arrow(rows())
     present = np.arange(50) % 3 != 0
     holes = pa.ListArray.from_arrays(whole.offsets, whole.values, mask=pa.array(~present))
@@ -58,7 +58,7 @@ def test_the_field_says_how_many_dimensions_there_are() -> None:
     assert dimensions_of(pa.schema([features_field(77)])) == 77
 
 
-def test_a_schema_without_features_is_refused_with_what_makes_them() -> None:
+def test_a_schema_without_features_is_refused_with_a_step_that_makes_them() -> None:
     with pytest.raises(ConfigError, match=r"no column 'features', only text, label; .* \{type: hashed_text\}"):
         dimensions_of(pa.schema([("text", pa.string()), ("label", pa.string())]))
 

@@ -1,4 +1,4 @@
-"""Hashed text: counts of words, the same on every machine, with nothing to remember."""
+"""Hashed text: counts of words, the same on every machine and without state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_text_that_is_missing_or_has_no_words_has_no_features() -> None:
     assert hashed([None, "", "a ! b"])["features"].to_pylist() == [[], [], []]
 
 
-def test_the_columns_of_a_full_and_an_empty_batch_tell_the_dimensions() -> None:
+def test_the_columns_of_a_full_and_an_empty_batch_have_the_number_of_dimensions() -> None:
     for texts in (["high tide"], []):
         assert hashed([*texts], dimensions=99).schema.field("features").metadata == {b"dimensions": b"99"}
 
@@ -53,7 +53,7 @@ def test_records_without_text_are_refused() -> None:
         HashedText().build(pa.schema([("body", pa.string()), ("label", pa.string())]))
 
 
-def test_features_that_are_there_already_are_refused() -> None:
+def test_a_column_features_that_exists_already_is_refused() -> None:
     with pytest.raises(ConfigError, match="'features', which is there already"):
         HashedText().build(hashed(["high tide"]).schema)
 
@@ -69,12 +69,12 @@ def test_it_passes_the_battery(texts: Callable[..., pa.Table]) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
-def test_text_may_lie_in_memory_in_any_way(kind: pa.DataType) -> None:
+def test_text_may_have_any_layout_in_memory(kind: pa.DataType) -> None:
     records = pa.table({"text": pa.array(["high tide", None, "low tide"]).cast(kind)})
     step = HashedText(dimensions=256).build(records.schema)
     assert step.process(records).records["features"].equals(hashed(["high tide", None, "low tide"])["features"])
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_a_column_that_is_not_text_is_refused() -> None:
     with pytest.raises(ConfigError, match="hashed_text reads text, but the column 'text' is int64"):
         HashedText().build(pa.schema([("text", pa.int64())]))

@@ -1,4 +1,4 @@
-"""What is compiled is kept for the next start, and whoever waits for it is told so."""
+"""Compiled code is cached for the next start, and a warning announces a compilation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMPILES = "from millstream_models.compiled.words import _turned; assert _turned(1, 3) == 8"
-TOLD = "compiling the model and what counts words, {}; it takes some seconds\n"
-READ_ONLY = {"NUMBA_CACHE_LOCATOR_CLASSES": "numba.core.caching.UserProvidedCacheLocator"}  # that alone: none is left
+COMPILES = "from millstream_models.compiled.words import _rotate_left; assert _rotate_left(1, 3) == 8"
+WARNING = "compiling the model and the word counter, {}; it takes some seconds\n"
+READ_ONLY = {"NUMBA_CACHE_LOCATOR_CLASSES": "numba.core.caching.UserProvidedCacheLocator"}  # so no folder is left
 
 
-def said(folder: Path, **environment: str) -> str:
-    """What a process that calls something compiled says, where what is compiled is kept in a folder."""
+def messages(folder: Path, **environment: str) -> str:
+    """The messages of a process that calls a compiled function, with its code cached in a folder."""
     done = subprocess.run(
         [sys.executable, "-c", COMPILES],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder), **environment},
@@ -25,13 +25,13 @@ def said(folder: Path, **environment: str) -> str:
     return done.stderr
 
 
-def test_it_is_told_once_and_kept_for_the_next_start(tmp_path: Path) -> None:
-    assert said(tmp_path) == TOLD.format("once")
-    assert said(tmp_path) == ""
+def test_the_first_start_warns_and_the_next_uses_the_cached_code(tmp_path: Path) -> None:
+    assert messages(tmp_path) == WARNING.format("once")
+    assert messages(tmp_path) == ""
 
 
-def test_without_a_folder_that_can_be_written_to_it_is_compiled_at_every_start(tmp_path: Path) -> None:
+def test_without_a_writable_folder_every_start_compiles(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    every = TOLD.format("at every start, until NUMBA_CACHE_DIR names a folder to keep it in")
+    every = WARNING.format("at every start, until NUMBA_CACHE_DIR names a folder for the compiled code")
     for _ in range(2):
-        assert said(tmp_path / "file", **READ_ONLY) == every
+        assert messages(tmp_path / "file", **READ_ONLY) == every

@@ -1,4 +1,4 @@
-"""Naive Bayes from counts alone is scikit-learn's naive Bayes, to the bit."""
+"""Naive Bayes from counts alone gives the same scores as scikit-learn, to the bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIRS = [
 
 
 def blocks(records: pa.Table) -> Iterator[tuple[Any, Array]]:
-    """Rows and class numbers by first appearance, in blocks of 1, 2, 4, ..."""
+    """Rows and class numbers by first appearance, in mini-batches of 1, 2, 4, ..."""
     records = records.filter(records["label"].is_valid()).combine_chunks()
     rows = to_csr(records["features"].combine_chunks(), 512)
     labels = records["label"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
@@ -69,7 +69,7 @@ def test_any_alpha_comes_within_rounding_of_scikit_learn(
 
 
 @pytest.mark.parametrize("config", [ComplementNB, MultinomialNB])
-def test_the_order_of_the_records_of_a_block_does_not_matter(features: Callable[..., pa.Table], config: Any) -> None:
+def test_the_order_of_records_in_a_mini_batch_does_not_matter(features: Callable[..., pa.Table], config: Any) -> None:
     records = features(100)
     states = []
     for turned in (False, True):

@@ -1,4 +1,4 @@
-"""The compiled models do what their formulas say, and refuse what they cannot do."""
+"""The compiled models compute the results of their formulas, and refuse input that they cannot process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def built(config: Any) -> Learner:
 
 
 def long_and_short(texts: Callable[..., pa.Table], size: int) -> pa.Table:
-    """Records of a few words each, but for two of several hundred different ones, some of them often."""
+    """Records of a few words each, except two that have several hundred different words, some words often."""
     records = texts(size, topics=5)
     lines = records["text"].to_pylist()
     for row in (size // 3, size // 2):
@@ -47,8 +47,8 @@ def long_and_short(texts: Callable[..., pa.Table], size: int) -> pa.Table:
     return records.set_column(records.schema.get_field_index("text"), "text", pa.array(lines))
 
 
-def taught(config: Any, records: pa.Table) -> tuple[Learner, Counted, Array, tuple[Array, Array]]:
-    """A model that has met all records in turn; its rows, their labels, and what it predicted."""
+def trained(config: Any, records: pa.Table) -> tuple[Learner, Counted, Array, tuple[Array, Array]]:
+    """A model that has predicted and learned all records; its rows, their labels, and its predictions."""
     model = built(config)
     rows = model.prepare(records["text"].combine_chunks())
     codes = records["label"].combine_chunks().dictionary_encode().indices
@@ -57,13 +57,13 @@ def taught(config: Any, records: pa.Table) -> tuple[Learner, Counted, Array, tup
 
 
 def assert_alike(found: tuple[Array, Array], expected: tuple[Array, Array]) -> None:
-    """The same classes, and probabilities that are the same but for a hundred-thousandth."""
+    """The classes are equal, and the probabilities differ by at most a hundred-thousandth."""
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-5)
 
 
 def assert_close(found: Array, expected: Array) -> None:
-    """They are the same but for a millionth of the greatest of them."""
+    """The numbers differ by at most a millionth of the largest expected number."""
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
@@ -73,16 +73,16 @@ def test_naive_bayes_counts_and_predicts_as_its_formula(
     texts: Callable[..., pa.Table], complement: bool, half_life: float | None
 ) -> None:
     config = NaiveBayes(complement=complement, half_life=half_life, alpha=0.3)
-    model, rows, labels, found = taught(config, long_and_short(texts, 250))
+    model, rows, labels, found = trained(config, long_and_short(texts, 250))
     plain = NaiveBayesReference(512, 5, 0.3, complement, half_life)
     assert_alike(found, play(plain, rows, labels))
-    weight = np.asarray(model.save()["numbers"])[1]  # what the next record would count
+    weight = np.asarray(model.save()["numbers"])[1]  # the weight of the next record
     assert_close(model.table[:, :5] / weight, plain.table)
 
 
 @pytest.mark.parametrize(("rate", "step"), [("adaptive", 0.5), ("decaying", 5.0), ("constant", 1.0)])
 def test_softmax_weighs_and_predicts_as_its_formula(texts: Callable[..., pa.Table], rate: Any, step: float) -> None:
-    model, rows, labels, found = taught(Softmax(rate=rate, learning_rate=step), long_and_short(texts, 400))
+    model, rows, labels, found = trained(Softmax(rate=rate, learning_rate=step), long_and_short(texts, 400))
     plain = SoftmaxReference(512, 5, rate, step)
     assert_alike(found, play(plain, rows, labels))
     assert_close(model.table[:, :5], plain.table)
@@ -90,7 +90,7 @@ def test_softmax_weighs_and_predicts_as_its_formula(texts: Callable[..., pa.Tabl
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.05, 0.5)])
 def test_ftrl_weighs_and_predicts_as_its_formula(texts: Callable[..., pa.Table], l1: float, l2: float) -> None:
-    model, rows, labels, found = taught(FTRL(alpha=1.5, beta=0.5, l1=l1, l2=l2), long_and_short(texts, 400))
+    model, rows, labels, found = trained(FTRL(alpha=1.5, beta=0.5, l1=l1, l2=l2), long_and_short(texts, 400))
     plain = FTRLReference(512, 5, 1.5, 0.5, l1, l2)
     assert_alike(found, play(plain, rows, labels))
     z, roots = model.table[:, :5], model.table[:, 8:13]
@@ -98,14 +98,14 @@ def test_ftrl_weighs_and_predicts_as_its_formula(texts: Callable[..., pa.Table],
     assert_close(-shrunk / ((0.5 + roots) / 1.5 + l2), plain.weights(np.arange(513)))
 
 
-def test_l1_leaves_words_that_tell_little_without_a_weight(texts: Callable[..., pa.Table]) -> None:
-    model, *_ = taught(FTRL(l1=0.2), texts(400))
+def test_l1_leaves_words_with_little_evidence_without_a_weight(texts: Callable[..., pa.Table]) -> None:
+    model, *_ = trained(FTRL(l1=0.2), texts(400))
     there = model.table[:, :4] != 0
     assert 0 < np.count_nonzero(np.abs(model.table[:, :4][there]) > 0.2) < np.count_nonzero(there)
 
 
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
-def test_a_model_that_hashes_the_text_itself_is_one_behind_a_step_that_does(
+def test_a_model_that_hashes_the_text_itself_equals_one_after_a_hashing_step(
     texts: Callable[..., pa.Table], config: OnlineModel
 ) -> None:
     records = texts(300, topics=5)
@@ -118,7 +118,7 @@ def test_a_model_that_hashes_the_text_itself_is_one_behind_a_step_that_does(
 
 
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
-def test_there_is_room_for_more_classes_than_there_was_at_first(config: OnlineModel) -> None:
+def test_the_table_grows_with_the_number_of_classes(config: OnlineModel) -> None:
     model = config.model_copy(update={"features": HashedText(dimensions=8192)}).build(TEXT)
     rows = model.prepare(pa.array([f"word{number}" for number in range(40)] * 3))
     labels = np.tile(np.arange(40), 3)
@@ -166,8 +166,8 @@ def test_all_counts_are_halved_before_one_is_too_large() -> None:
     np.testing.assert_array_equal(model.predict(rows)[0], before[0])
 
 
-def test_what_is_forgotten_for_long_is_gone(texts: Callable[..., pa.Table]) -> None:
-    model, rows, *_ = taught(NaiveBayes(half_life=1.0), texts(30))
+def test_a_count_whose_weight_has_become_0_is_gone(texts: Callable[..., pa.Table]) -> None:
+    model, rows, *_ = trained(NaiveBayes(half_life=1.0), texts(30))
     late = model.prepare(pa.array(["wholly new"] * 400))
     model.predict_then_learn(late, np.zeros(400, np.int64), model.known)
     assert np.count_nonzero(model.table.any(axis=1)) == 2 == np.asarray(model.save()["numbers"])[0]
@@ -197,7 +197,7 @@ def test_classes_for_which_there_is_no_memory_stop_the_run(monkeypatch: pytest.M
         model.predict_then_learn(model.prepare(pa.array(["rain"])), np.array([40]), 0)
 
 
-def test_weights_that_grow_beyond_all_numbers_are_told() -> None:
+def test_weights_that_grow_beyond_all_numbers_stop_the_run() -> None:
     model = built(Softmax(rate="constant", learning_rate=1e39))
     rows = model.prepare(pa.array(["rain", "goal", "rain goal"] * 3))
     with pytest.raises(StepFailed, match=r"softmax has diverged: .* lower its `learning_rate`"):
@@ -210,12 +210,12 @@ FIELD = features_field(16)
 @pytest.mark.parametrize(
     ("config", "entry", "says"),
     [
-        (NaiveBayes(), {"index": 16, "count": 1.0}, r"numbers from 0 to 16, and 16 dimensions; mend the step"),
-        (Softmax(), {"index": -1, "count": 1.0}, r"numbers from -1 to 0, and 16 dimensions"),
-        (FTRL(), {"index": 2_000_000_000, "count": 1.0}, r"numbers from 0 to 2,000,000,000"),
-        (Softmax(), {"index": None, "count": 1.0}, r"a number of a feature is missing"),
-        (FTRL(), {"index": 3, "count": float("nan")}, r"the count of a feature is none"),
-        (Softmax(), {"index": 3, "count": None}, r"the count of a feature is none"),
+        (NaiveBayes(), {"index": 16, "count": 1.0}, r"indexes from 0 to 16, and 16 dimensions; correct the step"),
+        (Softmax(), {"index": -1, "count": 1.0}, r"indexes from -1 to 0, and 16 dimensions"),
+        (FTRL(), {"index": 2_000_000_000, "count": 1.0}, r"indexes from 0 to 2,000,000,000"),
+        (Softmax(), {"index": None, "count": 1.0}, r"an index of a feature is missing"),
+        (FTRL(), {"index": 3, "count": float("nan")}, r"a count of a feature is NaN"),
+        (Softmax(), {"index": 3, "count": None}, r"a count of a feature is NaN"),
         (NaiveBayes(), {"index": 3, "count": 0.5}, r"naive_bayes counts words, and 0\.5 is no count; softmax and ftrl"),
         (NaiveBayes(), {"index": 3, "count": 0.0}, r"0\.0 is no count"),
         (NaiveBayes(), {"index": 3, "count": -1.0}, r"-1\.0 is no count"),
@@ -223,7 +223,7 @@ FIELD = features_field(16)
         (NaiveBayes(complement=True), {"index": 3, "count": 1e38}, r"up to 1,073,741,824 words in a text"),
     ],
 )
-def test_features_that_are_none_are_refused(config: OnlineModel, entry: Any, says: str) -> None:
+def test_invalid_features_are_refused(config: OnlineModel, entry: Any, says: str) -> None:
     column = pa.array([[{"index": 0, "count": 1.0}], [entry]], FIELD.type)
     with pytest.raises(StepFailed, match=says):
         config.build(pa.schema([FIELD])).prepare(column)
@@ -241,19 +241,19 @@ def test_records_without_features_are_refused_with_the_two_ways_to_have_them() -
         FTRL().build(pa.schema([("text", pa.string())]))
 
 
-def test_features_whose_indexes_are_others_are_refused_before_the_first_record() -> None:
+def test_features_with_indexes_of_another_type_are_refused_before_the_first_record() -> None:
     other = pa.field("features", pa.list_(pa.struct([("index", pa.int64()), ("count", pa.float32())])), True)
     with pytest.raises(ConfigError, match=r"softmax: the indexes of the column 'features' are int64, not int32"):
         Softmax().build(pa.schema([other.with_metadata(FIELD.metadata)]))
 
 
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=lambda config: config.type)
-def test_what_is_no_text_is_refused_before_the_first_record(config: OnlineModel) -> None:
+def test_a_column_that_is_not_text_is_refused_before_the_first_record(config: OnlineModel) -> None:
     with pytest.raises(ConfigError, match=r"reads text, but the column 'text' is int64; a `map` step"):
         config.build(pa.schema([("text", pa.int64())]))
 
 
-def test_as_many_words_as_may_be_counted_are_and_the_next_text_halves_them() -> None:
+def test_a_text_with_the_most_words_is_counted_and_the_next_halves_the_counts() -> None:
     model = NaiveBayes().build(pa.schema([FIELD]))
     rows = model.prepare(pa.array([[{"index": 3, "count": 2.0**30 - 64}]] * 3, FIELD.type))
     model.predict_then_learn(rows, np.zeros(3, np.int64), 0)
@@ -270,7 +270,7 @@ def test_gradients_too_small_for_a_number_leave_ftrl_with_numbers(config: FTRL) 
     built(config).restore(model.save())
 
 
-def test_an_ftrl_that_holds_no_number_is_told() -> None:
+def test_an_ftrl_whose_weights_are_nan_stops_the_run() -> None:
     model = built(FTRL())
     rows = model.prepare(pa.array(["rain"]))
     model.predict_then_learn(rows, np.array([0]), 0)
@@ -281,19 +281,19 @@ def test_an_ftrl_that_holds_no_number_is_told() -> None:
 
 @pytest.mark.parametrize("config", [Softmax(), FTRL()], ids=lambda config: config.type)
 def test_a_state_with_a_nan_is_refused(texts: Callable[..., pa.Table], config: OnlineModel) -> None:
-    model, *_ = taught(config, texts(20))
+    model, *_ = trained(config, texts(20))
     table = np.array(model.save()["table"])
     table[3, 1] = np.nan
-    with pytest.raises(ConfigError, match=f"state of {model.name} holds numbers that are none"):
+    with pytest.raises(ConfigError, match=f"state of {model.name} holds numbers that are NaN"):
         built(config).restore({**model.save(), "table": table})
 
 
 @pytest.mark.parametrize("name", ["totals", "numbers"])
 def test_a_state_of_naive_bayes_with_a_nan_is_refused(texts: Callable[..., pa.Table], name: str) -> None:
     config = NaiveBayes(half_life=10)
-    model, *_ = taught(config, texts(20))
+    model, *_ = trained(config, texts(20))
     state = dict(model.save())
-    with pytest.raises(ConfigError, match="state of naive_bayes holds numbers that are none"):
+    with pytest.raises(ConfigError, match="state of naive_bayes holds numbers that are NaN"):
         built(config).restore({**state, name: np.full_like(state[name], np.nan)})
 
 
@@ -304,7 +304,7 @@ def test_a_state_of_other_dimensions_is_refused(config: OnlineModel) -> None:
         config.build(TEXT).restore(other.save())
 
 
-def test_a_numba_that_cannot_be_used_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_numba_that_cannot_be_used_is_an_error_with_advice(tmp_path: Path) -> None:
     (tmp_path / "numba.py").write_text("raise ImportError('libllvmlite is missing')\n")
     program = (
         "import pyarrow as pa\n"

@@ -1,4 +1,4 @@
-"""River's naive Bayes behind the platform's contract is River's own pipeline."""
+"""River's naive Bayes as a model of the platform predicts the same as River's own pipeline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_restored_model_has_rivers_tables_in_the_same_order(texts: Callable[..
         assert one == other
 
 
-def test_a_checkpoint_is_the_same_however_often_one_was_made_before(texts: Callable[..., pa.Table]) -> None:
+def test_a_checkpoint_does_not_depend_on_earlier_checkpoints(texts: Callable[..., pa.Table]) -> None:
     records = texts(2500)
     steps = [Classify(model=RiverNB()).build(records.schema) for _ in range(2)]
     for row in range(0, 2500, 7):
@@ -55,7 +55,7 @@ def test_a_checkpoint_is_the_same_however_often_one_was_made_before(texts: Calla
         assert {label: count for label, count in enumerate(counts[row].tolist()) if count} == of_word
 
 
-def test_words_may_be_anything_that_text_holds() -> None:
+def test_words_may_have_any_characters() -> None:
     records = pa.table(
         {
             "_rank": [0] * 3,

@@ -1,4 +1,4 @@
-"""Logistic regression online: classes may come late, and logs in runs of one label."""
+"""Logistic regression online: classes may appear late, and logs may have runs of records with one label."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from millstream_models.features import to_csr
 from millstream_models.sgd import SGD
 
 
-def test_a_class_that_comes_late_is_where_it_would_be_had_it_been_known_from_the_start(
+def test_a_class_that_appears_late_has_the_weights_of_one_known_from_the_start(
     features: Callable[..., pa.Table],
 ) -> None:
     records = features(200, topics=5)
     records = records.filter(records["label"].is_valid()).combine_chunks()
     labels = records["label"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     model = SGD(learning_rate=2.0, decay=0.3).build(records.schema)
-    told = SGDClassifier(
+    expected = SGDClassifier(
         loss="log_loss", shuffle=False, random_state=0, alpha=0.0, learning_rate="invscaling", eta0=2.0, power_t=0.3
     )
     column = records["features"].combine_chunks()
@@ -31,16 +31,16 @@ def test_a_class_that_comes_late_is_where_it_would_be_had_it_been_known_from_the
     for start, stop in itertools.pairwise(edges):
         model.learn(model.prepare(column[start:stop]), labels[start:stop], int(labels[:stop].max()) + 1)
         order = start + np.random.RandomState(stop - start).permutation(stop - start)
-        told.partial_fit(rows[order], labels[order], classes=np.arange(5))
+        expected.partial_fit(rows[order], labels[order], classes=np.arange(5))
     state = model.save()
-    np.testing.assert_array_equal(np.asarray(state["weights"])[:5], told.coef_)
-    np.testing.assert_array_equal(np.asarray(state["intercepts"])[:5], told.intercept_)
+    np.testing.assert_array_equal(np.asarray(state["weights"])[:5], expected.coef_)
+    np.testing.assert_array_equal(np.asarray(state["intercepts"])[:5], expected.intercept_)
     best, probability = model.predict(model.prepare(column))
-    np.testing.assert_array_equal(best, told.predict(rows))
-    np.testing.assert_allclose(probability, told.predict_proba(rows).max(axis=1), rtol=1e-12)
+    np.testing.assert_array_equal(best, expected.predict(rows))
+    np.testing.assert_allclose(probability, expected.predict_proba(rows).max(axis=1), rtol=1e-12)
 
 
-def test_one_class_is_certain_and_two_are_told_apart(features: Callable[..., pa.Table]) -> None:
+def test_one_class_is_certain_and_two_are_distinguished(features: Callable[..., pa.Table]) -> None:
     records = features(60, topics=2)
     labels = (np.arange(60) % 2).astype(np.int64)
     model = SGD().build(records.schema)
@@ -53,7 +53,7 @@ def test_one_class_is_certain_and_two_are_told_apart(features: Callable[..., pa.
     assert (model.predict(rows)[0] == labels).mean() > 0.9
 
 
-def test_it_learns_online_also_from_a_log_that_comes_in_runs(features: Callable[..., pa.Table]) -> None:
+def test_it_learns_online_also_from_a_log_with_runs_of_one_label(features: Callable[..., pa.Table]) -> None:
     mixed = features(1200)
     in_runs = pa.concat_tables([mixed.slice(start, 100).sort_by("label") for start in range(0, 1200, 100)])
     for records in (mixed, in_runs):

@@ -1,4 +1,4 @@
-"""Words are counted as Python and scikit-learn find them, whatever the text is made of."""
+"""The words of any text are those that Python and scikit-learn find."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def matrix(rows: Counted) -> csr_matrix:
 
 
 def differing(texts: list[str], ngrams: tuple[int, int] = (1, 1)) -> list[str]:
-    """The texts in which we find other words than scikit-learn does."""
+    """The texts in which Millstream finds other words than scikit-learn."""
     found = matrix(HashedText(dimensions=DIMENSIONS, ngrams=ngrams, hash="murmur3").count(pa.array(texts, pa.string())))
     vectorizer = HashingVectorizer(n_features=DIMENSIONS, alternate_sign=False, norm=None, ngram_range=ngrams)
     rows = np.unique((found != vectorizer.transform(texts)).nonzero()[0])
@@ -35,7 +35,7 @@ def differing(texts: list[str], ngrams: tuple[int, int] = (1, 1)) -> list[str]:
 
 
 def newer() -> frozenset[str]:
-    """Letters and digits that came to Unicode after the table was made, where this Python knows them."""
+    """Letters and digits that this Python knows and that Unicode did not have when the table was made."""
     if unicodedata.unidata_version == "14.0.0":
         return frozenset()
     _, pages, entries = letters()
@@ -50,7 +50,7 @@ NEWER = newer()
 
 
 def some_unicode(dice: random.Random) -> str:
-    """Text of all planes, rich in what is special about cases; assigned in the table's version of Unicode."""
+    """Text with characters of all planes that the table's Unicode version assigns, many with special rules for case."""
     pools = ((32, 126), (0x80, 0x5FF), (0x600, 0xD7FF), (0xE000, 0x10FFFF))
     signs = []
     for _ in range(dice.randint(0, 40)):
@@ -67,7 +67,7 @@ def test_words_of_random_unicode_are_those_of_scikit_learn(ngrams: tuple[int, in
     assert differing([some_unicode(dice) for _ in range(8000)], ngrams) == []
 
 
-def test_a_capital_sigma_is_in_lower_case_what_python_makes_of_it_wherever_it_is() -> None:
+def test_the_lower_case_of_a_capital_sigma_is_the_one_of_python_in_any_position() -> None:
     signs = ("a", "Σ", "ʰ", "'", "1", " ")
     texts = ["".join(text) for size in range(1, 6) for text in itertools.product(signs, repeat=size)]
     assert differing(texts) == []
@@ -94,7 +94,7 @@ def test_words_of_any_text_are_those_of_scikit_learn(text: str) -> None:
     assert differing([text, "between", text]) == []
 
 
-def test_a_word_that_comes_a_million_times_is_one_entry() -> None:
+def test_a_word_that_occurs_a_million_times_is_one_entry() -> None:
     rows = PLAIN.count(pa.array(["again " * 1_000_000]))
     assert rows.data.tolist() == [1_000_000.0]
 
@@ -105,7 +105,7 @@ def test_words_come_in_the_order_in_which_they_first_occur() -> None:
 
 
 @pytest.mark.parametrize("hash", ["fast", "murmur3"])
-def test_rows_do_not_depend_on_how_the_texts_lie_in_memory(hash: str) -> None:
+def test_rows_do_not_depend_on_the_layout_of_the_texts_in_memory(hash: str) -> None:
     dice = random.Random(3)
     texts: list[str | None] = [some_unicode(dice) if dice.random() < 0.9 else None for _ in range(300)]
     config = HashedText(dimensions=512, ngrams=(1, 2), hash=hash)
@@ -124,7 +124,7 @@ def test_rows_do_not_depend_on_how_the_texts_lie_in_memory(hash: str) -> None:
     np.testing.assert_array_equal(np.concatenate([row.indices for row in alone]), whole.indices)
 
 
-def test_the_fast_hash_tells_words_apart_as_well_as_chance_does() -> None:
+def test_the_fast_hash_has_no_more_collisions_than_chance() -> None:
     words = [f"{stem}{number}" for stem in ("word", "тема", "w", "somethinglonger") for number in range(10, 5010)]
     indices = HashedText(dimensions=DIMENSIONS).count(pa.array(words)).indices
     expected = DIMENSIONS * (1 - (1 - 1 / DIMENSIONS) ** len(words))
@@ -150,7 +150,7 @@ def test_words_in_a_row_count_in_their_order(hash: str) -> None:
     assert len({index for row in found for index in row}) == 10  # "night train" and "a1 a1" come twice
 
 
-def test_bytes_that_are_no_utf_8_end_a_word_and_nothing_else() -> None:
+def test_bytes_that_are_not_utf_8_only_end_a_word() -> None:
     pieces = [
         b"goal\xff late",
         b"\xc3",

@@ -1,7 +1,7 @@
-"""One JSON Lines file as an append-only log: rows are counted as it grows, and any row is found by seeking.
+"""One JSON Lines file as an append-only log: rows are counted as the file grows, and any row is found by seeking.
 
-A line is a row once it ends in a newline. The last line counts without one if it is a whole JSON object already
-(nothing that could still be written would belong to it), or if the file is known to be complete.
+A line is a row once it ends in a newline. The last line counts without a newline if it is a whole JSON object already
+(bytes appended later cannot belong to this object), or if the file is known to be complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millstream.errors import AlteredLog
 
 __all__ = ["LinesFile"]
 
-_EVERY = 1024  # rows between two places in the index
+_EVERY = 1024  # rows between two entries of the index
 _FAR = 8 * _EVERY
 _CHUNK = 4 << 20
 _SAVE_AFTER = 64 << 20
@@ -27,7 +27,7 @@ _NEWLINE = 10
 
 
 class LinesFile:
-    """Rows of a file, with a sparse index of where they begin, kept in `index` for later starts and other processes.
+    """Rows of a file, with a sparse index of their first bytes; the file `index` has it for other processes and starts.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -42,39 +42,39 @@ class LinesFile:
         self._index = index
         self._complete = complete
         self._inode = 0
-        self._seen = (-1, -1)  # size and time of change at the last look
-        self._rows, self._byte = 0, 0  # whole lines, and where they end
-        self._last = 0  # 1 if a last line without newline counts
-        self._points = [0]  # where rows 0, 1024, 2048, ... begin
-        self._left = (0, 0)  # row and byte where the last reading ended
+        self._seen = (-1, -1)  # size and time of change at the last count
+        self._rows, self._byte = 0, 0  # the number of whole lines, and the byte after them
+        self._last = 0  # 1 if a last line without a newline counts
+        self._points = [0]  # the first bytes of rows 0, 1024, 2048, ...
+        self._read_to = (0, 0)  # the row and byte at which the last `blocks` stopped
         self._saved = 0
         self._load()
 
     def count(self) -> int:
-        """How many rows there are now."""
+        """The number of rows that the file has now."""
         try:
-            there = os.stat(self.path)
+            stat = os.stat(self.path)
         except FileNotFoundError:
             message = f"{self.path} is gone, and this run has read it; put it back"
             raise AlteredLog(message) from None
-        if (there.st_size, there.st_mtime_ns) != self._seen:
-            if there.st_size < self._byte or self._inode not in (0, there.st_ino):
+        if (stat.st_size, stat.st_mtime_ns) != self._seen:
+            if stat.st_size < self._byte or self._inode not in (0, stat.st_ino):
                 message = f"{self.path} was cut or replaced while it was read; put the old one back, or start over"
                 raise AlteredLog(message)
-            self._inode = there.st_ino
-            self._count_on()
-            self._seen = (there.st_size, there.st_mtime_ns)
+            self._inode = stat.st_ino
+            self._count_new()
+            self._seen = (stat.st_size, stat.st_mtime_ns)
             if self._byte - self._saved > _SAVE_AFTER or self._saved == 0:
                 self.save()
         return self._rows + self._last
 
-    def _count_on(self) -> None:
+    def _count_new(self) -> None:
         with self.path.open("rb", buffering=0) as file:
             file.seek(self._byte)
             at, tail = self._byte, b""
             while chunk := file.read(_CHUNK):
                 ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == _NEWLINE)
-                first = _EVERY - 1 - self._rows % _EVERY  # after this line of the chunk, the index has a place
+                first = _EVERY - 1 - self._rows % _EVERY  # the row after this line of the chunk is in the index
                 self._points.extend((ends[first::_EVERY] + (at + 1)).tolist())
                 at += len(chunk)
                 if len(ends):
@@ -85,8 +85,8 @@ class LinesFile:
         self._last = 1 if tail and (self._complete or _is_whole(tail)) else 0
 
     def blocks(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """The lines of rows [start, stop) in blocks: the first row of each, and its bytes."""
-        row, byte = self._place(start)
+        """The lines of rows [start, stop) in blocks: the number of the first row, and the bytes of the lines."""
+        row, byte = self._row_before(start)
         with self.path.open("rb", buffering=0) as file:
             file.seek(byte)
             pending, ended = b"", True
@@ -113,21 +113,21 @@ class LinesFile:
                     yield row + skipped, block[begin:end]
                 row += taken
                 pending = block[end:]
-            if ended:  # else the next row begins behind a newline that is still to come
-                self._left = (row, byte)
+            if ended:  # otherwise the next row begins after a newline that is not written yet
+                self._read_to = (row, byte)
 
-    def _place(self, row: int) -> tuple[int, int]:
-        """A row at or before this one, and where it begins."""
+    def _row_before(self, row: int) -> tuple[int, int]:
+        """A row at or before this one whose first byte is known, and that byte."""
         index = min(row // _EVERY, len(self._points) - 1)
         if row - index * _EVERY > _FAR:
             self._load()  # another process may have counted on
             index = min(row // _EVERY, len(self._points) - 1)
         found = (index * _EVERY, self._points[index])
-        return self._left if found[0] < self._left[0] <= row else found
+        return self._read_to if found[0] < self._read_to[0] <= row else found
 
     def digest(self, upto: int) -> str:
-        """A digest of the first `upto` rows, without what ends the last one: appending does not change it."""
-        last, end = self._begin(max(upto - 1, 0)), self._begin(upto)
+        """A digest of the first `upto` rows without the last line end, so appended bytes do not change it."""
+        last, end = self._first_byte(max(upto - 1, 0)), self._first_byte(upto)
         whole, left = hashlib.sha256(), last
         with self.path.open("rb") as file:
             while left and (chunk := file.read(min(_CHUNK, left))):
@@ -136,9 +136,9 @@ class LinesFile:
             whole.update(file.read(end - last).rstrip(b"\r\n"))
         return whole.hexdigest()
 
-    def _begin(self, row: int) -> int:
-        """Where a row begins, or would begin."""
-        known, byte = self._place(row)
+    def _first_byte(self, row: int) -> int:
+        """The first byte of a row, or the end of the file if there is no such row."""
+        known, byte = self._row_before(row)
         with self.path.open("rb", buffering=0) as file:
             file.seek(byte)
             while known < row and (chunk := file.read(_CHUNK)):
@@ -154,18 +154,18 @@ class LinesFile:
     def _load(self) -> None:
         try:
             size, changed, rows, byte, last, *points = np.load(self._index).tolist()
-            there = os.stat(self.path)
+            stat = os.stat(self.path)
         except (FileNotFoundError, ValueError, EOFError):
             return
-        if there.st_size < size or (there.st_size == size and there.st_mtime_ns != changed) or byte < self._byte:
+        if stat.st_size < size or (stat.st_size == size and stat.st_mtime_ns != changed) or byte < self._byte:
             return
         self._rows, self._byte, self._last, self._points = rows, byte, last, points
         self._saved = max(byte, 1)
-        if there.st_size == size:
+        if stat.st_size == size:
             self._seen = (size, changed)
 
     def save(self) -> None:
-        """Keep what is known of where rows begin."""
+        """Write the index to its file."""
         known = [*self._seen, self._rows, self._byte, self._last, *self._points]
         partial = self._index.with_name(f"{self._index.name}.{os.getpid()}.tmp.npy")
         np.save(partial, np.array(known, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""One Parquet file as a log: its rows in our columns, read on without decoding what was read before."""
+"""One Parquet file as a log: its rows in our columns; reading goes on without decoding earlier rows again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class ParquetFile:
-    """Rows of a Parquet file; `strict` if every field must be there, and not only the text."""
+    """Rows of a Parquet file; if `strict`, the file must have a column for every field, not only for the text."""
 
     def __init__(self, path: Path, fields: Mapping[str, str], *, strict: bool) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class ParquetFile:
         self._columns = sorted({theirs for theirs in fields.values() if theirs in schema.names})
         groups = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
         self._starts = np.concatenate(([0], np.cumsum(groups, dtype=np.int64)))
-        self._going_on: tuple[int, Iterator[pa.RecordBatch]] | None = None
+        self._reader: tuple[int, Iterator[pa.RecordBatch]] | None = None
         self._rest: pa.RecordBatch | None = None
 
     def count(self) -> int:
@@ -65,8 +65,8 @@ class ParquetFile:
             start += batch.num_rows
 
     def _batch_at(self, row: int) -> pa.RecordBatch:
-        """The decoded rows from this one on; what follows them stays ready to be read on."""
-        at, batches = self._going_on or (-1, iter(()))
+        """The decoded rows from this row on; the reader is kept, so the next call goes on after them."""
+        at, batches = self._reader or (-1, iter(()))
         rest = self._rest
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         if at < 0 or row < at or int(self._starts[group]) > at + _ROWS:
@@ -77,7 +77,7 @@ class ParquetFile:
         while rest is None or at + rest.num_rows <= row:
             at += rest.num_rows if rest is not None else 0
             rest = next(batches)
-        self._going_on, self._rest = (at, batches), rest
+        self._reader, self._rest = (at, batches), rest
         return rest.slice(row - at)
 
     def _column(self, batch: pa.RecordBatch, ours: str, theirs: str) -> pa.Array:
@@ -94,12 +94,12 @@ class ParquetFile:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        self._going_on = self._rest = None
+        self._reader = self._rest = None
         self._file.close()
 
 
 def _not_utf8(columns: Iterable[tuple[str, pa.Array]]) -> list[str | None] | None:
-    """For each row what is wrong with its text, if anything is with any; Parquet's writers need not look."""
+    """The error of each row whose text is not UTF-8, None if all rows are; Parquet's writers need not check."""
     reasons: dict[int, str] = {}
     rows = 0
     for name, column in columns:
@@ -127,7 +127,7 @@ def _as_text(column: pa.Array) -> pa.Array:
         return column
     if _is_bytes(column.type):
         return column.cast(pa.binary()).view(pa.string())  # a cast would refuse the whole column for one bad value
-    if pa.types.is_floating(column.type):  # NaN is how pandas writes what is missing
+    if pa.types.is_floating(column.type):  # pandas writes NaN for a missing number
         return numbers_as_text(column.cast(pa.float32()) if pa.types.is_float16(column.type) else column)
     return column.cast(pa.string())
 

@@ -1,4 +1,4 @@
-"""Which files a path of a config means: one file, all in a directory, or those that match a pattern."""
+"""The files that a path of a config names: one file, all in a directory, or those that match a pattern."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _READ = f"none ends in {', '.join(_LINES)} (JSON Lines), these and .gz, or .parq
 def find(base: Path, path: str) -> tuple[Path, list[str]]:
     """The folder that names are relative to, and the names, in order; `ConfigError` if there is no such file.
 
-    Of a directory it takes `.jsonl`, `.ndjson` and `.json` (all of them JSON Lines), these as `.gz`, and `.parquet`,
-    at any depth; of what matches a pattern too. What begins with a dot or an underscore is left out, as Spark does.
+    In a directory, at any depth, and among the matches of a pattern, the files that end in `.jsonl`, `.ndjson` and
+    `.json` (all are JSON Lines), in these and `.gz`, and in `.parquet` are taken. Names that begin with a dot or an
+    underscore are left out, as by Spark.
     """
     full = base / Path(path).expanduser()
     shown = Path(os.path.normpath(full))
@@ -69,10 +70,10 @@ def _readable(folder: Path, found: Iterable[Path]) -> list[str]:
 
 
 def _hint(missing: Path) -> str:
-    """Where a path goes wrong, and what somebody who wrote it probably meant."""
+    """The first part of a path that does not exist, and a suggestion of a similar name that does."""
     wrong = missing
     while not wrong.parent.is_dir():
         wrong = wrong.parent
-    where = "" if wrong == missing else f": {wrong} is missing"
-    beside = [entry.name for entry in wrong.parent.iterdir()]
-    return f"{where}{suggestion(wrong.name, beside, shown=wrong.with_name)}"
+    location = "" if wrong == missing else f": {wrong} is missing"
+    names = [entry.name for entry in wrong.parent.iterdir()]
+    return f"{location}{suggestion(wrong.name, names, shown=wrong.with_name)}"

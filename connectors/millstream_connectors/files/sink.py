@@ -1,14 +1,15 @@
 """The files sink: rows in plain Parquet or JSON Lines files, which anything can read without Millstream.
 
-A folder holds closed parts (`part-00000001.parquet`, ...) and `_open`, the journal of the part that is being written;
-names that begin with an underscore are left out by Spark, pandas and DuckDB. To close a part:
+A folder holds closed part files (`part-00000001.parquet`, ...) and `_open`, the journal with the rows of the next part
+file. Spark, pandas and DuckDB leave out names that begin with an underscore. To close a part file, the sink
 
-1. its rows are written to `_closing`, and synced;
-2. `_closing` is renamed to the part's name;
-3. the journal begins anew, with the number of parts in its header; its mark goes on.
+1. writes its rows to `_closing`, and syncs it;
+2. renames `_closing` to the name of the part file;
+3. empties the journal, and writes the number of part files to its header; the journal keeps its progress.
 
-After a crash before 2 the rows are still in the journal, and nothing has happened. After a crash before 3 there is a
-part with a number that the journal does not know yet: then its rows are those of the journal, and 3 is done.
+After a crash before step 2, the rows are still in the journal, and there is no new part file. After a crash before step
+3, there is a part file with a number that the journal does not have yet. The rows of this part file are those in the
+journal, and the next start does step 3.
 """
 
 from __future__ import annotations
@@ -95,10 +96,10 @@ class FilesSink(BaseModel):
         return str(self._folder(context, output))
 
     def may_clear(self, context: OpenContext, output: str) -> None:
-        pass  # what others have written is told by `progress`
+        pass  # `progress` raises for a journal that no run has written
 
     def clear(self, context: OpenContext, output: str) -> None:
-        """Delete the sink's own files, the journal last: it tells which files are the sink's own."""
+        """Delete the sink's own files; the journal is the last, because it has the number of part files."""
         folder = self._folder(context, output)
         if not (folder / _OPEN).is_dir():
             return
@@ -106,7 +107,7 @@ class FilesSink(BaseModel):
             try:
                 with JournalReader(folder / _OPEN) as reader:
                     last = int(state_of(reader).get("closed", 0)) + 1
-            except ConfigError:  # its making was interrupted
+            except ConfigError:  # a crash interrupted its creation
                 last = 0
             for number, path in _parts(folder).items():
                 if number <= last:
@@ -122,7 +123,7 @@ class FilesSink(BaseModel):
 
 
 class PartFiles:
-    """The files of one output, open for the run that appends."""
+    """The files of one output, opened by the run that appends to them."""
 
     keeps = True
 
@@ -133,8 +134,8 @@ class PartFiles:
         self._folder = folder
         self._schema = schema
         self._clock = clock
-        made = (folder / _OPEN).is_dir() and bool(first_indexes(folder / _OPEN))
-        if not made and _parts(folder):
+        exists = (folder / _OPEN).is_dir() and bool(first_indexes(folder / _OPEN))
+        if not exists and _parts(folder):
             message = (
                 f"{folder} holds part files that this sink has not written; move them away, or choose another path"
             )
@@ -149,10 +150,10 @@ class PartFiles:
             message = f"this sink has not written {found}; move it away, or choose another path"
             raise ForeignSink(message)
         if found is not None:
-            sync_folder(folder)  # it may have been killed between 2 and here; its rows leave the journal now
-            self._begin_anew()
-        waiting = [len(payload) for payload in _payloads(folder, self._open_from, self._journal.next_index)]
-        self._bytes = sum(waiting)
+            sync_folder(folder)  # a crash came before this sync or before step 3, which is done now
+            self._empty_journal()
+        sizes = [len(payload) for payload in _payloads(folder, self._open_from, self._journal.next_index)]
+        self._bytes = sum(sizes)
         self._since = clock()
 
     def progress(self) -> Progress | None:
@@ -162,7 +163,7 @@ class PartFiles:
         if not rows.num_rows:
             self._journal.append([], progress)
         else:
-            payload = _packed(rows.select(self._schema.names).cast(self._schema))
+            payload = _pack(rows.select(self._schema.names).cast(self._schema))
             if not self._bytes:
                 self._since = self._clock()
             self._journal.append([payload], progress)
@@ -184,7 +185,7 @@ class PartFiles:
 
     def _close_part(self) -> None:
         payloads = _payloads(self._folder, self._open_from, self._journal.next_index)
-        rows = pa.concat_tables([_unpacked(payload) for payload in payloads])
+        rows = pa.concat_tables([_unpack(payload) for payload in payloads])
         progress = self._journal.progress()
         closing = self._folder / _CLOSING
         with closing.open("wb") as file:
@@ -192,30 +193,30 @@ class PartFiles:
                 for start in range(0, rows.num_rows, 50_000):
                     file.write(json_lines(rows.slice(start, 50_000)))
             else:
-                said = json.dumps({"log": progress.log, "epoch": progress.epoch}) if progress is not None else "{}"
-                whole = {**(rows.schema.metadata or {}), b"millstream": said.encode()}
-                pq.write_table(rows.replace_schema_metadata(whole), file)
+                tag = json.dumps({"log": progress.log, "epoch": progress.epoch}) if progress is not None else "{}"
+                metadata = {**(rows.schema.metadata or {}), b"millstream": tag.encode()}
+                pq.write_table(rows.replace_schema_metadata(metadata), file)
             file.flush()
             os.fsync(file.fileno())
         closing.rename(self._folder / f"part-{self._closed + 1:08d}.{self._config.format}")
         sync_folder(self._folder)
-        self._begin_anew()
+        self._empty_journal()
 
-    def _begin_anew(self) -> None:
-        following = self._journal.next_index
-        self._journal.roll(closed=self._closed + 1, open=following)
-        self._journal.drop_before(following)
-        self._closed, self._open_from, self._bytes = self._closed + 1, following, 0
+    def _empty_journal(self) -> None:
+        next_index = self._journal.next_index
+        self._journal.roll(closed=self._closed + 1, open=next_index)
+        self._journal.drop_before(next_index)
+        self._closed, self._open_from, self._bytes = self._closed + 1, next_index, 0
 
 
-def _packed(rows: pa.Table) -> bytes:
+def _pack(rows: pa.Table) -> bytes:
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, rows.schema) as stream:
         stream.write_table(rows.combine_chunks())
     return buffer.getvalue()
 
 
-def _unpacked(payload: bytes) -> pa.Table:
+def _unpack(payload: bytes) -> pa.Table:
     with pa.ipc.open_stream(payload) as stream:
         return stream.read_all()
 
@@ -232,23 +233,23 @@ def _parts(folder: Path) -> dict[int, Path]:
     return {int(match[1]): folder / name for match, name in found if match}
 
 
-def _look(folder: Path) -> tuple[int, list[bytes]]:
-    """How many parts are closed, and the rows that are not in them; at one moment, also beside the writer."""
+def _open_state(folder: Path) -> tuple[int, list[bytes]]:
+    """The number of closed part files, and the payloads of the rows after them: consistent also while a run appends."""
     for _ in range(_TRIES):
         try:
             with JournalReader(folder / _OPEN) as reader:
                 state = state_of(reader)
                 start = int(state.get("open", 0))
                 return int(state.get("closed", 0)), [entry.payload for entry in reader.read(start)]
-        except (Truncated, FileNotFoundError):  # the writer has just closed a part
+        except (Truncated, FileNotFoundError):  # the writer has just closed a part file
             continue
-        except ConfigError:  # it has not begun
+        except ConfigError:  # the journal does not exist yet
             break
     return 0, []
 
 
 def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    closed, payloads = _look(folder)
+    closed, payloads = _open_state(folder)
     for number, path in _parts(folder).items():
         if number > closed:
             break
@@ -258,4 +259,4 @@ def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
         else:
             yield table_of(path.read_bytes(), schema)
     for payload in payloads:
-        yield _unpacked(payload).select(schema.names).cast(schema)
+        yield _unpack(payload).select(schema.names).cast(schema)

@@ -1,4 +1,4 @@
-"""The files source: JSON Lines (also gzipped) and Parquet, one partition a file, the row as offset."""
+"""The files source: JSON Lines (also gzipped) and Parquet; each file is a partition, the offset is the row number."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["FilesLog", "FilesSource"]
 class FilesSource(BaseModel):
     """Records from files: JSON Lines, the same gzipped, or Parquet.
 
-    A file may grow while it is read. A last line without a newline counts once it is a whole JSON object, in a
-    gzipped file, or if `ends` says that the files are complete.
+    A file may grow while it is read. A last line without a newline counts if it is a whole JSON object, if the file is
+    gzipped, or if `ends` says that the files are complete.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -72,11 +72,11 @@ class FilesSource(BaseModel):
 
 
 class FilesLog:
-    """The files that a path means, as a log."""
+    """The files that a path names, as a log."""
 
     def __init__(self, config: FilesSource, context: OpenContext, folder: Path) -> None:
         self._config = config
-        self._place = context
+        self._base = context.base
         self._folder = folder
         self._files: dict[str, tuple[tuple[int, int], LinesFile | ParquetFile]] = {}
         self._cache = context.cache
@@ -87,8 +87,8 @@ class FilesLog:
         return [name for name in self._config.fields if name != "time"]
 
     def partitions(self) -> Sequence[Partition]:
-        """The files that there are, in the order of their paths."""
-        _, names = find(self._place.base, self._config.path)
+        """The files that exist now, in the order of their paths."""
+        _, names = find(self._base, self._config.path)
         return [Partition(name) for name in names]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
@@ -104,15 +104,15 @@ class FilesLog:
         return self._config.ends
 
     def identity(self, partition: str, upto: int) -> str:
-        """A digest of the contents of the rows before `upto` (of a Parquet file as a whole)."""
-        there = self._stat(partition)
-        known = self._remembered("identities.json")
-        key = f"{partition} {upto} {there.st_size} {there.st_mtime_ns}"
+        """A digest of the rows before `upto`; of a Parquet file, a digest of the whole file."""
+        stat = self._stat(partition)
+        known = self._load_json("identities.json")
+        key = f"{partition} {upto} {stat.st_size} {stat.st_mtime_ns}"
         if key not in known:
             file = self._file(partition)
             digest = file.digest() if isinstance(file, ParquetFile) else file.digest(upto)
             known = {other: known[other] for other in known if not other.startswith(f"{partition} {upto} ")}
-            self._remember("identities.json", {**known, key: digest})
+            self._write_json("identities.json", {**known, key: digest})
             return digest
         return str(known[key])
 
@@ -145,15 +145,15 @@ class FilesLog:
         known = self._files.get(partition)
         if known is not None and isinstance(known[1], LinesFile) and not partition.endswith(".gz"):
             return known[1]
-        there = self._stat(partition)
-        state = (there.st_size, there.st_mtime_ns)
+        stat = self._stat(partition)
+        state = (stat.st_size, stat.st_mtime_ns)
         if known is not None and known[0] == state:
             return known[1]
-        file = self._opened(partition, state)
+        file = self._open_file(partition, state)
         self._files[partition] = (state, file)
         return file
 
-    def _opened(self, partition: str, state: tuple[int, int]) -> LinesFile | ParquetFile:
+    def _open_file(self, partition: str, state: tuple[int, int]) -> LinesFile | ParquetFile:
         path = self._folder / partition
         if partition.endswith(".parquet"):
             return ParquetFile(path, self._config.fields, strict="fields" in self._config.model_fields_set)
@@ -169,26 +169,26 @@ class FilesLog:
                     other.unlink(missing_ok=True)
         return LinesFile(unpacked, self._cache / f"{stem}.npy", complete=True)
 
-    # What is kept in the cache
+    # Files of the cache
 
-    def _remembered(self, name: str) -> dict[str, Any]:
+    def _load_json(self, name: str) -> dict[str, Any]:
         try:
             return dict(json.loads((self._cache / name).read_text()))
         except FileNotFoundError:
             return {}
 
-    def _remember(self, name: str, what: Mapping[str, Any]) -> None:
-        write_whole(self._cache / name, json.dumps(what, indent=1))
+    def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        write_whole(self._cache / name, json.dumps(content, indent=1))
 
 
 def _unpack(packed: Path, unpacked: Path) -> None:
-    """Unpack a gzip file, so that its rows can be found by seeking; made anew if it was interrupted."""
+    """Unpack a gzip file, so that its rows can be found by seeking; an interrupted call leaves no `unpacked` file."""
     partial = unpacked.with_name(f"{unpacked.name}.{os.getpid()}.tmp")
     try:
         with gzip.open(packed, "rb") as source, partial.open("wb") as target:
             shutil.copyfileobj(source, target, 4 << 20)
             target.flush()
-            os.fsync(target.fileno())  # its name says that it is whole
+            os.fsync(target.fileno())  # the rename promises that the file is complete
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         partial.unlink(missing_ok=True)
         message = f"{packed} is not a whole gzip file: {error}"

@@ -102,7 +102,7 @@ class _GroupOffset:
 
 
 @dataclass(frozen=True)
-class FoundProgress:
+class _FoundProgress:
     """The progress of a topic, and the ends of the scanned partitions for which the group has no offset."""
 
     progress: Progress | None
@@ -119,7 +119,7 @@ class ProgressReader:
         self._scanned: dict[tuple[str, int], int] = {}  # by topic id and partition: the end of a range without our rows
         self._timer = RetryTimer(f"topic {signature.topic}", timeout)
 
-    def find(self) -> FoundProgress:
+    def find(self) -> _FoundProgress:
         """The last epoch of which the topic has committed rows.
 
         A transaction that is being committed or aborted is waited for. An open transaction of this output does not
@@ -128,7 +128,7 @@ class ProgressReader:
         """
         topic = self._topic()
         if topic is None:
-            return FoundProgress(None, {})
+            return _FoundProgress(None, {})
         pairs = topic.pairs
         transaction = self._coordinators.wait_until_complete(self._signature.id)
         group = self._group_offsets(pairs)
@@ -149,7 +149,7 @@ class ProgressReader:
             elif pair not in group:
                 self._scanned[topic.id, pair[1]] = ends[pair]
         progress = _newest(found, [offset.progress for offset in group.values()])
-        return FoundProgress(progress, {pair[1]: ends[pair] for pair in missing})
+        return _FoundProgress(progress, {pair[1]: ends[pair] for pair in missing})
 
     def find_recent(self) -> Progress | None:
         """The progress in the last rows of the topic, without waiting for transactions; for use without a guard."""

@@ -1,1 +1,1 @@
-"""What is compiled: text to counted words, and learners over them, record by record. Imports numba."""
+"""Compiled functions: counting the words of texts, and learning from the counts record by record. Imports numba."""

@@ -1,8 +1,9 @@
-"""What was compiled, kept on disk for the next start.
+"""The machine code of compiled functions, cached on disk for the next start.
 
-numba's own files name machine code by a number that an index gives out: a process that dies between the two, or two
-that compile at a time, leave an index that names the wrong one. Here a file's name says all that its content depends
-on, and the content has a checksum: it is the right one, or none.
+numba's own cache names its files by numbers from an index file. If a process dies between writing the code and the
+index, or if two processes compile at the same time, the index names the wrong code. In this cache the name of a file
+has a digest of everything that its code depends on, and the content has a checksum: a file has the right code or is
+ignored.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from typing import Any
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-__all__ = ["Kept"]
+__all__ = ["CodeCache"]
 
 _LOGGER = logging.getLogger(__name__)
 _SUM = hashlib.sha256().digest_size
 
 
-class Kept(FunctionCache):
-    """The kept code of one function, in the folder that numba would keep it in; a RuntimeError if there is none."""
+class CodeCache(FunctionCache):
+    """The cached code of one function, in the folder that numba would use; a RuntimeError if there is none."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
@@ -34,19 +35,19 @@ class Kept(FunctionCache):
         self._name = f"{module}.{function.__qualname__}.{sys.implementation.cache_tag}"
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """What was compiled for these types, or None."""
+        """Load the code for these types, or None if it is not in the cache."""
         target.refresh()
         try:
             content = self._path(signature, target.codegen()).read_bytes()
         except OSError:
             return None
         if hashlib.sha256(content[_SUM:]).digest() != content[:_SUM]:
-            return None  # torn by a loss of power
-        # As much ours as the package's own .pyc files, beside which it lies.
+            return None  # half written when the power failed
+        # As trustworthy as the package's own .pyc files, which are in the same folder.
         return self._impl.rebuild(target, pickle.loads(content[_SUM:]))  # noqa: S301
 
     def save_overload(self, signature: Any, made: Any) -> None:
-        """Keep what was compiled for these types, in place of what older sources came to."""
+        """Cache the code for these types, and delete the function's code that was compiled from older sources."""
         path = self._path(signature, made.codegen)
         content = dumps(self._impl.reduce(made))  # type: ignore[no-untyped-call]
         partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -57,7 +58,7 @@ class Kept(FunctionCache):
                 if not other.name.startswith(f"{self._name}-{_sources()}"):
                     other.unlink(missing_ok=True)
         except OSError as error:
-            _LOGGER.warning("what was compiled cannot be kept: %s; it is compiled again at the next start", error)
+            _LOGGER.warning("compiled code cannot be cached: %s; it will be compiled again at the next start", error)
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         key = self._index_key(signature, codegen)  # type: ignore[no-untyped-call]
@@ -67,7 +68,7 @@ class Kept(FunctionCache):
 
 @cache
 def _sources() -> str:
-    """A digest of all that is compiled, and of numba: a function holds the code of those that it calls."""
+    """A digest of all compiled sources and of numba's version: a function's code has that of the functions it calls."""
     import llvmlite
     import numba
 

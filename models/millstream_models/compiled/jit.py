@@ -1,4 +1,4 @@
-"""How functions are compiled: without Python, so that other threads go on, and kept on disk for the next start."""
+"""Compilation of functions with numba: they run without the GIL, and their code is cached for the next start."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ try:
     from numba.core.registry import cpu_target
     from numba.extending import intrinsic
 
-    from millstream_models.compiled.code_cache import Kept
+    from millstream_models.compiled.code_cache import CodeCache
 
-    # As at the first call, but now: processes that are forked from one that has imported this have no need of it.
+    # numba would do this at the first call. It is done now so that processes forked from this one need not repeat it.
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-except Exception as error:  # an ImportError, or whatever numba raises over a library that does not fit it
+except Exception as error:  # an ImportError, or any error that numba raises for a library that does not fit it
     message = (
         f"numba cannot be used here ({type(error).__name__}: {error}), and hashed_text, naive_bayes, softmax and ftrl "
         "are compiled with it; install it again with `pip install --force-reinstall numba`, or choose the model "
@@ -35,43 +35,43 @@ except Exception as error:  # an ImportError, or whatever numba raises over a li
     raise ConfigError(message) from error
 
 
-class _Teller(Listener):
-    """Tells why nothing happens for a while: a function of ours is compiled, which is not on disk yet."""
+class _CompileWarning(Listener):
+    """Warns once, before the first function of ours is compiled: that takes some seconds."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._warned = False
 
     def on_start(self, event: Event) -> None:
         dispatcher = event.data["dispatcher"]
-        if self._told or not str(dispatcher.py_func.__module__).startswith(f"{__package__}."):
+        if self._warned or not str(dispatcher.py_func.__module__).startswith(f"{__package__}."):
             return
-        self._told = True
-        kept = (
+        self._warned = True
+        frequency = (
             "once"
             if dispatcher.stats.cache_path
-            else "at every start, until NUMBA_CACHE_DIR names a folder to keep it in"
+            else "at every start, until NUMBA_CACHE_DIR names a folder for the compiled code"
         )
-        _LOGGER.warning("compiling the model and what counts words, %s; it takes some seconds", kept)
+        _LOGGER.warning("compiling the model and the word counter, %s; it takes some seconds", frequency)
 
     def on_end(self, event: Event) -> None:
         pass
 
 
-register("numba:compile", _Teller())  # type: ignore[no-untyped-call]
+register("numba:compile", _CompileWarning())  # type: ignore[no-untyped-call]
 
 
 def compiled(function: _Function) -> _Function:
     """Compile a function when it is first called.
 
-    Numbers follow numpy's rules (nothing raises), and no sum is put in another order, so results are the same to the
-    bit wherever a loop is cut.
+    Arithmetic follows numpy's rules (a division by zero raises nothing). Sums are not reordered, so results are the
+    same to the bit for all batch sizes.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    made: Any = njit(function, **options)
-    with suppress(RuntimeError):  # neither the package's folder nor one of the user's can be written to
-        made._cache = Kept(function)
-    compiles: _Function = made
-    return compiles
+    dispatcher: Any = njit(function, **options)
+    with suppress(RuntimeError):  # neither the package's folder nor the user's cache folder can be written to
+        dispatcher._cache = CodeCache(function)
+    result: _Function = dispatcher
+    return result
 
 
 def _load_eight(typing: Any, array: Any, index: Any) -> Any:
@@ -86,7 +86,7 @@ def _load_eight(typing: Any, array: Any, index: Any) -> Any:
 
 
 eight_bytes: Any = intrinsic(_load_eight)
-"""The eight bytes of an array from a place on, as one number."""
+"""The eight bytes of an array from an index on, as one number."""
 
 
 def _count_trailing_zeros(typing: Any, number: Any) -> Any:
@@ -97,4 +97,4 @@ def _count_trailing_zeros(typing: Any, number: Any) -> Any:
 
 
 trailing_zeros: Any = intrinsic(_count_trailing_zeros)
-"""How many of a number's lowest bits are 0."""
+"""The number of trailing zero bits of a number; 64 for the number 0."""

@@ -1,7 +1,7 @@
 """Naive Bayes over counted words, one record after the other.
 
-A class's likelihood is a product over words. It is kept as a product, whose exponent is taken out every few words, so
-that a record costs a logarithm for each class and not one for each class and word.
+A class's likelihood is a product over words. The kernel keeps the product itself and moves its exponent to a separate
+number every few words. A record therefore costs one logarithm for each class, not one for each class and word.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from millstream_models.compiled.jit import compiled
 __all__ = ["MOST", "take"]
 
 MOST = 2**30
-"""How much a dimension may count for a class before all counts are halved; a text has fewer words, so int32 will do."""
-_SEEN, _WEIGHT = 0, 1  # places in `numbers`: the dimensions that have counts, and what a record counts now
-_RECORDS = 1
+"""All counts are halved when one of them reaches this number. A text has fewer words, so int32 is large enough."""
+_SEEN, _WEIGHT = 0, 1  # indexes in `numbers`: the number of dimensions with counts, and the weight of a record now
+_RECORDS = 1  # index of the row of `totals` that has the records by class
 
-_FACTORS = 12  # of at most 2^46 each and at least 2^-20, and one for the records at the end: there is room for 2^1023
-_HEAVIEST = 2.0**20  # what a record may count before all counts are made smaller by that
-_FEW = 3  # times that a word is multiplied rather than its logarithm taken
+_FACTORS = 12  # each between 2^-20 and 2^46; with one more for the records at the end, the product is under 2^1023
+_HEAVIEST = 2.0**20  # when the weight of a record reaches this number, all counts are divided by it
+_FEW = 3  # a word that occurs at most so often is multiplied; of one that occurs more often the logarithm is taken
 _LOG_2 = np.log(2.0)
 _MANTISSA = np.int64((1 << 52) - 1)
 _ONE = np.int64(1023 << 52)
@@ -35,7 +35,7 @@ def take(
     labels: Any,
     known: Any,
     table: Any,
-    touched: Any,
+    dirty: Any,
     totals: Any,
     numbers: Any,
     alpha: Any,
@@ -45,10 +45,10 @@ def take(
     best: Any,
     probability: Any,
 ) -> None:
-    """Predict each row if wanted, then learn its label if it has one.
+    """Predict each row if `predict` is set, then learn its label if it has one.
 
-    `table` has the counts by dimension and class, `totals` their sums and (second row) the records by class. A record
-    counts `growth` times what the one before did: that is how old ones are forgotten.
+    `table` has the counts by dimension and class; `totals` has their sums by class and, in its second row, the records
+    by class. The weight of each record is `growth` times the weight of the one before, so old records lose weight.
     """
     width = table.shape[1]
     products, scores = np.ones(width), np.zeros(width)
@@ -88,23 +88,23 @@ def take(
             known = max(known, label + 1)
             weight = numbers[_WEIGHT]
             words, full = 0.0, False
-            for place in range(start, stop):
-                index = indices[place]
+            for entry in range(start, stop):
+                index = indices[entry]
                 if table[index, label] == 0 and not table[index].any():
                     numbers[_SEEN] += 1
-                table[index, label] += counts[place] * weight
+                table[index, label] += counts[entry] * weight
                 full |= table[index, label] >= MOST
-                touched[index] = 1
-                words += counts[place]
+                dirty[index] = 1
+                words += counts[entry]
             totals[0, label] += words * weight
             totals[_RECORDS, label] += weight
             if growth > 1:
                 numbers[_WEIGHT] = weight * growth
                 if numbers[_WEIGHT] >= _HEAVIEST:
-                    _shrink(table, touched, totals, numbers, _HEAVIEST, False)
+                    _shrink(table, dirty, totals, numbers, _HEAVIEST, False)
                     numbers[_WEIGHT] /= _HEAVIEST
             elif full:
-                _shrink(table, touched, totals, numbers, 2.0, True)
+                _shrink(table, dirty, totals, numbers, 2.0, True)
 
 
 @compiled
@@ -124,14 +124,14 @@ def _score(
     exponents: Any,
     scores: Any,
 ) -> None:
-    """The joint log-likelihood of each class, up to what is the same for all."""
+    """The joint log-likelihood of each class, up to a number that is the same for all classes."""
     width = table.shape[1]
     products[:] = 1.0
     exponents[:] = 0
     scores[:] = 0.0
     words, factors = 0.0, np.int64(0)
-    for place in range(np.uint64(start), np.uint64(stop)):
-        index, count = np.uint64(indices[place]), counts[place]
+    for entry in range(np.uint64(start), np.uint64(stop)):
+        index, count = np.uint64(indices[entry]), counts[entry]
         words += count
         all_classes = 0.0
         if complement:
@@ -167,19 +167,19 @@ def _score(
 
 
 @compiled
-def _shrink(table: Any, touched: Any, totals: Any, numbers: Any, by: Any, whole: Any) -> None:
-    """Make all counts smaller by the same power of two; what is nothing by then has been forgotten.
+def _shrink(table: Any, dirty: Any, totals: Any, numbers: Any, by: Any, whole: Any) -> None:
+    """Divide all counts by the same power of two; counts that become 0 are forgotten.
 
-    Those that are `whole` are rounded up: nothing is forgotten of them.
+    `whole` counts are rounded up, so none of them becomes 0.
     """
     seen = 0
     for index in range(table.shape[0]):
-        there = False
+        counted = False
         for c in range(table.shape[1]):
             smaller = table[index, c] / by
             table[index, c] = np.ceil(smaller) if whole else smaller
-            there |= table[index, c] != 0
-        seen += there
-    touched[:] = 1
+            counted |= table[index, c] != 0
+        seen += counted
+    dirty[:] = 1
     totals /= by
     numbers[_SEEN] = seen

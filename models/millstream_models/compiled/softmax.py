@@ -1,7 +1,7 @@
 """Logistic regression over all classes at once, one record after the other: by gradients, and by FTRL-proximal.
 
-A row of the table belongs to a dimension, the last one to what every record has: the bias. A row holds a number for
-each class, and after those, where the learner needs it, another for each class.
+Each row of the table belongs to a dimension; the last row is the bias, which every record has. A row holds one number
+for each class and, if the learner needs it, a second number for each class after those.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def take_softmax(
     labels: Any,
     known: Any,
     table: Any,
-    touched: Any,
+    dirty: Any,
     width: Any,
     learned: Any,
     learning_rate: Any,
@@ -36,10 +36,10 @@ def take_softmax(
     best: Any,
     probability: Any,
 ) -> None:
-    """Predict each row if wanted, then learn its label if it has one.
+    """Predict each row if `predict` is set, then learn its label if it has one.
 
-    `learned` holds the number of records learned. An adaptive rate has, behind the weights, the sum of the squares of
-    all gradients.
+    `learned` holds the number of records learned. With an adaptive rate, a row of `table` holds the weights and then
+    the sums of the squares of all their gradients.
     """
     bias = table.shape[0] - 1
     margins, chances = np.zeros(width, np.float32), np.zeros(width)
@@ -51,8 +51,8 @@ def take_softmax(
         scale = _scale(counts, start, stop)
         for c in range(width):
             margins[c] = table[bias, c]
-        for place in range(start, stop):
-            index, value = indices[place], counts[place] * scale
+        for entry in range(start, stop):
+            index, value = indices[entry], counts[entry] * scale
             for c in range(width):
                 margins[c] += table[index, c] * value
         if predict:
@@ -66,11 +66,11 @@ def take_softmax(
             rate = np.float32(learning_rate)
             if kind == DECAYING:
                 rate = np.float32(learning_rate / learned[0] ** _DECAY)
-            for place in range(start, stop + 1):
+            for entry in range(start, stop + 1):
                 index, value = bias, np.float32(1)
-                if place < stop:
-                    index, value = np.int64(indices[place]), counts[place] * scale
-                touched[index] = 1
+                if entry < stop:
+                    index, value = np.int64(indices[entry]), counts[entry] * scale
+                dirty[index] = 1
                 if kind == ADAPTIVE:
                     for c in range(known):
                         gradient = np.float32(chances[c]) * value
@@ -89,7 +89,7 @@ def take_ftrl(
     labels: Any,
     known: Any,
     table: Any,
-    touched: Any,
+    dirty: Any,
     width: Any,
     alpha: Any,
     beta: Any,
@@ -99,9 +99,10 @@ def take_ftrl(
     best: Any,
     probability: Any,
 ) -> None:
-    """The same with FTRL-proximal: a row holds z and, behind it, the root of the sum of all squared gradients.
+    """Predict each row if `predict` is set, then learn its label by FTRL-proximal if it has one.
 
-    A weight is what z and that root come to, and 0 while z is within l1.
+    A row of `table` holds z of each class and then the root of the sum of all squared gradients of each class. The
+    weight is computed from z and this root; the weight is 0 while the absolute value of z is at most `l1`.
     """
     bias = table.shape[0] - 1
     rate, least, more = np.float32(1 / alpha), np.float32(l1), np.float32(beta / alpha + l2) + _TINY
@@ -116,17 +117,17 @@ def take_ftrl(
             weights = np.zeros((2 * (stop - start + 1), width), np.float32)
         scale = _scale(counts, start, stop)
         margins[:] = 0
-        for place in range(start, stop + 1):
+        for entry in range(start, stop + 1):
             index, value = bias, np.float32(1)
-            if place < stop:
-                index, value = np.int64(indices[place]), counts[place] * scale
+            if entry < stop:
+                index, value = np.int64(indices[entry]), counts[entry] * scale
             for c in range(width):
                 z = table[index, c]
                 beyond = abs(z) - least
                 weight = np.float32(0)
-                if not beyond <= 0:  # what is no number goes on to the probability, where it is seen
+                if not beyond <= 0:  # NaN goes on to the probability, where `Learner` finds it
                     weight = -np.copysign(beyond, z) / (table[index, width + c] * rate + more)
-                weights[place - start, c] = weight
+                weights[entry - start, c] = weight
                 margins[c] += weight * value
         if predict:
             best[row], probability[row] = _choose(margins, known, chances)
@@ -135,31 +136,31 @@ def take_ftrl(
                 known = max(known, label + 1)
                 _choose(margins, known, chances)
             chances[label] -= 1
-            for place in range(start, stop + 1):
+            for entry in range(start, stop + 1):
                 index, value = bias, np.float32(1)
-                if place < stop:
-                    index, value = np.int64(indices[place]), counts[place] * scale
-                touched[index] = 1
+                if entry < stop:
+                    index, value = np.int64(indices[entry]), counts[entry] * scale
+                dirty[index] = 1
                 for c in range(known):
                     gradient = np.float32(chances[c]) * value
                     before = table[index, width + c]
                     after = np.sqrt(before * before + gradient * gradient)
-                    table[index, c] += gradient - (after - before) * rate * weights[place - start, c]
+                    table[index, c] += gradient - (after - before) * rate * weights[entry - start, c]
                     table[index, width + c] = after
 
 
 @compiled
 def _scale(counts: Any, start: Any, stop: Any) -> Any:
-    """What brings a row to length 1, so that a long text weighs as much as a short one."""
+    """The factor that scales a row to length 1, so that a long text weighs as much as a short one."""
     squares = np.float32(0)
-    for place in range(start, stop):
-        squares += counts[place] * counts[place]
+    for entry in range(start, stop):
+        squares += counts[entry] * counts[entry]
     return np.float32(1) / np.sqrt(squares) if squares > 0 else np.float32(0)
 
 
 @compiled
 def _choose(margins: Any, known: Any, chances: Any) -> Any:
-    """The likeliest of the known classes and its probability; `chances` gets those of all of them."""
+    """The likeliest known class and its probability; writes the probabilities of all known classes to `chances`."""
     if known == 0:
         return -1, 0.0
     chosen = 0

@@ -14,7 +14,7 @@ __all__ = ["FTRL"]
 
 
 class FTRL(OnlineModel):
-    """Logistic regression by FTRL-proximal: as `softmax`, and words that tell little keep a weight of exactly 0.
+    """Logistic regression by FTRL-proximal: as `softmax`, but words with little evidence keep a weight of exactly 0.
 
     >>> import numpy as np
     >>> from millstream_models.hashed_text import HashedText
@@ -25,13 +25,13 @@ class FTRL(OnlineModel):
     """
 
     type: Literal["ftrl"] = "ftrl"
-    alpha: float = Field(default=1.0, ge=1e-6, le=1e6, description="How long steps are.")
-    beta: float = Field(default=0.1, ge=0, description="How soon a weight's steps shorten: the greater, the later.")
-    l1: float = Field(default=0.0, ge=0, description="How much a word has to tell before it has a weight at all.")
+    alpha: float = Field(default=1.0, ge=1e-6, le=1e6, description="The length of the steps.")
+    beta: float = Field(default=0.1, ge=0, description="The greater, the later the steps of a weight become shorter.")
+    l1: float = Field(default=0.0, ge=0, description="How much evidence a word needs before its weight is not 0.")
     l2: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0.")
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.softmax  # noqa: F401  # numba that cannot be used is told at once
+        import millstream_models.compiled.softmax  # noqa: F401  # fails at once if numba cannot be used
 
         return _FTRL(self, records)
 
@@ -51,7 +51,7 @@ class _FTRL(Learner):
     def begin(self, state: State) -> None:
         pass
 
-    def grown(self, width: int) -> None:
+    def grow(self, width: int) -> None:
         pass
 
     def take(

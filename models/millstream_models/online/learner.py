@@ -1,4 +1,4 @@
-"""What the compiled models share: their input, a table that grows with the classes, and how they are saved."""
+"""Base of the compiled models: their options, their input, the table that grows with the classes, their state."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from millstream_models.hashed_text import HashedText
 
 __all__ = ["Learner", "OnlineModel"]
 
-_FEWEST = 8  # classes that there is room for: a cache line
+_FEWEST = 8  # classes that a table has room for at least: one cache line
 _TEXT = "text"
 
 
 class OnlineModel(BaseModel, ABC):
-    """The options that all of them have."""
+    """The options that all compiled models have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class OnlineModel(BaseModel, ABC):
 
     @property
     def reads(self) -> str:
-        """The column it learns from."""
+        """The column that the model learns from."""
         return FEATURES if self.features is None else _TEXT
 
     @abstractmethod
@@ -42,16 +42,16 @@ class OnlineModel(BaseModel, ABC):
 
 
 class Learner(ABC):
-    """A model whose state is a table of numbers by dimension and class, and a few numbers beside it.
+    """A model whose state is a table of numbers by dimension and class, and a few more numbers.
 
-    Rows of the table are dimensions (and `more_rows` of the model's own); a row holds `parts` numbers for each class.
+    The table has a row for each dimension and then `more_rows` rows; a row holds `parts` numbers for each class.
     """
 
     parts = 1
     more_rows = 0
     kind: type[np.generic] = np.float32
     remedy = "choose other options"
-    """What to do if its numbers grow beyond all bounds."""
+    """The advice of the message that the model has diverged."""
 
     def __init__(self, config: OnlineModel, records: pa.Schema) -> None:
         self.reads = config.reads
@@ -82,7 +82,7 @@ class Learner(ABC):
 
     @property
     def width(self) -> int:
-        """How many classes there is room for."""
+        """The number of classes that the table has room for."""
         return int(self.table.shape[1]) // self.parts
 
     def prepare(self, column: pa.Array) -> Counted:
@@ -93,31 +93,33 @@ class Learner(ABC):
         return rows
 
     def check(self, rows: Counted) -> None:
-        """Refuse features that it cannot take; what is compiled does not look whether an index is one."""
+        """Refuse features that the kernels cannot process; compiled code does not check that an index is in range."""
         if rows.indices.dtype != np.int32:
-            message = f"{self.name}: a number of a feature is missing (null)"
+            message = f"{self.name}: an index of a feature is missing (null); correct the step that makes the features"
             raise StepFailed(message)
         if len(rows.indices) and not (rows.indices.min() >= 0 and rows.indices.max() < self.dimensions):
             message = (
-                f"{self.name}: features have numbers from {rows.indices.min():,} to {rows.indices.max():,}, and "
-                f"{self.dimensions:,} dimensions; mend the step that makes them"
+                f"{self.name}: features have indexes from {rows.indices.min():,} to {rows.indices.max():,}, and "
+                f"{self.dimensions:,} dimensions; correct the step that makes the features"
             )
             raise StepFailed(message)
         if not np.isfinite(rows.data).all():
-            message = f"{self.name}: the count of a feature is none (NaN, infinite or null)"
+            message = (
+                f"{self.name}: a count of a feature is NaN, infinite or null; correct the step that makes the features"
+            )
             raise StepFailed(message)
 
     def predict(self, inputs: Counted) -> tuple[Array, Array]:
-        return self._taken(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
+        return self._run(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
 
     def learn(self, inputs: Counted, labels: Array, classes: int) -> None:
-        self._taken(inputs, labels, classes, predict=False)
+        self._run(inputs, labels, classes, predict=False)
         self.known = max(self.known, classes)
 
     def predict_then_learn(self, inputs: Counted, labels: Array, known: int) -> tuple[Array, Array]:
         self.known = max(self.known, known)
         classes = max(self.known, int(labels.max(initial=-1)) + 1)
-        answer = self._taken(inputs, labels, classes, predict=True)
+        answer = self._run(inputs, labels, classes, predict=True)
         self.known = classes
         return answer
 
@@ -134,24 +136,24 @@ class Learner(ABC):
                 f"{self.dimensions:,}; set `dimensions` back, or start over with --fresh"
             )
             raise ConfigError(message)
-        beside = (np.asarray(value) for name, value in state.items() if name != "table")
-        if not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in beside)):
-            message = f"the state of {self.name} holds numbers that are none (NaN); start over with --fresh"
+        others = (np.asarray(value) for name, value in state.items() if name != "table")
+        if not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in others)):
+            message = f"the state of {self.name} holds numbers that are NaN or infinite; start over with --fresh"
             raise ConfigError(message)
         self._store = DirtyRows(table)
         self.begin(state)
 
     @abstractmethod
     def numbers(self) -> State:
-        """What is saved beside the table, as copies."""
+        """Copies of the numbers that are saved in addition to the table."""
 
     @abstractmethod
     def begin(self, state: State) -> None:
-        """Set the numbers beside the table as a state has them, or as they are at first."""
+        """Set the numbers other than the table from a state; an empty state is that of a new model."""
 
     @abstractmethod
-    def grown(self, width: int) -> None:
-        """There is room for so many classes now, for the numbers beside the table too."""
+    def grow(self, width: int) -> None:
+        """Enlarge the arrays other than the table to `width` classes."""
 
     @abstractmethod
     def take(
@@ -159,7 +161,7 @@ class Learner(ABC):
     ) -> None:
         """Run the kernel over rows, given as `(indptr, indices, counts)`."""
 
-    def _taken(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
+    def _run(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
         self._make_room(classes)
         rows = inputs.shape[0] if predict else 0
         best, probability = np.empty(rows, np.int64), np.empty(rows)
@@ -167,7 +169,7 @@ class Learner(ABC):
             parts = (inputs.indptr, _read_only(inputs.indices), _read_only(inputs.data))
             self.take(parts, labels, predict=predict, best=best, probability=probability)
         if np.isnan(probability).any():
-            message = f"{self.name} has diverged: it holds what is no number any more; {self.remedy}"
+            message = f"{self.name} has diverged: its probabilities are NaN; {self.remedy}"
             raise StepFailed(message)
         return best, probability
 
@@ -182,11 +184,11 @@ class Learner(ABC):
         table = np.zeros((len(old), self.parts, width), self.kind)
         table[:, :, : old.shape[2]] = old
         self._store = DirtyRows(table.reshape(len(old), -1))
-        self.grown(width)
+        self.grow(width)
 
     def _check_memory(self, width: int, error: type[Exception]) -> None:
         table = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize
-        needed = 2 * table  # there is a second one, of what was saved
+        needed = 2 * table  # a snapshot holds a second table
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > there // 2:
             message = (
@@ -198,7 +200,7 @@ class Learner(ABC):
 
 
 def _read_only(array: Array) -> Array:
-    """What is compiled is compiled for arrays that are not written to, as those over Arrow's memory are."""
+    """A read-only view: the kernels are compiled for read-only arrays, because arrays over Arrow's memory are."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -32,17 +32,17 @@ class NaiveBayes(OnlineModel):
     type: Literal["naive_bayes"] = "naive_bayes"
     complement: bool = Field(default=False, description="Whether a class is judged by the words of all other classes.")
     alpha: float = Field(
-        default=0.1, ge=1e-6, le=1000, description="What is added to every count, so that no probability is 0."
+        default=0.1, ge=1e-6, le=1000, description="Added to every count, so that no probability is 0."
     )
     half_life: float | None = Field(
         default=None,
         ge=1,
         le=1_000_000,
-        description="After so many labelled records a record counts half; without it, all count alike for good.",
+        description="After so many labelled records, a record has half its weight; null: all records count alike.",
     )
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.naive_bayes  # noqa: F401  # numba that cannot be used is told at once
+        import millstream_models.compiled.naive_bayes  # noqa: F401  # fails at once if numba cannot be used
 
         return _NaiveBayes(self, records)
 
@@ -50,7 +50,7 @@ class NaiveBayes(OnlineModel):
 class _NaiveBayes(Learner):
     def __init__(self, config: NaiveBayes, records: pa.Schema) -> None:
         self._config = config
-        # Whole numbers do not stop growing at 2^24, as float32 does; what is forgotten never gets there.
+        # A count in float32 stops growing at 2^24, an int32 does not. With a half-life, counts never become so large.
         self.kind = np.int32 if config.half_life is None else np.float32
         self._growth = 1.0 if config.half_life is None else 2 ** (1 / config.half_life)
         super().__init__(config, records)
@@ -74,9 +74,10 @@ class _NaiveBayes(Learner):
 
     def begin(self, state: State) -> None:
         self._totals: Array = np.array(state.get("totals", np.zeros((2, self.width))))
-        self._numbers: Array = np.array(state.get("numbers", [0.0, 1.0]))  # dimensions with counts; a record's weight
+        # The number of dimensions with counts, and the weight of a record.
+        self._numbers: Array = np.array(state.get("numbers", [0.0, 1.0]))
 
-    def grown(self, width: int) -> None:
+    def grow(self, width: int) -> None:
         self._totals = np.pad(self._totals, ((0, 0), (0, width - self._totals.shape[1])))
 
     def take(

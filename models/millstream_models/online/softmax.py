@@ -15,10 +15,11 @@ __all__ = ["Softmax"]
 
 
 class Softmax(OnlineModel):
-    """Logistic regression over all classes at once: weighs words by how well they tell, and follows what changes.
+    """Logistic regression over all classes at once: weighs words by how well they separate them, and follows drift.
 
-    Texts are scaled to length 1. With the rate `adaptive`, each weight's steps shorten with what it has learned;
-    `decaying`, all steps shorten with the records; `constant`, they stay as they are, and what is new counts most.
+    Texts are scaled to length 1. With the rate `adaptive`, the steps of each weight become shorter as it learns. With
+    `decaying`, all steps become shorter with the number of records. With `constant`, all steps have the same length, so
+    new records count most.
 
     >>> from millstream_models.hashed_text import HashedText
     >>> model = Softmax(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
@@ -28,11 +29,13 @@ class Softmax(OnlineModel):
     """
 
     type: Literal["softmax"] = "softmax"
-    rate: Literal["adaptive", "decaying", "constant"] = Field(default="adaptive", description="How long steps are.")
+    rate: Literal["adaptive", "decaying", "constant"] = Field(
+        default="adaptive", description="The length of the steps."
+    )
     learning_rate: float = Field(default=0.5, gt=0, description="The length of the first step.")
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.softmax  # noqa: F401  # numba that cannot be used is told at once
+        import millstream_models.compiled.softmax  # noqa: F401  # fails at once if numba cannot be used
 
         return _Softmax(self, records)
 
@@ -52,7 +55,7 @@ class _Softmax(Learner):
     def begin(self, state: State) -> None:
         self._learned: Array = np.array(state.get("learned", [0.0]))
 
-    def grown(self, width: int) -> None:
+    def grow(self, width: int) -> None:
         pass
 
     def take(

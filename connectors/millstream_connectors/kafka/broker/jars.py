@@ -62,17 +62,17 @@ def _pin(line: str) -> Jar:
     return Jar(group, name, version, int(size), sha256)
 
 
-def ensure(tell: Callable[[str], None]) -> Path:
-    """The folder with all jars; missing and damaged jars are downloaded first, and `tell` gets the progress."""
+def ensure(report: Callable[[str], None]) -> Path:
+    """The folder with all jars; missing and damaged jars are downloaded first, and `report` gets the progress."""
     folder = jar_folder(VERSION)
     with locked(folder):
         jars = pinned()
         missing = [jar for jar in jars if not (folder / jar.file).is_file()]
         damaged = [jar for jar in jars if jar not in missing and _sha256(folder / jar.file) != jar.sha256]
         if damaged:
-            tell(f"{_named(damaged)} damaged in {folder}")
+            report(f"{_named(damaged)} damaged in {folder}")
         if missing or damaged:
-            _download_all(find_repository(), missing + damaged, folder, tell)
+            _download_all(find_repository(), missing + damaged, folder, report)
     return folder
 
 
@@ -85,10 +85,10 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download_all(repository: Repository, jars: Sequence[Jar], folder: Path, tell: Callable[[str], None]) -> None:
+def _download_all(repository: Repository, jars: Sequence[Jar], folder: Path, report: Callable[[str], None]) -> None:
     total, downloaded, tenths = sum(jar.size for jar in jars), 0, 0
     task = f"fetching Apache Kafka {VERSION} into {folder}, once"
-    tell(f"{task}: {_megabytes(total)} MB ...")
+    report(f"{task}: {_megabytes(total)} MB ...")
     largest_first = sorted(jars, key=lambda jar: -jar.size)
     into_cache = _Download(repository, folder)
     with ThreadPoolExecutor(_THREADS, "millstream-jars") as pool:
@@ -99,7 +99,7 @@ def _download_all(repository: Repository, jars: Sequence[Jar], folder: Path, tel
                 downloaded += downloads[download].size
                 if downloaded * 10 // total > tenths:
                     tenths = downloaded * 10 // total
-                    tell(f"{task}: {_megabytes(downloaded)} of {_megabytes(total)} MB ...")
+                    report(f"{task}: {_megabytes(downloaded)} of {_megabytes(total)} MB ...")
         finally:
             into_cache.stop.set()  # after an error, or Ctrl-C, the other threads end at once
 

@@ -27,7 +27,7 @@ class ProducerIdentity:
 
 
 @dataclass(frozen=True)
-class TransactionState:
+class _TransactionState:
     """The current producer of a transactional id, and the state of its last transaction."""
 
     producer: ProducerIdentity
@@ -58,7 +58,7 @@ class Coordinators:
         """Forget all coordinators, because a broker has refused a request."""
         self._numbers.clear()
 
-    async def transaction_state(self, nodes: Nodes, name: str) -> TransactionState | None:
+    async def transaction_state(self, nodes: Nodes, name: str) -> _TransactionState | None:
         """The state of a transactional id, without fencing its producer; None if the brokers have none.
 
         The question is retried while a transaction is being committed or aborted: until that is complete, the messages
@@ -73,9 +73,9 @@ class Coordinators:
         check_code(found.error_code, f"transactions of {name}")
         if found.transaction_state.startswith("Prepare"):
             raise kafka_errors.ConcurrentTransactionsError(f"transactions of {name}")
-        return TransactionState(ProducerIdentity(found.producer_id, found.producer_epoch), found.transaction_state)
+        return _TransactionState(ProducerIdentity(found.producer_id, found.producer_epoch), found.transaction_state)
 
-    def wait_until_complete(self, name: str) -> TransactionState | None:
+    def wait_until_complete(self, name: str) -> _TransactionState | None:
         """Wait until committed messages are readable: the brokers confirm a commit before they have published it."""
         return self._cluster.ask("transactions", lambda nodes: self.transaction_state(nodes, name))
 
