@@ -8,7 +8,6 @@ import pytest
 from docs.documents import ROOT, TEXTS, blocks
 
 MOST_WORDS = 1000
-NOT_YET = {"docs/benchmarks.md"}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -19,7 +18,7 @@ def test_links_lead_to_files_and_headings(name: str) -> None:
         file, _, anchor = link.partition("#")
         target = (ROOT / name).parent.joinpath(file).resolve() if file else ROOT / name
         path = target.relative_to(ROOT).as_posix()
-        assert target.exists() or path in NOT_YET, link
+        assert target.exists(), link
         if anchor:
             assert anchor in anchors(path), link
 
