@@ -12,7 +12,7 @@ __all__ = ["ROOT", "TEXTS", "Block", "blocks", "section", "table"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("**/*.md"))
-TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", *PAGES, "CHANGELOG.md")}
+TEXTS = {name: (ROOT / name).read_text() for name in ("README.md", *PAGES, "CONTRIBUTING.md", "CHANGELOG.md")}
 
 _BLOCK = re.compile(r"^## (?P<heading>[^\n]*)$|^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -16,7 +16,7 @@ NO_CONFIGS = ("# configs/parts.yaml", "scrape_configs:")
 CONFIGS = [block for name in TEXTS for block in blocks(name, "yaml") if not block.text.startswith(NO_CONFIGS)]
 
 
-@pytest.mark.parametrize("batch_size", CONFIGS, ids=lambda block: f"{block.document}-{block.heading}")
+@pytest.mark.parametrize("block", CONFIGS, ids=lambda block: f"{block.document}-{block.heading}")
 def test_configs_in_the_text_are_valid(folder: Path, block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "news.jsonl").touch()
     config = folder / "configs" / "shown.yaml"

@@ -109,7 +109,7 @@ def test_the_options_of_commands_are_those_of_the_command_line() -> None:
 
 
 def codes(cell: str) -> list[str]:
-    """What a cell has in backticks, without a value's name that is not in capitals alone."""
+    """The codes in the backticks of a cell, without `=VALUE` and `[...]`."""
     return [code.partition("=")[0].partition("[")[0] for code in re.findall(r"`([^`]+)`", cell)]
 
 

@@ -8,10 +8,8 @@ from docs.documents import TEXTS, table
 
 from millstream.engines.workers.messages import Message
 
-RENAMED = {"Part": "EpochPart", "StateRequest": "RequestState"}
-
 
 def test_every_message_is_in_the_table() -> None:
     names = [kind.__name__ for kind in get_args(Message)]
     shown = [row[0].strip("`") for row in table(TEXTS["docs/internals/workers.md"], "message")]
-    assert sorted(shown) == sorted(RENAMED.get(name, name) for name in names)
+    assert sorted(shown) == sorted(names)
