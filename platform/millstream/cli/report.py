@@ -16,7 +16,7 @@ from millstream.runs.sinks import sink_configs
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Watched
 
-__all__ = ["report"]
+__all__ = ["program", "report"]
 
 _DIGEST = 12
 
@@ -37,7 +37,7 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     yield f"  records    {summary.records:,} in {epochs}{again}"
     rejects = summary.delivered.get("rejects", 0)
     if rejects and rejects >= summary.records / 2:
-        yield f"  rejects    {rejects:,}, at least half of them: `{_program()} read {run} rejects` says why"
+        yield f"  rejects    {rejects:,}, at least half of them: `{program()} read {run} rejects` says why"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     none came with a record, so the model has learned nothing; see `fields` of the source"
     yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")
@@ -65,13 +65,13 @@ def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:
 def _tries(summary: Summary, run: str) -> Iterator[str]:
     output = next((name for name in ("topics", "predictions") if summary.delivered.get(name)), None)
     if output is not None:
-        yield f"  {_program()} read {run} {output} | tail -n 5"
+        yield f"  {program()} read {run} {output} | tail -n 5"
     if summary.model is not None:
-        yield f'  {_program()} predict {run} "some text"'
-    yield f"  {_program()} status {run}"
+        yield f'  {program()} predict {run} "some text"'
+    yield f"  {program()} status {run}"
 
 
-def _program() -> str:
+def program() -> str:
     """How `millstream` is called from here: by its name, or by its path where it is not on PATH."""
     installed = Path(sys.executable).with_name("millstream")
     found = shutil.which("millstream")
