@@ -16,14 +16,14 @@ from millstream.runs.directory import RunDirectory
 
 @pytest.mark.usefixtures("demo")
 def test_a_run_directory_in_use(millstream: Millstream) -> None:
-    held = RunDirectory(Path("runs/demo"))
-    held.lock()
+    directory = RunDirectory(Path("runs/demo"))
+    directory.lock()
     try:
         ran = millstream("run", "demo.yaml")
         assert (ran.code, ran.out) == (4, "")
         assert f"runs/demo is in use by process {os.getpid()}; wait for it, stop it, or give another" in ran.err
     finally:
-        held.release()
+        directory.release()
     assert millstream("run", "demo.yaml", "--records", 500, "--json").code == 0
 
 
