@@ -235,9 +235,9 @@ def test_a_second_interrupt_prints_what_the_run_waits_for_and_a_third_exits(
     monkeypatch.setenv("PYTHONPATH", str(demo))
     (demo / "stalling.py").write_text(STALLING)
     config = (demo / "demo.yaml").read_text()
-    begin, end = config.index("pipeline:"), config.index("engine:")
+    first, last = config.index("pipeline:"), config.index("engine:")
     steps = "pipeline: {steps: [{type: filter, function: 'stalling:keep'}]}\n"
-    (demo / "demo.yaml").write_text(config[:begin] + steps + config[end:])
+    (demo / "demo.yaml").write_text(config[:first] + steps + config[last:])
     process = begin("run", "demo.yaml")
     assert process.stderr is not None
     until((demo / "reached").exists, process)

@@ -134,7 +134,7 @@ LINES = {
     "a variable that is not closed": (
         "name: news",
         "name: ${HOME",
-        "news.yaml:1 name: `${` is not closed, or holds no variable's name; it is ${NAME} or ${NAME:-default}, "
+        "news.yaml:1 name: `${` has no closing brace or no valid name; write ${NAME} or ${NAME:-default}, "
         "and $$ for a $",
     ),
     "YAML that is none": (
@@ -238,7 +238,7 @@ def test_relative_paths_start_at_the_config(
         (["engine.typ=local"], "news.yaml (--set) engine.typ: unknown key; did you mean `type`?"),
         (["engin.type=local"], "news.yaml (--set) engin: unknown key; did you mean `engine`?"),
         (["keep"], "news.yaml (--set) keep: a value is set with `--set a.b=value`"),
-        (["name.first=x"], "news.yaml (--set) name.first: name is a single value and has no 'first' in it"),
+        (["name.first=x"], "news.yaml (--set) name.first: name is a single value, so it has no key 'first'"),
         (["keep={"], "news.yaml (--set) keep: {: not YAML, at column 2: "),
         (["engine.epoch.max_records=0"], "news.yaml (--set) engine.epoch.max_records: 0 is not allowed; at least 1"),
     ],
@@ -255,7 +255,7 @@ def test_set_reaches_items_of_a_list_by_their_index(millstream: Millstream, fold
     assert millstream("validate", "steps.yaml", "--set", "pipeline.steps.0.dimensions=1024").code == 0
     ran = millstream("validate", "steps.yaml", "--set", "pipeline.steps.2.dimensions=16")
     assert ran.code == 2
-    assert "pipeline.steps is a list, and '2' is not an index of it; 0 to 1" in ran.err
+    assert "pipeline.steps is a list, and '2' is not an index of it; indices are 0 to 1" in ran.err
 
 
 STEPS = """\
@@ -346,7 +346,7 @@ def test_a_missing_file_is_refused_with_the_nearest_name(millstream: Millstream,
         (b"{name: ${NAME}}\n", "within { } or [ ], put ${...} in quotes"),
         (b"name: a\n---\nname: b\n", "expected a single document in the stream"),
         (b"name: !!python/object:os.system x\n", "name: not a plain value"),
-        (b"name: &a [*a]\n", "an alias stands inside what it refers to"),
+        (b"name: &a [*a]\n", "an alias refers to a mapping or list that contains it"),
     ],
 )
 def test_a_file_that_is_no_config_is_refused(

@@ -48,7 +48,7 @@ def _draw(console: Console, description: Mapping[str, Any]) -> None:
         _indented(console, 2, f"{step['name']}: {options or 'none'}")
     _heading(console, "Outputs")
     console.print(
-        _table(["output", "made by", "a row for each", "sink", "where"], map(_output_row, description["outputs"]))
+        _table(["output", "made by", "a row for each", "sink", "location"], map(_output_row, description["outputs"]))
     )
     _heading(console, "The points of every epoch")
     _indented(console, 2, " -> ".join(description["order"]))

@@ -3,7 +3,8 @@
     [project.entry-points."millstream.commands"]
     my_command = "my_package.my_command:my_command"
 
-The entry point is a click command. `millstream --help` imports its module too, so slow imports belong inside the command.
+The entry point is a click command. `millstream --help` imports its module too, so slow imports belong inside the
+command.
 """
 
 from __future__ import annotations

@@ -102,7 +102,8 @@ def _load_model(directory: RunDirectory) -> _CheckpointModel:
         message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
         raise MillstreamError(message)
     if "text" not in graph.records.names:
-        message = f"the records of {directory.path} have no field 'text' to predict from; their fields are {', '.join(graph.fields)}"
+        fields = ", ".join(graph.fields)
+        message = f"the records of {directory.path} have no field 'text' to predict from; their fields are {fields}"
         raise MillstreamError(message)
     nodes = graph.steps[: index + 1]
 

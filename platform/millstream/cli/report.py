@@ -37,7 +37,8 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     yield f"  records    {summary.records:,} in {epochs}{again}"
     rejects = summary.delivered.get("rejects", 0)
     if rejects and rejects >= summary.records / 2:
-        yield f"  rejects    {rejects:,}, at least half of the records: `{_program()} read {run} rejects` prints the reasons"
+        command = f"{_program()} read {run} rejects"
+        yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints the reasons"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
     yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")

@@ -149,9 +149,7 @@ class _Observers:
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
         if changed := changed_libraries(CheckpointReader(watched.directory.checkpoints).newest()):
-            screen.warn(
-                f"the newest checkpoint was written with {changed}; results may differ from earlier ones in the last bits"
-            )
+            screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
 

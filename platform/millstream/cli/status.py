@@ -77,7 +77,8 @@ def _stats(run_stats: RunStats) -> Iterator[str]:
     speed, median, most = run_stats.records_per_second, run_stats.latency_median, run_stats.latency_99
     yield f"  speed      {'no epoch is finished yet' if speed is None else f'{speed:,.0f} records/s'}"
     if median is not None and most is not None:
-        yield f"  latency    {_duration(median)} from an epoch's cut until it is finished, 99 % within {_duration(most)}"
+        latency = f"{_duration(median)} from an epoch's cut until it is finished, 99 % within {_duration(most)}"
+        yield f"  latency    {latency}"
     yield f"  in flight  {run_stats.epochs_in_flight:,} epoch{'s' if run_stats.epochs_in_flight != 1 else ''}"
     last = f"; the last: {run_stats.last_restart}" if run_stats.last_restart is not None else ""
     yield f"  restarts   {run_stats.restarts:,}{last}"

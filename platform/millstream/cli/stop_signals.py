@@ -19,8 +19,8 @@ _CLOSE_SECONDS = 1.0
 class _StopEvent(threading.Event):
     """An event that a signal handler may set while it interrupts a thread that waits for the event.
 
-    `threading.Event.wait` holds the event's lock for a moment. With its usual lock, a handler that interrupts the thread at
-    this moment would wait for its own thread; a reentrant lock prevents this.
+    `threading.Event.wait` holds the event's lock for a moment. With the usual lock, a handler that interrupts the
+    thread at this moment would wait for its own thread; a reentrant lock prevents this.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class _StopEvent(threading.Event):
 
 
 class StopSignals:
-    """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT prints what the run waits for, a third exits at once.
+    """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT prints the reason to wait, a third exits at once.
 
     The handler calls all functions that are passed in. `close` gets the number of seconds it may take to show messages.
     """
@@ -43,7 +43,7 @@ class StopSignals:
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        """Install the handlers. Call it in the main thread before Spark starts, because PySpark keeps existing handlers."""
+        """Install the handlers, in the main thread and before Spark starts, because PySpark keeps existing handlers."""
         before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
