@@ -37,7 +37,10 @@ def log() -> None:
 @log.command()
 @_url
 def ls(url: str) -> None:
-    """List a journal or all journals below a folder, a topic or all topics of a cluster."""
+    """List journals or topics.
+
+    URL is a journal, a folder of journals, a topic or a cluster.
+    """
     for line in open_url(url).describe():
         click.echo(line)
 
@@ -78,7 +81,10 @@ _partitions = click.option(
 @_url
 @_partitions
 def append(url: str, partitions: int | None) -> None:
-    """Append each line of standard input as one entry, except blank lines."""
+    """Append the lines of standard input.
+
+    Each line becomes one entry; blank lines are left out.
+    """
     with open_url(url).appender(partitions) as put:
         count = sum(_put(lines, put) for lines in _lines(_chunks(sys.stdin.buffer.fileno())))
     click.echo(f"{count} entries appended", err=True)
@@ -89,7 +95,10 @@ def append(url: str, partitions: int | None) -> None:
 @_url
 @_partitions
 def import_file(file: Path, url: str, partitions: int | None) -> None:
-    """Append the records of a JSON Lines file, plain or gzipped, or of a Parquet file."""
+    """Append the records of a file.
+
+    FILE is a JSON Lines file, plain or gzipped, or a Parquet file.
+    """
     count, size = 0, file.stat().st_size
     bar = click.progressbar(length=size, label=file.name, file=sys.stderr, hidden=not sys.stderr.isatty())
     with open_url(url).appender(partitions) as put, bar, file.open("rb") as source:

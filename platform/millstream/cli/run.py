@@ -43,10 +43,10 @@ __all__ = ["run"]
     "--until-idle/--follow",
     "until_idle",
     default=None,
-    help="Stop at the current end of the log (default for sources that end), or wait for new records.",
+    help="Stop where the log ends when the run starts (default for sources that end), or wait for new records.",
 )
 @click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after N more records.")
-@click.option("--fresh", is_flag=True, help="Move the run directory aside and start over, sinks included.")
+@click.option("--fresh", is_flag=True, help="Move the run directory aside, clear the sinks and start over.")
 @click.option("--replay", metavar="RUN", help="Cut the same epochs as RUN, and stop after its last epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
 @click.option(

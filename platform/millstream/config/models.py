@@ -80,7 +80,8 @@ class EpochSize(_Section):
         default=parse_duration("20ms"),
         ge=0,
         description="The maximum time that a record waits for its epoch to fill up. 0, the default of the local "
-        "engine, cuts an epoch as soon as records arrive: epochs are small while the stream is quiet, and grow under load.",
+        "engine, cuts an epoch as soon as records arrive: epochs are small while the stream is quiet, and grow under "
+        "load.",
     )
 
 
@@ -160,7 +161,7 @@ class Config(_Section):
     keep: Duration | None = Field(
         default=parse_duration("7d"),
         gt=0,
-        description="How long the epoch log keeps epochs for replay and audit; `null` keeps all.",
+        description="The period that replay and audit can reach back; `null` for everything.",
     )
     mlflow: _MlflowOrNot = Field(default=False, description="Recording in MLflow; `false` records nothing.")
 
