@@ -108,7 +108,7 @@ LINES = {
     "two kinds of sources": (
         "pipeline:",
         "sources: {a: {type: files, path: news.jsonl}}\npipeline:",
-        "news.yaml:2 source: `sources` is given too; a config has one of them",
+        "news.yaml:2 source: `source` and `sources` are both given; keep one of the two",
     ),
     "no source": (
         "source: {type: files, path: news.jsonl, fields: {text: text, label: label, time: published_at}}\n",
@@ -121,7 +121,7 @@ LINES = {
         "news.yaml:10 engine.placement.feature: there is no such step; one of features, classify, popularity; "
         "did you mean `features`?",
     ),
-    "a step in a place that it cannot run in": (
+    "a step with a placement that is not allowed": (
         "engine: {",
         "engine: {placement: {classify: worker}, ",
         "news.yaml:10 engine.placement.classify: this step cannot run in workers: it has state; leave it to the driver",
@@ -381,6 +381,6 @@ def test_a_traceback_is_shown_only_with_debug(folder: Path) -> None:
 
 def test_help_is_quick_because_commands_are_imported_when_used() -> None:
     imports = "import sys, millstream.cli\ntry: millstream.cli.main(['--help'])\nexcept SystemExit: pass\n"
-    told = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", imports + told], capture_output=True, text=True, check=True)
+    program = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", imports + program], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"

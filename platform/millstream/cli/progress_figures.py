@@ -120,7 +120,7 @@ class RunFigures(Observer):
         return per_second(after - before, ended - began) if ended - began >= _MEASURABLE_SECONDS else None
 
     def waits_for(self) -> str:
-        """Return the reason why a stop that the user requested has to wait."""
+        """Return the end of the sentence "waiting ..." that is printed after the user has requested a stop."""
         if not self._is_started:
             return "for the engine to start"
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch

@@ -110,7 +110,7 @@ def _open_port(port: int) -> MetricsPort:
 def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) -> Summary:
     config = loaded.config
     starting = "starting Spark, which takes some seconds" if config.engine.type == "spark" else "starting"
-    screen.doing(starting)
+    screen.show_activity(starting)
     screen.say(f"{config.name} in {options.run}, {config.guarantee.delivery}: {starting}")
 
     def fire() -> None:

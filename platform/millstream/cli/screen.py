@@ -55,7 +55,7 @@ class Screen:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._figures: Callable[[], Figures] | None = None
-        self._doing = ""
+        self._activity = ""
         self._live: Live | None = None
         self._began = clock()
         self._shown: tuple[float, Figures | None] = (self._began, None)
@@ -85,9 +85,9 @@ class Screen:
     def warn(self, message: str) -> None:
         self.insist(f"warning: {message}")
 
-    def doing(self, activity: str) -> None:
+    def show_activity(self, activity: str) -> None:
         """Show this activity until the first epoch is finished."""
-        self._doing = activity
+        self._activity = activity
 
     def watch(self, figures: Callable[[], Figures]) -> None:
         """Show the results of this function from now on."""
@@ -115,7 +115,7 @@ class Screen:
             return
         figures = self._figures() if self._figures is not None else None
         if self._live is not None:
-            self._live.update(_display(figures, f"{self._doing}: {self._clock() - self._began:.0f} s"), refresh=True)
+            self._live.update(_display(figures, f"{self._activity}: {self._clock() - self._began:.0f} s"), refresh=True)
         elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
             if figures != self._shown[1] and figures.finished:
                 self._print(_figures_line(figures))
@@ -156,9 +156,9 @@ def _parts(figures: Figures) -> list[str]:
     return parts
 
 
-def _display(figures: Figures | None, doing: str) -> RenderableType:
+def _display(figures: Figures | None, activity: str) -> RenderableType:
     if figures is None or not figures.finished:
-        return Text(doing, style="dim")
+        return Text(activity, style="dim")
     lines: list[RenderableType] = []
     if figures.behind is not None:
         total = max(1, figures.records + figures.behind)

@@ -172,7 +172,7 @@ class Config(_Section):
         if source is None and not several:
             raise _refuse("required; or `sources`, if there are several")
         if source is not None and several:
-            raise _refuse("`sources` is given too; a config has one of them")
+            raise _refuse("`source` and `sources` are both given; keep one of the two")
         return None if source is None else handler(source)
 
     @property
