@@ -1,4 +1,4 @@
-"""The command line as a user runs it: arguments in, exit code and what was printed out."""
+"""The command line as a user runs it: arguments in; exit code, standard output and standard error out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ engine: {type: local, epoch: {max_records: 500}}
 
 @dataclass
 class Ran:
-    """What a command came to."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -50,7 +50,7 @@ Millstream = Callable[..., Ran]
 
 @pytest.fixture
 def millstream(capsys: pytest.CaptureFixture[str]) -> Millstream:
-    """Runs a command line."""
+    """Return a function that runs a command line."""
 
     def run(*arguments: object) -> Ran:
         with pytest.raises(SystemExit) as ended:
@@ -63,7 +63,7 @@ def millstream(capsys: pytest.CaptureFixture[str]) -> Millstream:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in, with `news.yaml`, a config that is valid, and its data."""
+    """The working directory, with a valid config `news.yaml` and its data."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "news.yaml").write_text(NEWS)
     (tmp_path / "news.jsonl").write_text('{"text": "a late goal", "label": "sport", "published_at": 1}\n')
@@ -72,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in, with `demo.yaml`: ten epochs of documents that need no file."""
+    """The working directory, with `demo.yaml`: ten epochs of generated documents."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo.yaml").write_text(DEMO)
     return tmp_path
@@ -80,7 +80,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def lengths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package with a model of its own, as if it were installed."""
+    """Make the package in `tests/plugin`, which registers a model, look installed."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "plugin"))
     plugins.registered.cache_clear()
     yield

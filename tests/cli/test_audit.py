@@ -1,4 +1,4 @@
-"""`millstream audit` as a user runs it: a run that has not ended is sent back to end."""
+"""`millstream audit` as a user runs it: it refuses a run that has not ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("point", "said"),
+    ("point", "message"),
     [
         (CrashPoint(Point.DELIVER, 0), "was interrupted before its first commit; run it again first"),
         (CrashPoint(Point.DELIVER, 4), r"was interrupted after epoch \d; run it again first"),
@@ -33,12 +33,12 @@ def pipeline(tmp_path: Path) -> Pipeline:
     ],
 )
 def test_a_run_that_has_not_ended_is_refused_without_a_golden_run(
-    pipeline: Pipeline, millstream: Millstream, point: CrashPoint, said: str
+    pipeline: Pipeline, millstream: Millstream, point: CrashPoint, message: str
 ) -> None:
     pipeline.crash("run", point)
     ran = millstream("audit", pipeline.folder / "runs/run")
     assert (ran.code, ran.out) == (1, "")
-    assert re.search(said, ran.err)
+    assert re.search(message, ran.err)
     assert "golden" not in ran.err
 
 

@@ -1,4 +1,4 @@
-"""A config whose rows would come back as its records is refused."""
+"""A config is refused if its rows would become records of its own source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CIRCLES = {
 
 
 @pytest.mark.parametrize("circle", CIRCLES)
-def test_rows_that_would_come_back_as_records(millstream: Millstream, folder: Path, circle: str) -> None:
+def test_a_sink_that_writes_to_its_own_source_is_refused(millstream: Millstream, folder: Path, circle: str) -> None:
     source, sink = CIRCLES[circle]
     (folder / "news").mkdir()
     (folder / "news/a.jsonl").write_text('{"text": "a"}\n')

@@ -1,4 +1,4 @@
-"""`millstream explain`: what runs where, and the worst that a crash does."""
+"""`millstream explain`: the processes that run the steps, and the worst effects of a crash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 Millstream = Callable[..., Any]
 
 
-def told(millstream: Millstream, *sets: str) -> dict[str, Any]:
+def description(millstream: Millstream, *sets: str) -> dict[str, Any]:
     ran = millstream("explain", "news.yaml", "--json", *(part for text in sets for part in ("--set", text)))
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
@@ -20,7 +20,7 @@ def told(millstream: Millstream, *sets: str) -> dict[str, Any]:
 
 
 def test_steps_are_written_out_with_their_options_and_where_they_run(millstream: Millstream, folder: Path) -> None:
-    steps = told(millstream, "engine.type=spark", "engine.epoch.max_records=5000")["steps"]
+    steps = description(millstream, "engine.type=spark", "engine.epoch.max_records=5000")["steps"]
     assert [(step["name"], step["type"], step["runs"]) for step in steps] == [
         ("features", "hashed_text", "worker"),
         ("classify", "classify", "driver"),
@@ -28,19 +28,19 @@ def test_steps_are_written_out_with_their_options_and_where_they_run(millstream:
     ]
     assert steps[0]["options"]["dimensions"] == 1024
     assert steps[2]["options"]["window"] == {"type": "tumbling", "size": "1h", "lateness": "10m"}
-    assert {step["runs"] for step in told(millstream)["steps"]} == {"process"}
+    assert {step["runs"] for step in description(millstream)["steps"]} == {"process"}
 
 
-def test_outputs_have_their_sinks_and_places(millstream: Millstream, folder: Path) -> None:
-    outputs = {output["name"]: output for output in told(millstream)["outputs"]}
+def test_outputs_have_their_sinks_and_locations(millstream: Millstream, folder: Path) -> None:
+    outputs = {output["name"]: output for output in description(millstream)["outputs"]}
     assert list(outputs) == ["rejects", "predictions", "topics", "late"]
     assert outputs["topics"]["step"] == "popularity"
     assert outputs["topics"]["row_of"] == "window"
     assert all("topics" in output["location"] for output in [outputs["topics"]])
 
 
-def test_the_worst_of_at_least_once_is_a_cycle_of_checkpoints(millstream: Millstream, folder: Path) -> None:
-    crashes = {crash["after"]: crash for crash in told(millstream)["crashes"]}
+def test_at_least_once_repeats_at_most_the_epochs_between_two_checkpoints(millstream: Millstream, folder: Path) -> None:
+    crashes = {crash["after"]: crash for crash in description(millstream)["crashes"]}
     assert list(crashes) == [
         "cut",
         "process",
@@ -59,8 +59,8 @@ def test_the_worst_of_at_least_once_is_a_cycle_of_checkpoints(millstream: Millst
     assert crashes["commit"]["lost"]["epochs"] == 0
 
 
-def test_at_most_once_loses_what_is_committed_and_not_saved(millstream: Millstream, folder: Path) -> None:
-    found = told(millstream, "guarantee={delivery: at_most_once, checkpoint_every: 3}")
+def test_at_most_once_loses_committed_epochs_without_a_checkpoint(millstream: Millstream, folder: Path) -> None:
+    found = description(millstream, "guarantee={delivery: at_most_once, checkpoint_every: 3}")
     assert found["order"] == ["cut", "commit", "process", "checkpoint", "deliver"]
     crashes = {crash["after"]: crash for crash in found["crashes"]}
     assert crashes["commit"]["lost"] == {"epochs": 3, "records": 1500}
@@ -68,10 +68,10 @@ def test_at_most_once_loses_what_is_committed_and_not_saved(millstream: Millstre
     assert crashes["deliver"]["rows_missing"]["predictions"]["epochs"] == 0
 
 
-def test_people_read_sentences(millstream: Millstream, folder: Path) -> None:
+def test_without_json_the_effects_are_sentences(millstream: Millstream, folder: Path) -> None:
     ran = millstream("explain", "news.yaml")
     assert ran.code == 0
-    assert "at_least_once, recovery epochs; saved after every 4 epochs, committed after every 2 epochs" in ran.out
+    assert "at_least_once, recovery epochs; checkpoint after every 4 epochs, commit after every 2 epochs" in ran.out
     assert "  cut -> process -> deliver -> checkpoint -> commit\n" in ran.out
     assert (
         "  a crash right after `checkpoint` of epoch e:\n    - state: at most 4 epochs (2,000 records) trained twice\n"
@@ -86,7 +86,7 @@ def test_options_are_written_as_in_a_config(millstream: Millstream, folder: Path
     assert "complement: false, alpha: 0.1, half_life: null" in " ".join(out.split())
 
 
-def test_exactly_once_has_nothing_to_tell(millstream: Millstream, folder: Path) -> None:
+def test_exactly_once_has_no_effects_of_a_crash(millstream: Millstream, folder: Path) -> None:
     ran = millstream("explain", "news.yaml", "--set", "guarantee.delivery=exactly_once")
     sentence = "a crash anywhere: nothing is lost, nothing is trained twice, no row is repeated or missing"
     assert sentence in ran.out

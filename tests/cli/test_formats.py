@@ -1,4 +1,4 @@
-"""A run directory of another version's format: every command refuses it, `run --fresh` starts over."""
+"""A run directory of another version's format: every command refuses it, and `run --fresh` starts over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def old(demo: Path, millstream: Millstream) -> Path:
 
 
 @pytest.mark.parametrize("command", ["status", "audit", "predict", "read"])
-def test_a_command_that_looks_refuses_it(old: Path, millstream: Millstream, command: str) -> None:
+def test_a_command_that_reads_refuses_it(old: Path, millstream: Millstream, command: str) -> None:
     ran = millstream(command, "runs/demo", *["predictions"] * (command == "read"))
     assert ran.code == 3 and REFUSAL in ran.err, ran.err
 
@@ -29,8 +29,8 @@ def test_a_command_that_looks_refuses_it(old: Path, millstream: Millstream, comm
 @pytest.mark.parametrize("processed", [True, False])
 def test_a_start_refuses_it_even_if_no_epoch_was_cut(old: Path, millstream: Millstream, processed: bool) -> None:
     if not processed:
-        for part in (old / "epochs").iterdir():
-            part.unlink()
+        for segment in (old / "epochs").iterdir():
+            segment.unlink()
     ran = millstream("run", "demo.yaml")
     assert ran.code == 3 and REFUSAL in ran.err and "start over with --fresh" in ran.err
 
@@ -40,7 +40,7 @@ def test_a_replay_of_it_is_refused(old: Path, millstream: Millstream) -> None:
     assert ran.code == 3 and REFUSAL in ran.err
 
 
-def test_a_start_over_moves_it_aside(old: Path, millstream: Millstream) -> None:
+def test_fresh_moves_it_aside(old: Path, millstream: Millstream) -> None:
     ran = millstream("run", "demo.yaml", "--records", 20, "--fresh")
     assert ran.code == 0, ran.err
     assert json.loads((old / "run.json").read_text())["format"] == 3

@@ -1,4 +1,4 @@
-"""Runs in processes of their own: signals, kills, and commands that look at a run beside it."""
+"""Runs in separate processes: signals, kills, and commands that read the directory of a running run."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ import pytest
 from millstream.runs.termination import descendants
 
 Millstream = Callable[..., Any]
-Begun = Callable[..., "subprocess.Popen[str]"]
+Begin = Callable[..., "subprocess.Popen[str]"]
 
 FOLLOWING = ("--set", "source.rate=2000", "--set", "source.records=null")
-PATIENCE = 120
+TIMEOUT = 120
 
 
 @pytest.fixture
-def begin_epoch(demo: Path) -> Iterator[Begun]:
-    """Begins a command line in a process group of its own, which is killed at the end if it is still there."""
+def begin(demo: Path) -> Iterator[Begin]:
+    """Return a function that starts a command line in its own process group, which is killed at the end of the test."""
     processes: list[subprocess.Popen[str]] = []
 
-    def begin(*arguments: str) -> subprocess.Popen[str]:
+    def begin_process(*arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", "from millstream.cli import main; main()", *arguments]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, cwd=demo, text=True, start_new_session=True, stdout=pipe, stderr=pipe)
         processes.append(process)
         return process
 
-    yield begin
+    yield begin_process
     for process in processes:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -47,8 +47,8 @@ def begin_epoch(demo: Path) -> Iterator[Begun]:
 
 
 def until(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Waits for what a process is to do; fails if it ends before."""
-    deadline = time.monotonic() + PATIENCE
+    """Wait until a process has reached a state; fail if the process ends before."""
+    deadline = time.monotonic() + TIMEOUT
     while not reached():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -61,7 +61,7 @@ def windows(run: Path) -> int:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT)
     return process.returncode, out, err
 
 
@@ -70,14 +70,14 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_run_after_its_epoch_and_the_next_goes_on(
-    begin_epoch: Begun, demo: Path, millstream: Millstream, number: signal.Signals
+def test_a_signal_ends_a_run_after_its_epoch_and_the_next_start_continues(
+    begin: Begin, demo: Path, millstream: Millstream, number: signal.Signals
 ) -> None:
-    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--json")
+    process = begin("run", "demo.yaml", *FOLLOWING, "--json")
     until(lambda: windows(demo / "runs/demo") >= 2, process)
     process.send_signal(number)
     code, out, err = ended(process)
-    assert (code, err) == (0, "stopping after the epoch in hand\n")
+    assert (code, err) == (0, "stopping after the epoch in progress\n")
     first = json.loads(out)
     assert first["ended"] == "stopped" and first["processed"] == first["records"] >= 2000
     assert json.loads(millstream("status", "runs/demo", "--json").out)["state"] == "ended"
@@ -89,10 +89,10 @@ def test_a_signal_ends_a_run_after_its_epoch_and_the_next_goes_on(
     assert sorted(offsets) == list(range(summary["records"]))
 
 
-def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
-    begin_epoch: Begun, demo: Path, millstream: Millstream
+def test_a_run_directory_has_one_run_and_can_be_read_meanwhile(
+    begin: Begin, demo: Path, millstream: Millstream
 ) -> None:
-    process = begin_epoch("run", "demo.yaml", *FOLLOWING)
+    process = begin("run", "demo.yaml", *FOLLOWING)
     until(lambda: windows(demo / "runs/demo") >= 2, process)
 
     second = millstream("run", "demo.yaml", *FOLLOWING)
@@ -113,15 +113,15 @@ def test_a_run_directory_has_one_run_and_can_be_looked_at_beside_it(
     assert code == 0 and out.startswith("stopped after epoch ")
 
 
-def test_status_tells_how_a_run_that_goes_is_doing(begin_epoch: Begun, demo: Path, millstream: Millstream) -> None:
-    process = begin_epoch("run", "demo.yaml", *FOLLOWING)
+def test_status_prints_speed_and_latency_of_a_running_run(begin: Begin, demo: Path, millstream: Millstream) -> None:
+    process = begin("run", "demo.yaml", *FOLLOWING)
 
-    def looked() -> dict[str, Any]:
+    def status_now() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(millstream("status", "runs/demo", "--json").out)
         return found
 
-    until(lambda: windows(demo / "runs/demo") >= 1 and bool((looked()["stats"] or {}).get("latency_99")), process)
-    status = looked()
+    until(lambda: windows(demo / "runs/demo") >= 1 and bool((status_now()["stats"] or {}).get("latency_99")), process)
+    status = status_now()
     run_stats = status["stats"]
     assert run_stats["records_per_second"] > 0
     assert 0 < run_stats["latency_median"] <= run_stats["latency_99"]
@@ -129,57 +129,57 @@ def test_status_tells_how_a_run_that_goes_is_doing(begin_epoch: Begun, demo: Pat
         0,
         None,
     )
-    assert 0 <= status["checkpoint_age"] < PATIENCE
+    assert 0 <= status["checkpoint_age"] < TIMEOUT
 
-    told = millstream("status", "runs/demo").out
+    printed = millstream("status", "runs/demo").out
     for line in (
         r"speed      [\d,]+ records/s",
-        r"latency    \S+ m?s from an epoch's cut until it is through, 99 % within \S+ m?s",
+        r"latency    \S+ m?s from an epoch's cut until it is finished, 99 % within \S+ m?s",
         r"in flight  \d epochs?",
         r"restarts   0",
         r"last checkpoint  \S+Z, \S+ m?s ago",
     ):
-        assert re.search(rf"^  {line}$", told, re.M), told
+        assert re.search(rf"^  {line}$", printed, re.M), printed
 
-    process.kill()  # what it told last is still there, and of a process that is not
+    process.kill()  # its last progress file is still there, but the process is not
     ended(process)
-    assert (demo / "runs/demo/live.json").exists() and looked()["stats"] is None
+    assert (demo / "runs/demo/live.json").exists() and status_now()["stats"] is None
     assert "speed" not in millstream("status", "runs/demo").out
 
     assert millstream("run", "demo.yaml", *FOLLOWING, "--records", 500, "--json").code == 0
     assert not (demo / "runs/demo/live.json").exists()
 
 
-def asked(address: str) -> str:
-    """What Prometheus would get."""
-    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310
+def scrape(address: str) -> str:
+    """Return the metrics that Prometheus would get."""
+    with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:  # noqa: S310
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         text: str = answer.read().decode()
     return text
 
 
-def test_prometheus_is_answered_as_long_as_a_run_goes(begin_epoch: Begun, demo: Path) -> None:
-    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--metrics-port", "0", "--json")
+def test_prometheus_is_served_while_a_run_is_running(begin: Begin, demo: Path) -> None:
+    process = begin("run", "demo.yaml", *FOLLOWING, "--metrics-port", "0", "--json")
     address = _line_with("metrics are at", process).split()[-1]
     until(lambda: windows(demo / "runs/demo") >= 1, process)
-    told = asked(address)
-    assert "# TYPE millstream_epoch_latency_seconds histogram\n" in told
-    count = re.search(r'^millstream_records_total{pipeline="demo"} ([\d.e+]+)$', told, re.M)
+    metrics = scrape(address)
+    assert "# TYPE millstream_epoch_latency_seconds histogram\n" in metrics
+    count = re.search(r'^millstream_records_total{pipeline="demo"} ([\d.e+]+)$', metrics, re.M)
     assert count is not None and float(count[1]) >= 1000
 
     process.terminate()
     assert ended(process)[0] == 0
     with pytest.raises(URLError, match="refused"):
-        asked(address)
+        scrape(address)
 
 
-def test_a_worker_that_was_killed_is_told(begin_epoch: Begun, demo: Path, millstream: Millstream) -> None:
-    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--set", "engine.workers=3", "--metrics-port", "0")
+def test_the_restart_of_a_killed_worker_is_reported(begin: Begin, demo: Path, millstream: Millstream) -> None:
+    process = begin("run", "demo.yaml", *FOLLOWING, "--set", "engine.workers=3", "--metrics-port", "0")
     address = _line_with("metrics are at", process).split()[-1]
     until(lambda: windows(demo / "runs/demo") >= 1, process)
     os.kill(descendants(process.pid)[-1], signal.SIGKILL)
     reason = _line_with("killed", process).strip().removeprefix("warning: ")
-    assert 'millstream_worker_restarts_total{pipeline="demo"} 1.0\n' in asked(address)
+    assert 'millstream_worker_restarts_total{pipeline="demo"} 1.0\n' in scrape(address)
 
     until(lambda: "restarts   0" not in millstream("status", "runs/demo").out, process)
     assert f"  restarts   1; the last: {reason}\n" in millstream("status", "runs/demo").out
@@ -187,7 +187,7 @@ def test_a_worker_that_was_killed_is_told(begin_epoch: Begun, demo: Path, millst
     assert ended(process)[0] == 0
 
 
-def test_a_port_that_is_taken_is_told_before_anything_is_begun(demo: Path, millstream: Millstream) -> None:
+def test_a_port_in_use_is_refused_before_the_run_starts(demo: Path, millstream: Millstream) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = millstream("run", "demo.yaml", "--metrics-port", port, "--json")
@@ -199,19 +199,19 @@ def test_a_port_that_is_taken_is_told_before_anything_is_begun(demo: Path, mills
     assert millstream("run", "demo.yaml", "--metrics-port", 70000).code == 2
 
 
-def test_a_killed_run_is_interrupted_and_comes_out_as_if_nothing_had_happened(
-    begin_epoch: Begun, demo: Path, millstream: Millstream
+def test_a_killed_run_is_interrupted_and_continues_to_the_results_of_a_golden_run(
+    begin: Begin, demo: Path, millstream: Millstream
 ) -> None:
-    code, _, err = ended(begin_epoch("run", "demo.yaml", "--crash", "deliver.predictions@3"))
+    code, _, err = ended(begin("run", "demo.yaml", "--crash", "deliver.predictions@3"))
     assert code == -signal.SIGKILL
-    assert "crash at deliver.predictions@3, as --crash says" in err
+    assert "crash at deliver.predictions@3, requested by --crash" in err
     status = json.loads(millstream("status", "runs/demo", "--json").out)
     assert (status["state"], status["error"]) == ("interrupted", None)
     assert status["epochs"]["processed"] == 4 and status["epochs"]["committed"] < 4
 
     again = millstream("run", "demo.yaml", "--crash", "deliver.predictions@3")
     assert again.code == 0
-    assert "going on with runs/demo from epoch 3, record 1,500; epoch 3 is replayed (500 records)" in again.err
+    assert "continuing runs/demo from epoch 3, record 1,500; epoch 3 is replayed (500 records)" in again.err
     assert "5,500 processed, repeats included" in again.out
     crashed = json.loads((demo / "runs/demo/summary.json").read_text())
     golden = json.loads(millstream("run", "demo.yaml", "--run", "golden", "--json").out)
@@ -229,23 +229,23 @@ def keep(record):
 """
 
 
-def test_a_second_interrupt_is_told_what_is_waited_for_and_a_third_gives_up(
-    begin_epoch: Begun, demo: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_second_interrupt_prints_what_the_run_waits_for_and_a_third_exits(
+    begin: Begin, demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(demo))
     (demo / "stalling.py").write_text(STALLING)
     config = (demo / "demo.yaml").read_text()
-    begin, end = config.index("pipeline:"), config.index("engine:")
+    first, last = config.index("pipeline:"), config.index("engine:")
     steps = "pipeline: {steps: [{type: filter, function: 'stalling:keep'}]}\n"
-    (demo / "demo.yaml").write_text(config[:begin] + steps + config[end:])
-    process = begin_epoch("run", "demo.yaml")
+    (demo / "demo.yaml").write_text(config[:first] + steps + config[last:])
+    process = begin("run", "demo.yaml")
     assert process.stderr is not None
     until((demo / "reached").exists, process)
     process.send_signal(signal.SIGINT)
-    assert _line_with("stopping", process) == "stopping after the epoch in hand\n"
+    assert _line_with("stopping", process) == "stopping after the epoch in progress\n"
     process.send_signal(signal.SIGINT)
     assert _line_with("waiting", process).startswith(
-        "waiting for epoch 0 and its checkpoint; Ctrl-C once more gives up"
+        "waiting for epoch 0 and its checkpoint; press Ctrl-C again to exit at once"
     )
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 130
@@ -259,25 +259,25 @@ def _line_with(word: str, process: subprocess.Popen[str]) -> str:
     raise AssertionError(f"the run ended without a line with {word!r}")
 
 
-def test_what_is_read_may_be_cut_short(begin_epoch: Begun, demo: Path, millstream: Millstream) -> None:
+def test_a_reader_of_the_rows_may_stop_at_any_time(begin: Begin, demo: Path, millstream: Millstream) -> None:
     assert millstream("run", "demo.yaml", "--json").code == 0
-    process = begin_epoch("read", "runs/demo", "predictions")
+    process = begin("read", "runs/demo", "predictions")
     assert process.stdout is not None and process.stderr is not None
     assert json.loads(process.stdout.readline())["_offset"] == 0
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(TIMEOUT) == 0
 
 
 @pytest.mark.spark
-def test_on_spark_too_a_group_that_is_told_to_end_ends_after_its_epoch(
-    begin_epoch: Begun, demo: Path, millstream: Millstream
+def test_on_spark_too_a_terminated_process_group_ends_after_its_epoch(
+    begin: Begin, demo: Path, millstream: Millstream
 ) -> None:
-    process = begin_epoch("run", "demo.yaml", *FOLLOWING, "--set", "engine.type=spark", "--json")
+    process = begin("run", "demo.yaml", *FOLLOWING, "--set", "engine.type=spark", "--json")
     until(lambda: windows(demo / "runs/demo") >= 2, process)
     os.killpg(process.pid, signal.SIGTERM)  # as `timeout`, systemd and terminals do
     code, out, err = ended(process)
-    assert (code, err) == (0, "stopping after the epoch in hand\n")
+    assert (code, err) == (0, "stopping after the epoch in progress\n")
     first = json.loads(out)
     assert (first["engine"], first["ended"]) == ("spark", "stopped")
 

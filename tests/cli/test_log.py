@@ -21,12 +21,12 @@ from millstream_connectors.sink_journal import SinkJournal
 COMMAND = [sys.executable, "-c", "from millstream.cli import main; main()", "log"]
 
 
-def fed(url: object, lines: bytes) -> subprocess.CompletedProcess[bytes]:
+def append_lines(url: object, lines: bytes) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([*COMMAND, "append", str(url)], input=lines, capture_output=True, check=False)
 
 
 def test_lines_that_were_appended_are_printed_again(tmp_path: Path) -> None:
-    done = fed(tmp_path / "news", b'{"text": "a"}\r\n\n{"text": "b"}\n{"text": "c"}')
+    done = append_lines(tmp_path / "news", b'{"text": "a"}\r\n\n{"text": "b"}\n{"text": "c"}')
     assert (done.returncode, done.stderr) == (0, b"3 entries appended\n")
     url = f"journal://{tmp_path / 'news'}"
     printed = subprocess.run([*COMMAND, "cat", url], capture_output=True, check=True).stdout
@@ -59,15 +59,15 @@ def test_files_are_imported_plain_gzipped_or_as_parquet(tmp_path: Path, millstre
     assert entries == lines.split(b"\n")[:-1] * 3
 
 
-def test_a_file_that_is_cut_short_is_named_and_what_came_before_is_there(tmp_path: Path, millstream: Any) -> None:
+def test_a_truncated_file_is_named_and_its_first_records_are_imported(tmp_path: Path, millstream: Any) -> None:
     packed = gzip.compress(os.urandom(3_000_000).hex().encode() + b"\nlast\n")
     (tmp_path / "a.jsonl.gz").write_bytes(packed[:-100])
     done = millstream("log", "import", tmp_path / "a.jsonl.gz", tmp_path / "all")
     assert done.code == 1
-    assert "a.jsonl.gz is not a whole .gz file" in done.err
+    assert "a.jsonl.gz is not a complete .gz file" in done.err
 
 
-def test_following_prints_what_is_appended_later(tmp_path: Path) -> None:
+def test_following_prints_entries_that_are_appended_later(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append(b"first")
         cat = subprocess.Popen(
@@ -83,7 +83,7 @@ def test_following_prints_what_is_appended_later(tmp_path: Path) -> None:
     assert cat.returncode == 0
 
 
-def test_a_pipe_is_appended_as_it_comes(tmp_path: Path) -> None:
+def test_lines_of_a_pipe_are_appended_as_they_arrive(tmp_path: Path) -> None:
     append = subprocess.Popen([*COMMAND, "append", str(tmp_path)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert append.stdin is not None
     append.stdin.write(b"one\ntwo\nthr")
@@ -92,14 +92,14 @@ def test_a_pipe_is_appended_as_it_comes(tmp_path: Path) -> None:
     while not any(tmp_path.glob("*.journal")) or JournalReader(tmp_path).end() < 2:
         assert time.monotonic() < until
         time.sleep(0.01)
-    second = fed(tmp_path, b"x\n")
+    second = append_lines(tmp_path, b"x\n")
     assert second.returncode == 4
     assert b"another process is appending" in second.stderr
     assert append.communicate(b"ee\n", timeout=30)[1] == b"3 entries appended\n"
     assert [entry.payload for entry in JournalReader(tmp_path).read(0)] == [b"one", b"two", b"three"]
 
 
-def test_wrong_urls_say_what_is_wrong(tmp_path: Path, millstream: Any) -> None:
+def test_a_wrong_url_is_refused_with_the_reason(tmp_path: Path, millstream: Any) -> None:
     nothing = millstream("log", "cat", tmp_path / "nothing")
     assert nothing.code == 2
     assert "holds no journal" in nothing.err
@@ -117,15 +117,15 @@ def test_the_journals_of_a_pipeline_are_neither_appended_to_nor_changed(tmp_path
     sink.close()
     EpochLog(tmp_path / "epochs").close()
     for name in ("sink", "epochs"):
-        (tmp_path / name / "_making").write_bytes(b"MSJ")  # what only its own writer may clear away
+        (tmp_path / name / "_making").write_bytes(b"MSJ")  # only the journal's own writer may remove it
         before = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
-        refused = fed(tmp_path / name, b"x\n")
+        refused = append_lines(tmp_path / name, b"x\n")
         assert refused.returncode == 2
         assert b"is the epoch log or a sink of a pipeline" in refused.stderr
         assert {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} == before
 
 
-def test_whoever_reads_may_stop_at_any_time(tmp_path: Path) -> None:
+def test_a_reader_of_the_output_may_stop_at_any_time(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append_many([b"x" * 100] * 10_000)
     cat = subprocess.Popen([*COMMAND, "cat", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

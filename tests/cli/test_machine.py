@@ -1,4 +1,4 @@
-"""What the machine refuses is told with what to do; only what nobody foresaw is called a defect."""
+"""Errors of the operating system are printed with a remedy; only unforeseen errors are called a defect."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ import pytest
 
 from millstream import cli
 
-AGAIN = "and run the same command again"
-
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
+    ("number", "code", "message"),
     [
         (errno.ENOSPC, 4, "No space left on device; make room, and run the same command again"),
         (errno.EDQUOT, 4, "Disk quota exceeded; make room, and run the same command again"),
         (
             errno.EROFS,
             1,
-            "Read-only file system; choose a place that can be written to, and run the same command again",
+            "Read-only file system; choose a folder that you can write to, and run the same command again",
         ),
         (errno.EXDEV, 1, "Invalid cross-device link; this is a defect, and --debug shows where"),
     ],
 )
-def test_errors_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, code: int, said: str
+def test_an_error_of_the_operating_system_has_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, code: int, message: str
 ) -> None:
     def refuse(**_: Any) -> NoReturn:
         raise OSError(number, os.strerror(number), "runs/demo/checkpoints")
@@ -36,4 +34,4 @@ def test_errors_of_the_machine(
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "demo.yaml"])
     assert ended.value.code == code
-    assert capsys.readouterr().err == f"millstream: runs/demo/checkpoints: {said}\n"
+    assert capsys.readouterr().err == f"millstream: runs/demo/checkpoints: {message}\n"

@@ -26,7 +26,7 @@ def greet():
 
 @pytest.fixture
 def install(tmp_path: Path) -> Install:
-    """Puts a package with commands where `run` finds it: its name, its module's source, its commands by name."""
+    """Return a function that writes a package with commands into a folder that `run` searches."""
 
     def installed(package: str, source: str, **commands: str) -> None:
         metadata = tmp_path / f"{package}-1.0.dist-info"
@@ -41,7 +41,7 @@ def install(tmp_path: Path) -> Install:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a command line in a process of its own, which sees what is installed."""
+    """Return a function that runs a command line in a process that sees the written packages."""
 
     def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "millstream", *arguments]
@@ -51,7 +51,7 @@ def run(tmp_path: Path) -> Run:
     return ran
 
 
-def test_a_packages_command_is_listed_after_ours_and_runs_like_them(install: Install, run: Run) -> None:
+def test_a_command_of_a_package_is_listed_after_ours_and_runs_like_ours(install: Install, run: Run) -> None:
     install("greeting", GREET, greet="greeting:greet")
     listed = run("--help").stdout
     assert "  greet     Say hello.\n" in listed
@@ -61,10 +61,10 @@ def test_a_packages_command_is_listed_after_ours_and_runs_like_them(install: Ins
     assert "did you mean `greet`?" in run("gret").stderr
 
 
-def test_one_of_the_same_name_as_ours_is_left_out(install: Install, run: Run) -> None:
+def test_a_command_with_the_name_of_ours_is_ignored(install: Install, run: Run) -> None:
     install("greeting", GREET, status="greeting:greet")
     assert run("--help").stdout.count("  status  ") == 1
-    assert "Show how far RUN is" in run("status", "--help").stdout
+    assert "Show the progress of RUN" in run("status", "--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,7 @@ def test_one_of_the_same_name_as_ours_is_left_out(install: Install, run: Run) ->
         ("greet = 3", "is not a click command; its author has to register one"),
     ],
 )
-def test_one_that_does_not_work_is_told_and_harms_no_other(
-    install: Install, run: Run, source: str, reason: str
-) -> None:
+def test_a_broken_command_is_reported_and_harms_no_other(install: Install, run: Run, source: str, reason: str) -> None:
     install("wreck", source, greet="wreck:greet")
     listed = run("--help")
     assert listed.returncode == 0

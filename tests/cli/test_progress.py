@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes."""
+"""The display of a run in progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from millstream.steps.processor import EpochResult
 FIGURES = Figures(
     records=5000,
     epochs=10,
-    through=10,
+    finished=10,
     per_second=2500.0,
     accuracy=0.875,
     recent=0.9,
@@ -36,7 +36,7 @@ FIGURES = Figures(
 
 
 class Clock:
-    """Time that passes as often as it is looked at."""
+    """A clock that advances by `step` at every call."""
 
     def __init__(self, step: float) -> None:
         self._now, self._step = 0.0, step
@@ -47,12 +47,12 @@ class Clock:
 
 
 def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
-    """What a screen has shown by the time that it has shown `until`."""
+    """Return the output of a screen up to its close, which waits for the text `until`."""
     file = io.StringIO()
     screen = Screen(file, show, Clock(3.0))
     if figures is not None:
         screen.watch(figures)
-    screen.say("going on")
+    screen.say("continuing")
     screen.warn("no disk")
     deadline = time.monotonic() + 30
     while until not in file.getvalue() and time.monotonic() < deadline:
@@ -62,10 +62,10 @@ def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
     return file.getvalue()
 
 
-GIVING_UP = """
+EXITING = """
 import signal, sys, threading
 from millstream.cli.screen import Screen, Show
-from millstream.cli.stop_signals import Stopping
+from millstream.cli.stop_signals import StopSignals
 
 lock, waiting = threading.Lock(), threading.Event()
 
@@ -75,8 +75,8 @@ def figures():
         raise AssertionError
 
 screen = Screen(sys.stderr, Show.LINES)
-stopping = Stopping(screen.insist, lambda: "for nothing", screen.close)
-with stopping.installed(), lock:
+signals = StopSignals(screen.insist, lambda: "for nothing", screen.close)
+with signals.install(), lock:
     screen.watch(figures)
     waiting.wait()
     for _ in range(3):
@@ -84,38 +84,38 @@ with stopping.installed(), lock:
 """
 
 
-def test_a_third_interrupt_gives_up_although_the_display_waits_for_what_was_interrupted() -> None:
-    gave_up = subprocess.run([sys.executable, "-c", GIVING_UP], timeout=30, capture_output=True, check=False)
-    assert gave_up.returncode == 130, gave_up.stderr
+def test_a_third_interrupt_exits_although_the_display_waits_for_the_interrupted_thread() -> None:
+    ended = subprocess.run([sys.executable, "-c", EXITING], timeout=30, capture_output=True, check=False)
+    assert ended.returncode == 130, ended.stderr
 
 
-def test_where_there_is_no_terminal_figures_come_as_plain_lines() -> None:
+def test_without_a_terminal_figures_are_plain_lines() -> None:
     text = shown(Show.LINES, lambda: FIGURES, "popular")
     line = (
         "5,000 records, 2,500/s, epoch 9, 45,000 behind; accuracy 0.875, recently 0.900 "
-        "(the label before 0.186, the most common 0.223); popular: space 25%, sport 20%\n"
+        "(previous label 0.186, most common label 0.223); popular: space 25%, sport 20%\n"
     )
-    assert text == f"going on\nwarning: no disk\n{line}"  # once, for nothing has changed since
+    assert text == f"continuing\nwarning: no disk\n{line}"  # once, because nothing changed afterwards
 
 
-def test_lines_come_as_long_as_something_changes() -> None:
+def test_lines_are_printed_while_figures_change() -> None:
     counts = iter(range(1, 1000))
     text = shown(Show.LINES, lambda: replace(FIGURES, records=next(counts), popular=()), "\n4 records")
-    assert text.count("records") == 2  # every second time: five seconds have to pass
+    assert text.count("records") == 2  # at every second tick: lines are five seconds apart
 
 
 def test_with_json_only_warnings_are_shown() -> None:
     assert shown(Show.WARNINGS, lambda: FIGURES, "no disk") == "warning: no disk\n"
 
 
-def test_a_live_display_leaves_what_was_said_and_a_cursor() -> None:
+def test_a_live_display_leaves_messages_and_a_cursor() -> None:
     text = shown(Show.LIVE, lambda: FIGURES, "warning: no disk")
-    assert "going on\n" in text
+    assert "continuing\n" in text
     assert "\x1b[?25l" not in text or text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-class Look(Observer):
-    """Takes the figures of a tally after every epoch."""
+class FiguresObserver(Observer):
+    """Takes the figures of a run after every epoch."""
 
     def __init__(self, run_figures: RunFigures) -> None:
         self.run_figures, self.figures = run_figures, list[Figures]()
@@ -125,17 +125,17 @@ class Look(Observer):
 
 
 def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]:
-    looks: list[Look] = []
+    observed: list[FiguresObserver] = []
     said: list[str] = []
 
     def observers(watched: Watched) -> Sequence[Observer]:
         stats = StatsCollector(watched, clock=Clock(0.5))
         run_figures = RunFigures(watched, stats, say=said.append, warn=pytest.fail, clock=Clock(0.5))
-        looks.append(Look(run_figures))
-        return [stats, run_figures, looks[0]]
+        observed.append(FiguresObserver(run_figures))
+        return [stats, run_figures, observed[0]]
 
     summary = start(load_config("demo.yaml"), Options(Path("runs/demo"), records=records), observers=observers)
-    return looks[0].figures, said, summary
+    return observed[0].figures, said, summary
 
 
 @pytest.mark.usefixtures("demo")
@@ -143,8 +143,8 @@ def test_figures_are_those_of_the_run_so_far() -> None:
     figures, said, summary = watched_run(3000)
     assert said == []
     assert [f.records for f in figures] == list(range(500, 3001, 500))
-    assert [f.behind for f in figures] == [2000, 1500, 1000, 500, 0, 0]  # a full epoch is cut and read ahead
-    assert [f.through for f in figures] == [1, 2, 3, 4, 5, 6]
+    assert [f.behind for f in figures] == [2000, 1500, 1000, 500, 0, 0]  # one full epoch is cut and read ahead
+    assert [f.finished for f in figures] == [1, 2, 3, 4, 5, 6]
     assert figures[-1].accuracy == summary.accuracy
     assert figures[-1].recent is not None and figures[-1].accuracy is not None
     last = list(EpochReader(Path("runs/demo/epochs")).receipts())[-2:]  # 1,000 records
@@ -154,6 +154,6 @@ def test_figures_are_those_of_the_run_so_far() -> None:
     assert all(share >= 0.1 for _, share in figures[-1].popular)
 
     figures, said, summary = watched_run(None)
-    assert said == ["going on with runs/demo from epoch 6, record 3,000"]
-    assert (figures[0].records, figures[0].through, figures[0].epochs) == (3500, 1, 7)
+    assert said == ["continuing runs/demo from epoch 6, record 3,000"]
+    assert (figures[0].records, figures[0].finished, figures[0].epochs) == (3500, 1, 7)
     assert figures[-1].accuracy == summary.accuracy

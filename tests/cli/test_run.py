@@ -1,4 +1,4 @@
-"""`millstream run` as a user runs it: what it prints, what it refuses, and where it goes on."""
+"""`millstream run` as a user runs it: its output, its refusals, and the epoch that it continues from."""
 
 from __future__ import annotations
 
@@ -47,43 +47,49 @@ def test_json_is_one_object_with_nothing_beside_it(millstream: Millstream) -> No
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_person_is_told_what_came_out_where_it_lies_and_what_to_try(millstream: Millstream) -> None:
+def test_the_report_has_results_locations_and_commands_to_try(millstream: Millstream) -> None:
     ran = millstream("run", "demo.yaml")
     assert ran.code == 0
     assert "demo in runs/demo, exactly_once: starting" in ran.err
     assert "records    5,000 in 10 epochs" in ran.out
-    told = r"accuracy   0\.\d{4}, each .* learned; the label before would give 0\.\d{4}, the most common one 0\.\d{4}\n"
-    assert re.search(told, ran.out) and "does better than the model" not in ran.out
+    line = r"accuracy   0\.\d{4}, each .* learned; baselines: previous label 0\.\d{4}, most common label 0\.\d{4}\n"
+    assert re.search(line, ran.out) and "better prediction than the model's" not in ran.out
     assert "5,000 rows" in ran.out and "runs/demo/outputs/predictions" in ran.out
     assert "read runs/demo topics" in ran.out
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
-        ('{"text": "a goal", "time": 1.7e12}', "rejects    30, at least half of them: `"),
-        ('{"text": "a goal", "topic": "sport", "time": 7}', "labels     none came with a record, so the model"),
+        ('{"text": "a goal", "time": 1.7e12}', "rejects    30, at least half of the records: `"),
+        ('{"text": "a goal", "topic": "sport", "time": 7}', "labels     no record had one, so the model"),
     ],
 )
-def test_a_run_that_came_to_nothing_says_why(folder: Path, millstream: Millstream, line: str, told: str) -> None:
+def test_a_run_without_useful_results_prints_the_reason(
+    folder: Path, millstream: Millstream, line: str, message: str
+) -> None:
     (folder / "documents.jsonl").write_text(f"{line}\n" * 30)
     source = "source={type: files, path: documents.jsonl}"
     ran = millstream("run", "news.yaml", "--set", source, "--run", "runs/nothing")
     assert ran.code == 0, ran.err
-    assert told in ran.out
+    assert message in ran.out
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_model_that_does_worse_than_a_guess_is_told_so_plainly(millstream: Millstream) -> None:
+def test_a_model_that_is_worse_than_a_baseline_is_reported(millstream: Millstream) -> None:
     worse = ("--set", "pipeline.model.type=no_change", "--set", "pipeline.model.batch_size=1000")
     ran = millstream("run", "demo.yaml", *worse)
-    assert re.search(r"learned; .*\n {13}the .* better than the model, without reading anything\n", ran.out), ran.out
-    assert "better than the model" in millstream("status", "runs/demo").out
+    assert re.search(
+        r"learned; .*\n {13}a better prediction than the model's, without reading the records: .*label\n", ran.out
+    ), ran.out
+    assert "better prediction than the model's" in millstream("status", "runs/demo").out
 
 
 @pytest.mark.usefixtures("demo")
 @pytest.mark.parametrize("baseline", ["no_change", "majority"])
-def test_a_baseline_as_the_model_is_as_right_as_beside_another(millstream: Millstream, baseline: str) -> None:
+def test_a_baseline_as_the_model_has_the_accuracy_that_other_runs_report_for_it(
+    millstream: Millstream, baseline: str
+) -> None:
     summary = summary_of(millstream("run", "demo.yaml", "--run", "other", "--json"))
     model = ("--set", f"pipeline.model={{type: {baseline}}}")
     assert summary_of(millstream("run", "demo.yaml", *model, "--json"))["accuracy"] == summary["baselines"][baseline]
@@ -94,17 +100,17 @@ def test_a_second_run_has_nothing_new_and_changes_nothing(millstream: Millstream
     first = summary_of(millstream("run", "demo.yaml", "--json"))
     again = millstream("run", "demo.yaml")
     assert again.code == 0
-    assert again.out.startswith("nothing new in source (generator); --fresh starts over\n")
-    assert "going on with runs/demo from epoch 10, record 5,000" in again.err
+    assert again.out.startswith("no new records in source (generator); --fresh starts over\n")
+    assert "continuing runs/demo from epoch 10, record 5,000" in again.err
     assert results(summary_of(millstream("run", "demo.yaml", "--json"))) == results(first)
 
 
 @pytest.mark.usefixtures("demo")
-def test_records_are_those_of_one_start_and_the_next_goes_on(millstream: Millstream) -> None:
+def test_records_limits_one_start_and_the_next_start_continues(millstream: Millstream) -> None:
     whole = summary_of(millstream("run", "demo.yaml", "--run", "whole", "--json"))
     assert summary_of(millstream("run", "demo.yaml", "--run", "cut", "--records", 1500, "--json"))["records"] == 1500
     rest = millstream("run", "demo.yaml", "--run", "cut")
-    assert "going on with cut from epoch 3, record 1,500\n" in rest.err
+    assert "continuing cut from epoch 3, record 1,500\n" in rest.err
     summary = json.loads(Path("cut/summary.json").read_text())
     assert results(summary) == results(whole)
     assert summary["processed"] == 5000
@@ -114,7 +120,7 @@ def test_records_are_those_of_one_start_and_the_next_goes_on(millstream: Millstr
 def test_fresh_moves_the_run_aside_and_starts_over(millstream: Millstream) -> None:
     first = summary_of(millstream("run", "demo.yaml", "--json"))
     ran = millstream("run", "demo.yaml", "--fresh")
-    assert "starting over; what was there is in runs/demo.1" in ran.err
+    assert "starting over; the previous run is in runs/demo.1" in ran.err
     assert results(json.loads(Path("runs/demo/summary.json").read_text())) == results(first)
     assert json.loads(Path("runs/demo.1/summary.json").read_text())["records"] == 5000
     assert millstream("read", "runs/demo.1", "topics").out == millstream("read", "runs/demo", "topics").out
@@ -130,7 +136,7 @@ def test_fresh_moves_the_run_aside_and_starts_over(millstream: Millstream) -> No
         ("guarantee.delivery=at_least_once", "delivery"),
     ],
 )
-def test_what_may_not_change_is_refused_by_name(millstream: Millstream, change: str, named: str) -> None:
+def test_a_change_that_is_not_allowed_is_refused_by_name(millstream: Millstream, change: str, named: str) -> None:
     summary_of(millstream("run", "demo.yaml", "--records", 500, "--json"))
     ran = millstream("run", "demo.yaml", "--set", change)
     assert ran.code == 3
@@ -147,23 +153,23 @@ def test_engine_epochs_and_checkpoints_may_change(millstream: Millstream) -> Non
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_crash_that_did_not_happen_is_told(millstream: Millstream) -> None:
+def test_a_crash_that_did_not_happen_is_reported(millstream: Millstream) -> None:
     ran = millstream("run", "demo.yaml", "--crash", "deliver@99", "--json")
     assert ran.err == "warning: the crash at deliver@99 did not happen: the run ended before it\n"
     assert summary_of(ran)["epochs"] == 10
     again = millstream("run", "demo.yaml", "--crash", "deliver.topics@9")
-    assert "the crash at deliver.topics@9 did not happen: the run had passed it before" in again.err
+    assert "the crash at deliver.topics@9 did not happen: an earlier start had passed it" in again.err
     Path("runs/demo/crashed").write_text("checkpoint@3")
     assert "did not happen" not in millstream("run", "demo.yaml", "--crash", "checkpoint@3").err
 
 
-def test_one_epoch_is_one_epoch(folder: Path, millstream: Millstream) -> None:
+def test_a_single_epoch_is_written_in_the_singular(folder: Path, millstream: Millstream) -> None:
     assert folder.is_dir()
     assert "records    1 in 1 epoch\n" in millstream("run", "news.yaml").out
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_replay_cuts_as_the_other_run_did(millstream: Millstream) -> None:
+def test_a_replay_cuts_the_epochs_of_the_other_run(millstream: Millstream) -> None:
     summary_of(millstream("run", "demo.yaml", "--run", "first", "--records", 700, "--json"))
     first = summary_of(millstream("run", "demo.yaml", "--run", "first", "--json"))
     replay = ["--run", "second", "--replay", "first", "--set", "engine.epoch.max_records=123"]
@@ -184,7 +190,7 @@ def test_a_replay_cuts_as_the_other_run_did(millstream: Millstream) -> None:
         (["demo.yaml", "--run", "demo.yaml/x"], 1, "cannot write the run directory demo.yaml/x"),
     ],
 )
-def test_a_wrong_start_says_what_is_wrong(
+def test_a_wrong_command_is_refused_with_the_reason(
     millstream: Millstream, arguments: list[str], code: int, message: str
 ) -> None:
     ran = millstream("run", *arguments)
@@ -203,7 +209,7 @@ def keep(record):
 """
 
 
-def test_a_failed_run_leaves_its_reason_until_it_goes_on(
+def test_status_has_the_error_of_a_failed_run_until_the_run_continues(
     millstream: Millstream, demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(demo))
@@ -225,7 +231,7 @@ def test_a_failed_run_leaves_its_reason_until_it_goes_on(
     assert (status["state"], status["error"]) == ("ended", None)
 
 
-def test_other_versions_of_libraries_since_the_last_checkpoint_are_told() -> None:
+def test_libraries_that_changed_since_the_newest_checkpoint_are_reported() -> None:
     before = {**versions(), "numpy": "1.0"}
     assert (
         changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before, None)) == f"numpy 1.0 (now {versions()['numpy']})"

@@ -1,4 +1,4 @@
-"""`millstream schema`: what editors complete and check configs with."""
+"""`millstream schema`: the JSON Schema with which editors complete and check configs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHIPPED = sorted(path.name for path in CONFIGS.glob("*.yaml"))
 def schema(millstream: Millstream) -> dict[str, Any]:
     ran = millstream("schema")
     assert ran.code == 0
-    told: dict[str, Any] = json.loads(ran.out)
-    return told
+    printed: dict[str, Any] = json.loads(ran.out)
+    return printed
 
 
 def complaints(part: dict[str, Any], value: Any, whole: dict[str, Any], path: str = "") -> list[str]:
-    """What an editor complains of: as much of JSON Schema as the schema uses."""
+    """Return the complaints of an editor; it checks the keywords of JSON Schema that the schema uses."""
     found: list[str] = []
     if "$ref" in part:
         found += complaints(whole["$defs"][part["$ref"].removeprefix("#/$defs/")], value, whole, path)
@@ -79,14 +79,14 @@ def complaints(part: dict[str, Any], value: Any, whole: dict[str, Any], path: st
     return found
 
 
-def test_the_schema_that_ships_is_the_one_that_is_printed(millstream: Millstream) -> None:
+def test_the_shipped_schema_is_the_printed_one(millstream: Millstream) -> None:
     ran = millstream("schema")
     assert ran.out == (CONFIGS / "millstream.schema.json").read_text(), (
-        "run `millstream schema` and save what it prints"
+        "run `millstream schema` and write its output there"
     )
 
 
-def test_a_config_that_is_valid_is_so_for_an_editor(schema: dict[str, Any], folder: Path) -> None:
+def test_a_valid_config_is_valid_for_an_editor(schema: dict[str, Any], folder: Path) -> None:
     config = yaml.safe_load((folder / "news.yaml").read_text())
     assert complaints(schema, config, schema) == []
 
@@ -112,7 +112,7 @@ def test_shipped_configs_are_valid_for_an_editor(schema: dict[str, Any], name: s
         ("mlflow", True),
     ],
 )
-def test_an_editor_sees_what_is_wrong(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
+def test_an_editor_rejects_a_wrong_value(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
     config = yaml.safe_load((folder / "news.yaml").read_text()) | {key: value}
     assert complaints(schema, config, schema)
 
@@ -124,18 +124,18 @@ def test_an_editor_sees_what_is_wrong(schema: dict[str, Any], folder: Path, key:
         ("keep", "${KEEP:-7d}"),
         ("mlflow", False),
         ("mlflow", {"experiment": "news"}),
-        ("guarantee", {"checkpoint_every": "${SAVE_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),
+        ("guarantee", {"checkpoint_every": "${CHECKPOINT_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),
         ("pipeline", {"steps": [{"type": "hashed_text", "name": "words"}]}),
         ("engine", {"epoch": {"max_wait": "1s"}, "placement": {"features": "driver"}}),
     ],
 )
-def test_an_editor_takes_what_is_right(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
+def test_an_editor_accepts_a_right_value(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
     config = yaml.safe_load((folder / "news.yaml").read_text()) | {key: value}
     assert complaints(schema, config, schema) == []
 
 
 def test_the_schema_has_the_models_of_other_packages(millstream: Millstream, lengths: None) -> None:
-    told = json.loads(millstream("schema").out)
-    types = told["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["enum"]
+    printed = json.loads(millstream("schema").out)
+    types = printed["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["enum"]
     assert "lengths" in types
-    assert told["$defs"]["Lengths"]["properties"]["type"]["const"] == "lengths"
+    assert printed["$defs"]["Lengths"]["properties"]["type"]["const"] == "lengths"

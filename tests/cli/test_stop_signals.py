@@ -1,27 +1,27 @@
-"""How a run is asked to end, at whatever moment."""
+"""Signals that stop a run, at any moment."""
 
 from __future__ import annotations
 
 import signal
 from typing import NoReturn
 
-from millstream.cli.stop_signals import Stopping
+from millstream.cli.stop_signals import StopSignals
 
 
-def too_late(*_: object) -> NoReturn:
+def fail(*_: object) -> NoReturn:
     raise TimeoutError
 
 
-def test_a_signal_that_comes_in_the_midst_of_a_wait_for_it_does_not_wait_for_itself() -> None:
+def test_a_signal_handler_that_interrupts_a_wait_for_the_event_does_not_block() -> None:
     said: list[str] = []
-    stopping = Stopping(said.append, lambda: "for nothing", lambda seconds: None)
-    before = signal.signal(signal.SIGALRM, too_late)
+    signals = StopSignals(said.append, lambda: "for nothing", lambda seconds: None)
+    before = signal.signal(signal.SIGALRM, fail)
     signal.alarm(10)
     try:
-        with stopping.installed(), stopping.event._cond:  # type: ignore[attr-defined]  # as `wait` has it
+        with signals.install(), signals.event._cond:  # type: ignore[attr-defined]  # as `wait` holds it
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    assert stopping.event.is_set()
-    assert said == ["stopping after the epoch in hand"]
+    assert signals.event.is_set()
+    assert said == ["stopping after the epoch in progress"]

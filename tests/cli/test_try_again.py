@@ -15,20 +15,20 @@ from millstream.runs.directory import RunDirectory
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_run_directory_in_use(millstream: Millstream) -> None:
-    held = RunDirectory(Path("runs/demo"))
-    held.lock()
+def test_a_run_directory_in_use_is_refused_until_it_is_released(millstream: Millstream) -> None:
+    directory = RunDirectory(Path("runs/demo"))
+    directory.lock()
     try:
         ran = millstream("run", "demo.yaml")
         assert (ran.code, ran.out) == (4, "")
         assert f"runs/demo is in use by process {os.getpid()}; wait for it, stop it, or give another" in ran.err
     finally:
-        held.release()
+        directory.release()
     assert millstream("run", "demo.yaml", "--records", 500, "--json").code == 0
 
 
 @pytest.mark.usefixtures("demo")
-def test_a_journal_that_another_process_appends_to() -> None:
+def test_a_journal_with_another_writer_is_refused_until_that_writer_ends() -> None:
     command = [sys.executable, "-m", "millstream", "log", "append", "journal://news"]
     with Journal(Path("news")):
         refused = subprocess.run(command, input="{}\n", capture_output=True, text=True, check=False, timeout=60)
@@ -37,7 +37,7 @@ def test_a_journal_that_another_process_appends_to() -> None:
     assert subprocess.run(command, input="{}\n", text=True, check=False, timeout=60).returncode == 0
 
 
-def test_a_full_disk_below_a_run(demo: Path, millstream: Millstream) -> None:
+def test_a_full_disk_ends_a_run_which_can_be_continued(demo: Path, millstream: Millstream) -> None:
     assert millstream("run", "demo.yaml", "--records", 500, "--json").code == 0
     partial = demo / f"runs/demo/config.yaml.{os.getpid()}.tmp"
     partial.symlink_to("/dev/full")
@@ -50,7 +50,7 @@ def test_a_full_disk_below_a_run(demo: Path, millstream: Millstream) -> None:
 
 @pytest.mark.usefixtures("demo")
 @pytest.mark.parametrize("rows", [1, 5000])
-def test_a_full_disk_below_the_output(millstream: Millstream, rows: int) -> None:
+def test_a_full_disk_below_standard_output_is_reported_once(millstream: Millstream, rows: int) -> None:
     assert millstream("run", "demo.yaml", "--records", rows, "--json").code == 0
     with open("/dev/full", "w") as full:
         ran = subprocess.run(

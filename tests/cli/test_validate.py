@@ -1,4 +1,4 @@
-"""`millstream validate`: every bad config is refused with exit code 2, where it is wrong, and what to do."""
+"""`millstream validate`: every bad config is refused with exit code 2, the position of the problem, and a remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 Millstream = Callable[..., Any]
 
 
-def test_a_valid_config_is_summed_up_in_one_line(millstream: Millstream, folder: Path) -> None:
+def test_a_valid_config_is_summarized_in_one_line(millstream: Millstream, folder: Path) -> None:
     ran = millstream("validate", "news.yaml")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -108,7 +108,7 @@ LINES = {
     "two kinds of sources": (
         "pipeline:",
         "sources: {a: {type: files, path: news.jsonl}}\npipeline:",
-        "news.yaml:2 source: `sources` is given too; a config has one of them",
+        "news.yaml:2 source: `source` and `sources` are both given; keep one of the two",
     ),
     "no source": (
         "source: {type: files, path: news.jsonl, fields: {text: text, label: label, time: published_at}}\n",
@@ -121,7 +121,7 @@ LINES = {
         "news.yaml:10 engine.placement.feature: there is no such step; one of features, classify, popularity; "
         "did you mean `features`?",
     ),
-    "a step in a place that it cannot run in": (
+    "a step with a placement that is not allowed": (
         "engine: {",
         "engine: {placement: {classify: worker}, ",
         "news.yaml:10 engine.placement.classify: this step cannot run in workers: it has state; leave it to the driver",
@@ -134,7 +134,7 @@ LINES = {
     "a variable that is not closed": (
         "name: news",
         "name: ${HOME",
-        "news.yaml:1 name: `${` is not closed, or holds no variable's name; it is ${NAME} or ${NAME:-default}, "
+        "news.yaml:1 name: `${` has no closing brace or no valid name; write ${NAME} or ${NAME:-default}, "
         "and $$ for a $",
     ),
     "YAML that is none": (
@@ -146,7 +146,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_it_refuses(case: str, millstream: Millstream, folder: Path) -> None:
+def test_a_bad_config_is_refused(case: str, millstream: Millstream, folder: Path) -> None:
     old, new, message = LINES[case]
     text = (folder / "news.yaml").read_text()
     assert text.count(old) == 1
@@ -155,7 +155,7 @@ def test_it_refuses(case: str, millstream: Millstream, folder: Path) -> None:
     assert (ran.code, ran.out, ran.err) == (2, "", f"millstream: {message}\n")
 
 
-def test_two_outputs_in_one_place_are_refused_by_name(millstream: Millstream, folder: Path) -> None:
+def test_two_outputs_at_one_location_are_refused_by_name(millstream: Millstream, folder: Path) -> None:
     index = "{type: files, path: ./in/../out}"
     sinks = ["--set", "sinks.predictions={type: files, path: out}", "--set", f"sinks.topics={index}"]
     ran = millstream("validate", "news.yaml", *sinks)
@@ -165,7 +165,7 @@ def test_two_outputs_in_one_place_are_refused_by_name(millstream: Millstream, fo
     assert millstream("validate", "news.yaml", *sinks[:2], "--set", "sinks.topics={type: files}").code == 0
 
 
-def test_a_file_that_is_not_read_is_told_with_what_is(millstream: Millstream, folder: Path) -> None:
+def test_a_file_of_an_unknown_kind_is_refused_with_the_known_kinds(millstream: Millstream, folder: Path) -> None:
     ran = millstream("validate", "news.yaml", "--set", "source.path=news.yaml")
     assert ran.code == 2
     assert f"source.path: {folder / 'news.yaml'} is no file that can be read: it ends in none of .jsonl, " in ran.err
@@ -180,7 +180,7 @@ def test_a_file_that_is_not_read_is_told_with_what_is(millstream: Millstream, fo
         ("sinks.predictions.type", "flies", 'sinks.predictions.type: "flies": no such sink is installed; one of'),
     ],
 )
-def test_an_unknown_type_is_told_from_those_installed(
+def test_an_unknown_type_is_refused_with_the_installed_ones(
     millstream: Millstream, folder: Path, path: str, value: Any, start: str
 ) -> None:
     ran = millstream("validate", "news.yaml", "--set", f"{path}={value}")
@@ -189,7 +189,7 @@ def test_an_unknown_type_is_told_from_those_installed(
     assert "did you mean" in ran.err
 
 
-def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream: Millstream, folder: Path) -> None:
+def test_several_problems_are_reported_together_in_the_order_of_the_file(millstream: Millstream, folder: Path) -> None:
     text = (
         (folder / "news.yaml")
         .read_text()
@@ -206,7 +206,7 @@ def test_several_problems_are_told_at_once_in_the_order_of_the_file(millstream: 
     ]
 
 
-def test_problems_of_the_built_steps_are_told_at_once_too(millstream: Millstream, folder: Path) -> None:
+def test_problems_of_the_built_steps_are_reported_together_too(millstream: Millstream, folder: Path) -> None:
     (folder / "news.jsonl").unlink()
     ran = millstream(
         "validate", "news.yaml", "--set", "sinks.topic={type: files}", "--set", "engine.placement.features=worker"
@@ -217,7 +217,7 @@ def test_problems_of_the_built_steps_are_told_at_once_too(millstream: Millstream
     assert "(--set) sinks.topic: no step makes this output" in ran.err
 
 
-def test_data_that_is_not_there_is_a_problem(millstream: Millstream, folder: Path) -> None:
+def test_missing_data_is_a_problem(millstream: Millstream, folder: Path) -> None:
     (folder / "news.jsonl").unlink()
     ran = millstream("validate", "news.yaml")
     assert ran.code == 2
@@ -238,7 +238,7 @@ def test_relative_paths_start_at_the_config(
         (["engine.typ=local"], "news.yaml (--set) engine.typ: unknown key; did you mean `type`?"),
         (["engin.type=local"], "news.yaml (--set) engin: unknown key; did you mean `engine`?"),
         (["keep"], "news.yaml (--set) keep: a value is set with `--set a.b=value`"),
-        (["name.first=x"], "news.yaml (--set) name.first: name is a single value and has no 'first' in it"),
+        (["name.first=x"], "news.yaml (--set) name.first: name is a single value, so it has no key 'first'"),
         (["keep={"], "news.yaml (--set) keep: {: not YAML, at column 2: "),
         (["engine.epoch.max_records=0"], "news.yaml (--set) engine.epoch.max_records: 0 is not allowed; at least 1"),
     ],
@@ -249,13 +249,13 @@ def test_a_bad_set_is_refused(millstream: Millstream, folder: Path, sets: list[s
     assert ran.err.startswith(f"millstream: {message}")
 
 
-def test_set_reaches_items_of_a_list_by_their_place(millstream: Millstream, folder: Path) -> None:
+def test_set_reaches_items_of_a_list_by_their_index(millstream: Millstream, folder: Path) -> None:
     written = "pipeline: {steps: [{type: hashed_text}, {type: classify, model: {type: sgd}}]}\n"
     (folder / "steps.yaml").write_text(f"name: steps\nsource: {{type: files, path: news.jsonl}}\n{written}")
     assert millstream("validate", "steps.yaml", "--set", "pipeline.steps.0.dimensions=1024").code == 0
     ran = millstream("validate", "steps.yaml", "--set", "pipeline.steps.2.dimensions=16")
     assert ran.code == 2
-    assert "pipeline.steps is a list, and '2' is not an index of it; 0 to 1" in ran.err
+    assert "pipeline.steps is a list, and '2' is not an index of it; indices are 0 to 1" in ran.err
 
 
 STEPS = """\
@@ -282,7 +282,7 @@ def test_two_steps_of_one_name_are_refused(millstream: Millstream, folder: Path)
     )
 
 
-def test_problems_within_a_list_of_steps_have_its_places(millstream: Millstream, folder: Path) -> None:
+def test_problems_within_a_list_of_steps_have_its_indices(millstream: Millstream, folder: Path) -> None:
     config = steps_file(
         folder, "{type: hashed_text, name: bad name, dimensions: 0}", "{type: classify, nam: x, mode: {}}"
     )
@@ -296,7 +296,7 @@ def test_problems_within_a_list_of_steps_have_its_places(millstream: Millstream,
     ]
 
 
-def test_a_column_that_nothing_makes_is_told_with_what_could_make_it(millstream: Millstream, folder: Path) -> None:
+def test_a_column_that_no_step_makes_is_refused_with_a_step_that_could(millstream: Millstream, folder: Path) -> None:
     config = steps_file(folder, "{type: classify, model: {type: sgd}}", "{type: hashed_text, dimensions: 1024}")
     ran = millstream("validate", config)
     assert ran.code == 2
@@ -330,7 +330,7 @@ def test_exactly_once_with_a_step_that_is_not_deterministic_is_impossible(
     assert millstream("validate", config, "--set", "guarantee.delivery=at_least_once").code == 0
 
 
-def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream: Millstream, folder: Path) -> None:
+def test_a_missing_file_is_refused_with_the_nearest_name(millstream: Millstream, folder: Path) -> None:
     ran = millstream("validate", "new.yaml")
     assert (ran.code, ran.err) == (2, "millstream: new.yaml: no such file; did you mean `news.yaml`?\n")
 
@@ -346,7 +346,7 @@ def test_a_file_that_is_not_there_is_told_with_the_nearest(millstream: Millstrea
         (b"{name: ${NAME}}\n", "within { } or [ ], put ${...} in quotes"),
         (b"name: a\n---\nname: b\n", "expected a single document in the stream"),
         (b"name: !!python/object:os.system x\n", "name: not a plain value"),
-        (b"name: &a [*a]\n", "an alias stands inside what it refers to"),
+        (b"name: &a [*a]\n", "an alias refers to a mapping or list that contains it"),
     ],
 )
 def test_a_file_that_is_no_config_is_refused(
@@ -359,7 +359,7 @@ def test_a_file_that_is_no_config_is_refused(
     assert message in ran.err
 
 
-def test_a_wrong_command_is_told_with_the_nearest(millstream: Millstream) -> None:
+def test_a_wrong_command_is_refused_with_the_nearest_name(millstream: Millstream) -> None:
     ran = millstream("vaildate", "news.yaml")
     assert ran.code == 2
     assert ran.err.startswith("millstream: there is no command 'vaildate'; did you mean `validate`?\n")
@@ -381,6 +381,6 @@ def test_a_traceback_is_shown_only_with_debug(folder: Path) -> None:
 
 def test_help_is_quick_because_commands_are_imported_when_used() -> None:
     imports = "import sys, millstream.cli\ntry: millstream.cli.main(['--help'])\nexcept SystemExit: pass\n"
-    told = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", imports + told], capture_output=True, text=True, check=True)
+    program = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", imports + program], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"

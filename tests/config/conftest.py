@@ -1,4 +1,4 @@
-"""Packages that register plug-ins, as if they were installed."""
+"""Fixtures that make packages with plug-ins look installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a package on the path: its name, its module's source, and what it registers."""
+    """Return a function that puts a package on the path: its name, its source, and its entry points."""
 
     def installed(name: str, source: str, **groups: dict[str, str]) -> None:
         folder = tmp_path / name
@@ -38,7 +38,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 @pytest.fixture
 def lengths(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The plug-in in `tests/plugin`."""
+    """Put the plug-in of `tests/plugin` on the path."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "plugin"))
     plugins.registered.cache_clear()
     yield

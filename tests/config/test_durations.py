@@ -1,4 +1,4 @@
-"""Durations and sizes: what is taken, and what could be misread and is refused."""
+"""Durations and sizes: accepted values, and ambiguous values that are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.config.durations import Duration, Size, format_duration, parse_d
 
 
 class Holder(BaseModel):
-    """A field of each."""
+    """A field of each kind."""
 
     wait: Duration = 0
     room: Size = 0
@@ -37,18 +37,18 @@ def test_a_duration_is_read(text: str, micros: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "5", "-1s", "1x", "1s!", "1 h 5", "1.5us", "1e3s", "٣s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("value", [3600, 1.5, True, None, [1]])
-def test_a_bare_number_is_no_duration(value: Any) -> None:
+def test_a_number_without_unit_is_no_duration(value: Any) -> None:
     with pytest.raises(ValidationError):
         Holder(wait=value)
 
 
-def test_a_duration_is_written_as_it_is_read() -> None:
+def test_a_written_duration_reads_back_the_same() -> None:
     held = Holder(wait="90m", room="64MB")
     assert held.wait == 5_400_000_000
     assert Holder.model_validate(held.model_dump(mode="json")) == held
@@ -60,6 +60,6 @@ def test_a_size_is_read(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MB", "5 bytes", "-1MB", "1.5B", "five"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_a_text_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_size(text)

@@ -1,4 +1,4 @@
-"""Loading: values of the environment, `--set`, what the run directory keeps, and odd YAML."""
+"""Loading a config: values of the environment, `--set`, the config in a run directory, and unusual YAML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_defaults_are_sane(config: Path) -> None:
+def test_a_config_needs_only_name_source_and_pipeline(config: Path) -> None:
     loaded = load_config(config)
     guarantee, engine = loaded.config.guarantee, loaded.config.engine
     assert (guarantee.delivery, guarantee.recovery, guarantee.checkpoint_every, guarantee.commit_every) == (
@@ -43,7 +43,7 @@ def test_defaults_are_sane(config: Path) -> None:
     assert loaded.base == config.parent
 
 
-def test_on_the_local_engine_a_record_waits_only_where_the_config_says_so(config: Path) -> None:
+def test_on_the_local_engine_a_record_waits_only_if_the_config_sets_max_wait(config: Path) -> None:
     def max_wait(*sets: str) -> int:
         return load_config(config, list(sets)).config.engine.epoch.max_wait
 
@@ -51,14 +51,14 @@ def test_on_the_local_engine_a_record_waits_only_where_the_config_says_so(config
     assert max_wait("engine.type=local", "engine.epoch.max_wait=20ms") == parse_duration("20ms")
 
 
-def test_a_lone_source_is_called_source_and_several_have_their_names(config: Path) -> None:
+def test_a_single_source_is_named_source_and_several_have_their_own_names(config: Path) -> None:
     [source] = load_config(config).config.logs
     assert (source.name, source.config.type) == ("source", "files")
     several = "sources={b: {type: files, path: b.jsonl}, a: {type: files, path: a.jsonl}}"
     assert [source.name for source in load_config(config, ["source=null", several]).config.logs] == ["b", "a"]
 
 
-def test_the_environment_gives_values_or_defaults(config: Path) -> None:
+def test_a_reference_is_a_value_of_the_environment_or_its_default(config: Path) -> None:
     sets = ["name=${WHO}-${WHAT:-news}", "engine.epoch.max_records=${MOST:-7}", "source.path=a$$b", "keep=${KEEP:-}"]
     environment = {"WHO": "our", "WHAT": "", "KEEP": "1h"}
     loaded = load_config(config, sets, environment)
@@ -77,7 +77,7 @@ def test_false_may_come_from_the_environment(config: Path) -> None:
     assert load_config(config, ["mlflow=${MLFLOW:-false}"], {}).config.mlflow is False
 
 
-def test_what_the_run_directory_keeps_reads_back_the_same_and_has_no_value_of_the_environment(config: Path) -> None:
+def test_a_resolved_config_reads_back_the_same_and_has_no_value_of_the_environment(config: Path) -> None:
     sets = ["source.path=${SECRET_FOLDER}/a$$b.jsonl", "engine.type=local", "keep=${KEEP:-1d}"]
     environment = {"SECRET_FOLDER": "hush-hush"}
     loaded = load_config(config, sets, environment)
@@ -102,7 +102,7 @@ def test_a_list_of_steps_reads_back_the_same(config: Path) -> None:
     assert [step.path for step in again.config.steps] == [("pipeline", "steps", 0), ("pipeline", "steps", 1)]
 
 
-def test_several_sources_are_kept(config: Path) -> None:
+def test_several_sources_read_back_the_same(config: Path) -> None:
     config.write_text(
         LEAST.replace("source: {", "sources: {news: {").replace("news.jsonl}", "news.jsonl}, other: {type: generator}}")
     )
@@ -130,7 +130,7 @@ def test_a_part_with_a_secret_in_it_is_not_in_a_message(config: Path) -> None:
     assert "(--set) name: a mapping is not text" in str(refused.value)
 
 
-def test_a_lone_dollar_is_one(config: Path) -> None:
+def test_a_dollar_without_a_name_stays(config: Path) -> None:
     assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.path == "$5.jsonl"
 
 
@@ -156,17 +156,17 @@ def test_merges_and_aliases_are_read() -> None:
         (".5", 0.5),
     ],
 )
-def test_plain_values_are_what_they_look_like(text: str, value: Any) -> None:
+def test_plain_values_follow_yaml_1_2(text: str, value: Any) -> None:
     read = parse(f"a: {text}").data["a"]
     assert read == value
     assert type(read) is type(value)
 
 
-def test_a_file_of_aliases_upon_aliases_is_refused() -> None:
+def test_a_file_of_nested_aliases_is_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     [problem] = parse("\n".join(lines)).problems
-    assert problem.message == "more than 100,000 values; that is no config"
+    assert problem.message == "more than 100,000 values, which is too large for a config"
 
 
 def test_a_file_that_is_nested_too_deeply_is_refused() -> None:
@@ -174,7 +174,7 @@ def test_a_file_that_is_nested_too_deeply_is_refused() -> None:
     assert "nested too deeply" in problem.message
 
 
-def test_a_byte_order_mark_is_no_part_of_the_config(config: Path) -> None:
+def test_a_byte_order_mark_is_ignored(config: Path) -> None:
     config.write_bytes(b"\xef\xbb\xbf" + LEAST.encode())
     assert load_config(config).config.name == "least"
 

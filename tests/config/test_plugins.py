@@ -23,7 +23,7 @@ class Holder(BaseModel):
     model: Annotated[Any, plugin_field(MODELS)]
 
 
-def told(error: ValidationError) -> dict[str, str]:
+def messages(error: ValidationError) -> dict[str, str]:
     return {".".join(map(str, one["loc"])): one["msg"] for one in error.errors()}
 
 
@@ -39,10 +39,10 @@ def test_an_instance_passes_through(lengths: None) -> None:
     assert Holder(model=model).model is model
 
 
-def test_mistakes_inside_are_all_told_at_their_key_path(lengths: None) -> None:
+def test_all_problems_inside_are_reported_at_their_key_paths(lengths: None) -> None:
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": {"type": "lengths", "batch_size": "many", "blok": 8}})
-    assert set(told(refused.value)) == {"model.batch_size", "model.blok"}
+    assert set(messages(refused.value)) == {"model.batch_size", "model.blok"}
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,13 @@ def test_mistakes_inside_are_all_told_at_their_key_path(lengths: None) -> None:
         (None, "model", "a model is a mapping with `type`, one of "),
     ],
 )
-def test_what_is_no_model_is_refused_with_those_installed(lengths: None, value: Any, path: str, message: str) -> None:
+def test_a_value_that_is_no_model_is_refused_with_the_installed_ones(
+    lengths: None, value: Any, path: str, message: str
+) -> None:
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": value})
-    assert told(refused.value)[path].startswith(message)
-    assert "lengths" in told(refused.value)[path]
+    assert messages(refused.value)[path].startswith(message)
+    assert "lengths" in messages(refused.value)[path]
 
 
 def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_other(
@@ -69,7 +71,7 @@ def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_o
     install("wrecked", "import no_such_library", models={"wrecked": "wrecked:Model"})
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": {"type": "wrecked"}})
-    assert told(refused.value)["model.type"] == (
+    assert messages(refused.value)["model.type"] == (
         "the model 'wrecked' of the package wrecked 1.0 (wrecked:Model) cannot be imported: "
         "ModuleNotFoundError: No module named 'no_such_library'"
     )
@@ -79,7 +81,7 @@ def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_o
     assert "wrecked" not in choices
 
 
-def test_what_is_registered_but_no_pydantic_model_is_refused(install: Install) -> None:
+def test_a_registered_object_that_is_no_pydantic_model_is_refused(install: Install) -> None:
     install("odd", "class Model:\n    pass\n", models={"odd": "odd:Model"})
     with pytest.raises(ConfigError, match=r"odd 1\.0 \(odd:Model\) is not a pydantic model with a field 'type'"):
         load(MODELS, "odd")
@@ -95,12 +97,12 @@ def test_two_packages_that_claim_one_name_are_both_named(install: Install) -> No
     assert "right:Model of right 1.0" in str(refused.value)
 
 
-def test_nothing_is_imported_before_it_is_asked_for(install: Install) -> None:
+def test_a_plug_in_is_imported_only_when_a_config_uses_it(install: Install) -> None:
     install("loud", "raise SystemExit('imported')", steps={"loud": "loud:Step"})
     assert "loud" in registered()[STEPS]
 
 
-def test_a_foreign_model_that_forbids_nothing_still_has_its_unknown_keys_told(install: Install) -> None:
+def test_unknown_keys_of_a_model_that_allows_extra_keys_are_reported(install: Install) -> None:
     source = (
         "from pydantic import BaseModel\n"
         "class Inner(BaseModel):\n    size: int = 1\n"
@@ -109,7 +111,7 @@ def test_a_foreign_model_that_forbids_nothing_still_has_its_unknown_keys_told(in
     install("lax", source, models={"lax": "lax:Model"})
     with pytest.raises(ValidationError) as refused:
         Holder.model_validate({"model": {"type": "lax", "sise": 1, "inner": {"sise": 1}}})
-    assert set(told(refused.value)) == {"model.sise", "model.inner.sise"}
+    assert set(messages(refused.value)) == {"model.sise", "model.inner.sise"}
 
 
 def test_every_name_that_this_package_registers_loads() -> None:

@@ -84,7 +84,7 @@ def test_the_parts_of_the_docs_run_and_a_crash_leaves_no_trace(folder: Path) -> 
     rows = [f'"{word} {number}",{word}\n' for number in range(25) for word in ("tide", "train")]
     (folder / "texts.csv").write_text("text,label\n" + "".join(rows) + ",sport\n")
     printed = reader.plays("docs/plugins.md", "The battery")
-    assert "going on with runs/parts from epoch 3" in printed
+    assert "continuing runs/parts from epoch 3" in printed
     assert "state is precise" in printed and printed.count("precise: every result once") == 2
     assert "no text" in reader.types("millstream read runs/parts rejects")
     assert len(reader.types("millstream read runs/parts predictions").splitlines()) == len(rows)

@@ -1,4 +1,4 @@
-"""The command line: one file per command, imported when it is used, so that `millstream --help` is quick."""
+"""The command line: one file per command, imported when the command is used, so that `millstream --help` is quick."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from millstream.suggestions import suggestion
 __all__ = ["main", "millstream"]
 
 _COMMANDS = {
-    "run": "Run a pipeline, or go on with its run directory.",
+    "run": "Run a pipeline, or continue its run directory.",
     "validate": "Check a config without running it.",
-    "explain": "Show what a config runs, and what a crash does to its results.",
+    "explain": "Show the steps of a config, and the effect of a crash on its results.",
     "schema": "Print the JSON Schema of configs, for editors.",
     "read": "Print the rows of an output.",
-    "predict": "Ask the model of a run.",
-    "status": "Show how far a run is.",
-    "audit": "Count what crashes did to a run's results.",
-    "simulate": "Crash a pipeline in simulated runs, and hold each against its promise.",
+    "predict": "Predict the label of a text with the model of a run.",
+    "status": "Show the progress of a run.",
+    "audit": "Count the effects of crashes on a run's results.",
+    "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
     "log": "List, read and append to logs.",
 }
 
 
 class _Commands(click.Group):
-    """Commands by name: those of the table above, whose module and command in it have that name, then plug-ins'."""
+    """The commands of the table above, then those of plug-ins. A command of the table has the name of its module."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_COMMANDS, *(name for name in plugin_commands.names() if name not in _COMMANDS)]
@@ -61,60 +61,60 @@ class _Commands(click.Group):
 
 
 _DEFECT = "this is a defect, and --debug shows where"
-_OUTSIDE: Mapping[int | None, str] = {
+_REMEDIES: Mapping[int | None, str] = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room",
     errno.EFBIG: "allow larger files (ulimit -f)",
-    errno.EROFS: "choose a place that can be written to",
-    errno.EACCES: "choose a place that you may read and write",
-    errno.EPERM: "choose a place that you may read and write",
+    errno.EROFS: "choose a folder that you can write to",
+    errno.EACCES: "choose a folder that you may read and write",
+    errno.EPERM: "choose a folder that you may read and write",
     errno.EMFILE: "allow more open files (ulimit -n)",
 }
-"""What the machine refuses, and what can be done about it."""
+"""The remedy for each error of the operating system that is no defect."""
 
 
-def _refused(error: OSError) -> int:
-    """Report an error of the operating system; the exit code."""
+def _report(error: OSError) -> int:
+    """Report an error of the operating system, and return the exit code."""
     message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    known = error.errno in _OUTSIDE
-    hint = f"{_OUTSIDE[error.errno]}, and run the same command again" if known else _DEFECT
+    known = error.errno in _REMEDIES
+    hint = f"{_REMEDIES[error.errno]}, and run the same command again" if known else _DEFECT
     click.echo(f"millstream: {message}; {hint}", err=True)
     return Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="millstream", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show tracebacks; may stand anywhere.")
+@click.option("--debug", is_flag=True, help="Show tracebacks; allowed anywhere on the command line.")
 def millstream(debug: bool) -> None:
-    """Online-learning pipelines over text streams, each with a delivery guarantee of its own."""
+    """Run online-learning pipelines over text streams, each with its own delivery guarantee."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit with the code that scripts rely on."""
+    """Run the command line, and exit with one of the documented exit codes."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     code = _run([argument for argument in given if argument != "--debug"], debug)
     try:
         sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # the reader of the output has closed it, having read enough
-            code = code or _refused(error)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries to write it again
+        if not isinstance(error, BrokenPipeError):  # the reader closed the pipe, which is no error
+            code = code or _report(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python writes again at exit
     sys.exit(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
         code = millstream.main(args=arguments, prog_name="millstream", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as asked:
-        asked.show()
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
         return 2
-    except click.ClickException as wrong:
-        message = wrong.format_message()
-        if isinstance(wrong, click.UsageError) and wrong.ctx is not None:
-            message = f"{message}\n{wrong.ctx.get_usage()}"
+    except click.ClickException as error:
+        message = error.format_message()
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            message = f"{message}\n{error.ctx.get_usage()}"
         click.echo(f"millstream: {message}", err=True)
-        return wrong.exit_code
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("millstream: interrupted", err=True)
         return 130
@@ -126,7 +126,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except OSError as error:
         if debug:
             raise
-        return _refused(error)
+        return _report(error)
     except Exception as error:
         if debug:
             raise

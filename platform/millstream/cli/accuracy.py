@@ -1,4 +1,4 @@
-"""An accuracy in words, beside what it would be without reading the records."""
+"""The lines of a report about the accuracy of a model and of the two baselines."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from collections.abc import Iterator, Mapping
 
 __all__ = ["accuracy_lines"]
 
-_GUESSES = {"no_change": "the label before", "majority": "the most common one"}
+_BASELINES = {"no_change": "previous label", "majority": "most common label"}
 
 
 def accuracy_lines(accuracy: float | None, baselines: Mapping[str, float] | None, how: str = "") -> Iterator[str]:
-    """Lines for a report, none if no record had a label; `how` says how the accuracy was measured.
+    """Yield the lines of a report, none if no record had a label; `how` describes how the accuracy was measured.
 
     >>> print(*accuracy_lines(0.8912, {"no_change": 0.186, "majority": 0.223}, how=", so far"), sep="\\n")
-      accuracy   0.8912, so far; the label before would give 0.1860, the most common one 0.2230
+      accuracy   0.8912, so far; baselines: previous label 0.1860, most common label 0.2230
     >>> print(*accuracy_lines(0.8912, {"no_change": 0.928, "majority": 0.223}), sep="\\n")
-      accuracy   0.8912; the label before would give 0.9280, the most common one 0.2230
-                 the label before does better than the model, without reading anything
+      accuracy   0.8912; baselines: previous label 0.9280, most common label 0.2230
+                 a better prediction than the model's, without reading the records: previous label
     """
     if accuracy is None or baselines is None:
         return
-    before, most_common = baselines["no_change"], baselines["majority"]
-    guesses = f"the label before would give {before:.4f}, the most common one {most_common:.4f}"
-    yield f"  accuracy   {accuracy:.4f}{how}; {guesses}"
-    better = [guess for name, guess in _GUESSES.items() if baselines[name] > accuracy]
+    shares = ", ".join(f"{name} {baselines[key]:.4f}" for key, name in _BASELINES.items())
+    yield f"  accuracy   {accuracy:.4f}{how}; baselines: {shares}"
+    better = [name for key, name in _BASELINES.items() if baselines[key] > accuracy]
     if better:
-        do = "does" if len(better) == 1 else "do"
-        yield f"             {' and '.join(better)} {do} better than the model, without reading anything"
+        yield f"             a better prediction than the model's, without reading the records: {', '.join(better)}"

@@ -1,4 +1,4 @@
-"""`millstream audit RUN`: what crashes did to a run's results, counted by identity."""
+"""`millstream audit RUN`: the effects of crashes on a run's results, counted by the identity of records and rows."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _MEANING = {
     "--against",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Compare with this run of the same epoch log, instead of one made for it and thrown away.",
+    help="Compare with this run of the same epoch log. Default: a temporary golden run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def audit(run: Path, against: Path | None, as_json: bool) -> None:
-    """Count what crashes did to a run: records trained twice or lost, rows repeated, missing or changed.
+    """Count the effects of crashes on RUN: records trained twice or lost, rows repeated, missing or changed.
 
-    The run is compared with a golden run, one that reads the same epochs and does not crash.
+    The command compares RUN with a golden run, which reads the same epochs and does not crash.
     """
 
-    def making() -> None:
+    def announce() -> None:
         if not as_json:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
-    found = audit_run(run, against, making)
-    click.echo(json.dumps(as_object(found)) if as_json else _told(found))
+    found = audit_run(run, against, announce)
+    click.echo(json.dumps(as_object(found)) if as_json else _text(found))
 
 
 def as_object(found: Audit) -> dict[str, object]:
-    """What `--json` prints."""
+    """Return the object that `--json` prints."""
     return {
         "records": found.records,
         "trained_twice": found.trained_twice,
@@ -67,7 +67,7 @@ def as_object(found: Audit) -> dict[str, object]:
     }
 
 
-def _told(found: Audit) -> str:
+def _text(found: Audit) -> str:
     lines = [
         f"{found.records:,} records: {found.trained_twice:,} trained twice, {found.lost:,} lost to the model",
         f"  the model's state is {found.state}: {_MEANING[found.state].replace('result', 'record')}"

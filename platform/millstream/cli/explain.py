@@ -1,4 +1,4 @@
-"""`millstream explain`: what a config runs and where, and what a crash does to its results."""
+"""`millstream explain`: the steps of a config, the processes that run them, and the effects of a crash."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ __all__ = ["explain"]
 @sets
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
-    """Show what CONFIG runs: steps written out, outputs and sinks, and the worst that a crash does, point by point.
+    """Show the steps, outputs and sinks of CONFIG, and the worst effect of a crash at each point of an epoch.
 
-    Nothing is run or read. The worst is over all epochs, given how often this config checkpoints and commits.
+    The command runs nothing and reads no records. The worst effect is the worst over all epochs, given
+    `checkpoint_every` and `commit_every` of CONFIG.
     """
     from millstream.guarantees.validation import checked_graph
 
     loaded = load_config(config, sets)
-    told = _told(loaded, checked_graph(loaded))
+    description = _description(loaded, checked_graph(loaded))
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(description, indent=2, ensure_ascii=False))
         return
     from millstream.cli.explain_view import show
 
-    show(told)
+    show(description)
 
 
-def _told(loaded: Loaded, graph: Graph) -> dict[str, Any]:
+def _description(loaded: Loaded, graph: Graph) -> dict[str, Any]:
     from millstream.guarantees.delivery import Delivery, order
     from millstream.guarantees.explain import outcomes, restart
 
@@ -65,12 +66,12 @@ def _told(loaded: Loaded, graph: Graph) -> dict[str, Any]:
 
 
 def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
-    places = _places(loaded, graph)
+    processes = _processes(loaded, graph)
     return [
         {
             "name": node.name,
             "type": node.config.type,
-            "runs": places[node.name],
+            "runs": processes[node.name],
             "state": str(node.traits.scope),
             "ordered": node.traits.ordered,
             "deterministic": node.traits.deterministic,
@@ -88,8 +89,8 @@ def _options(loaded: Loaded, node: Node) -> dict[str, Any]:
     return options
 
 
-def _places(loaded: Loaded, graph: Graph) -> dict[str, str]:
-    """Where each step runs."""
+def _processes(loaded: Loaded, graph: Graph) -> dict[str, str]:
+    """Return the kind of process that runs each step."""
     if loaded.config.engine.type == "local":
         if loaded.config.engine.workers == 1:
             return {node.name: "process" for node in graph.steps}
@@ -122,7 +123,7 @@ def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
 
 
 def _crash(outcome: Outcome, graph: Graph, most: int) -> dict[str, Any]:
-    """An outcome with records beside epochs; a window's rows have no number of records."""
+    """Return an outcome as JSON, with epochs and records; rows of windows have no number of records."""
 
     def counted(epochs: int) -> dict[str, int]:
         return {"epochs": epochs, "records": epochs * most}

@@ -1,4 +1,4 @@
-"""What `explain` found out, for people: tables that fit a narrow terminal, plain text when piped."""
+"""The output of `millstream explain` for people: tables that fit a narrow terminal, plain text in a pipe."""
 
 from __future__ import annotations
 
@@ -19,60 +19,64 @@ __all__ = ["show"]
 _PIPED_WIDTH = 120
 
 
-def show(told: Mapping[str, Any]) -> None:
-    """Print everything, from steps to crashes."""
+def show(description: Mapping[str, Any]) -> None:
+    """Print the description of a config, from its steps to the effects of crashes."""
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, markup=False)
     with console.capture() as captured:
-        _draw(console, told)
+        _draw(console, description)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _waiting(most: str) -> str:
-    return "waits for none" if most == "0s" else f"waits at most {most}"
+    return "does not wait for more" if most == "0s" else f"waits at most {most}"
 
 
-def _draw(console: Console, told: Mapping[str, Any]) -> None:
-    guarantee, epoch = told["guarantee"], told["epoch"]
-    sources = ", ".join(f"{source['name']} ({source['type']})" for source in told["sources"])
-    console.print(f"{told['name']}: from {sources}, on {told['engine']}")
+def _draw(console: Console, description: Mapping[str, Any]) -> None:
+    guarantee, epoch = description["guarantee"], description["epoch"]
+    sources = ", ".join(f"{source['name']} ({source['type']})" for source in description["sources"])
+    console.print(f"{description['name']}: from {sources}, on {description['engine']}")
+    checkpoint, commit = _every(guarantee["checkpoint_every"]), _every(guarantee["commit_every"])
     console.print(
-        f"{guarantee['delivery']}, recovery {guarantee['recovery']}; saved {_every(guarantee['checkpoint_every'])}, "
-        f"committed {_every(guarantee['commit_every'])}; "
+        f"{guarantee['delivery']}, recovery {guarantee['recovery']}; checkpoint {checkpoint}, commit {commit}; "
         f"an epoch holds at most {epoch['max_records']:,} records and {_waiting(epoch['max_wait'])}"
     )
     _heading(console, "Steps")
-    console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, told["steps"])))
+    console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, description["steps"])))
     _heading(console, "Options")
-    for step in told["steps"]:
+    for step in description["steps"]:
         options = ", ".join(f"{name}={_plain(value)}" for name, value in step["options"].items())
         _indented(console, 2, f"{step['name']}: {options or 'none'}")
     _heading(console, "Outputs")
-    console.print(_table(["output", "made by", "a row for each", "sink", "where"], map(_output_row, told["outputs"])))
-    _heading(console, "Every epoch passes")
-    _indented(console, 2, " -> ".join(told["order"]))
+    console.print(
+        _table(["output", "made by", "a row for each", "sink", "location"], map(_output_row, description["outputs"]))
+    )
+    _heading(console, "The points of every epoch")
+    _indented(console, 2, " -> ".join(description["order"]))
     _heading(console, "After a crash, at worst")
-    for head, effects in _crash_sentences(told):
+    for head, effects in _crash_sentences(description):
         _indented(console, 2, head)
         for effect in effects:
             _indented(console, 4, f"- {effect}")
     console.print()
-    _indented(console, 2, f"The next start {told['restart']}.")
+    _indented(console, 2, f"The next start {description['restart']}.")
 
 
-def _crash_sentences(told: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Where a run may crash, and what that does: to the state, and to the rows of each output."""
+def _crash_sentences(description: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return a sentence for each moment of a crash, and the effects on the state and on the rows of each output."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    for crash in told["crashes"]:
+    for crash in description["crashes"]:
         if "." not in crash["after"]:
-            alike.setdefault(tuple(_effects(crash, told["outputs"])), []).append(f"`{crash['after']}`")
+            alike.setdefault(tuple(_effects(crash, description["outputs"])), []).append(f"`{crash['after']}`")
     if not any(alike):
         return [("a crash anywhere: nothing is lost, nothing is trained twice, no row is repeated or missing", [])]
     sentences = []
     for effects, points in alike.items():
         after = " or ".join(filter(None, (", ".join(points[:-1]), points[-1])))
         sentences.append((f"a crash right after {after} of epoch e:" + ("" if effects else " nothing"), list(effects)))
-    if len(told["outputs"]) > 1:
-        between = "a crash between two sinks of `deliver`: the first of them as after it, the second as before it"
+    if len(description["outputs"]) > 1:
+        between = (
+            "a crash between two sinks of `deliver`: the earlier sinks as after `deliver`, the later sinks as before it"
+        )
         sentences.append((between, []))
     return sentences
 

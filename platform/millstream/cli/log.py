@@ -1,4 +1,4 @@
-"""`millstream log`: what is in a log, and putting records into it."""
+"""`millstream log`: list logs, print their entries, and append records."""
 
 from __future__ import annotations
 
@@ -37,18 +37,23 @@ def log() -> None:
 @log.command()
 @_url
 def ls(url: str) -> None:
-    """Show a journal or all journals below a folder, a topic or all topics of a cluster."""
+    """List journals or topics.
+
+    URL is a journal, a folder of journals, a topic or a cluster.
+    """
     for line in open_url(url).describe():
         click.echo(line)
 
 
 @log.command()
 @_url
-@click.option("--from", "start", type=click.IntRange(min=0), help="The first entry to print, of each partition.")
-@click.option("--max", "most", type=click.IntRange(min=0), help="How many entries to print at most.")
-@click.option("--follow", is_flag=True, help="Go on as entries are appended, until interrupted.")
+@click.option(
+    "--from", "start", type=click.IntRange(min=0), help="Offset of the first entry to print, in each partition."
+)
+@click.option("--max", "most", type=click.IntRange(min=0), help="Print at most so many entries.")
+@click.option("--follow", is_flag=True, help="Wait for new entries until interrupted.")
 def cat(url: str, start: int | None, most: int | None, follow: bool) -> None:
-    """Print entries, one a line."""
+    """Print entries, one per line."""
     out = sys.stdout.buffer
     if most == 0:
         return
@@ -60,12 +65,15 @@ def cat(url: str, start: int | None, most: int | None, follow: bool) -> None:
             if printed == most:
                 break
         out.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, which is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 _partitions = click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", help="Into how many a topic that is missing is divided."
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of partitions of a topic that does not exist yet.",
 )
 
 
@@ -73,9 +81,12 @@ _partitions = click.option(
 @_url
 @_partitions
 def append(url: str, partitions: int | None) -> None:
-    """Append the lines of standard input, one entry each; blank ones are left out."""
+    """Append the lines of standard input.
+
+    Each line becomes one entry; blank lines are left out.
+    """
     with open_url(url).appender(partitions) as put:
-        count = sum(_put(lines, put) for lines in _lines(_as_it_comes(sys.stdin.buffer.fileno())))
+        count = sum(_put(lines, put) for lines in _lines(_chunks(sys.stdin.buffer.fileno())))
     click.echo(f"{count} entries appended", err=True)
 
 
@@ -84,13 +95,16 @@ def append(url: str, partitions: int | None) -> None:
 @_url
 @_partitions
 def import_file(file: Path, url: str, partitions: int | None) -> None:
-    """Append the records of a JSON Lines file, plain or gzipped, or of a Parquet file."""
+    """Append the records of a file.
+
+    FILE is a JSON Lines file, plain or gzipped, or a Parquet file.
+    """
     count, size = 0, file.stat().st_size
     bar = click.progressbar(length=size, label=file.name, file=sys.stderr, hidden=not sys.stderr.isatty())
     with open_url(url).appender(partitions) as put, bar, file.open("rb") as source:
         for lines in _lines(_contents(file, source)):
             count += _put(lines, put)
-            if size:  # not what is no file, such as a pipe
+            if size:  # a pipe has size 0
                 bar.update(min(source.tell(), size) - bar.pos)
     click.echo(f"{count} entries imported from {file}", err=True)
 
@@ -113,13 +127,13 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[list[bytes]]:
     yield [b"".join(rest)]
 
 
-def _as_it_comes(file: int) -> Iterator[bytes]:
+def _chunks(file: int) -> Iterator[bytes]:
     while chunk := os.read(file, _AT_ONCE):
         yield chunk
 
 
 def _contents(file: Path, source: BinaryIO) -> Iterator[bytes]:
-    """The file's records as JSON lines, in chunks of any size."""
+    """Yield the file's records as JSON lines, in chunks of any size."""
     try:
         if file.suffix == ".parquet":
             for batch in pq.ParquetFile(source).iter_batches(8192):
@@ -129,5 +143,5 @@ def _contents(file: Path, source: BinaryIO) -> Iterator[bytes]:
             while chunk := stream.read(_AT_ONCE):
                 yield chunk
     except (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowInvalid) as error:
-        message = f"{file} is not a whole {file.suffix} file: {error}; what came before that is imported"
+        message = f"{file} is not a complete {file.suffix} file: {error}; the records before the error are imported"
         raise MillstreamError(message) from None

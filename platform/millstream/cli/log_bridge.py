@@ -1,4 +1,4 @@
-"""What the parts of a run tell by Python's logging while it goes on, such as that they wait for a server."""
+"""Shows the warnings that a run sends to Python's logging, such as that it waits for a server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from millstream.config.plugins import registered
 
-__all__ = ["shown"]
+__all__ = ["show_warnings"]
 
 
-class _Teller(logging.Handler):
+class _WarningHandler(logging.Handler):
     def __init__(self, warn: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._warn = warn
@@ -21,17 +21,17 @@ class _Teller(logging.Handler):
 
 
 @contextmanager
-def shown(warn: Callable[[str], None]) -> Iterator[None]:
-    """Tell `warn` what our loggers and those of plug-ins are told, from any thread."""
+def show_warnings(warn: Callable[[str], None]) -> Iterator[None]:
+    """Pass the warnings of our loggers and of plug-ins' loggers to `warn`, from any thread."""
     plug_ins = [point for names in registered().values() for points in names.values() for point in points]
     loggers = [
         logging.getLogger(name) for name in {"millstream", *(point.module.partition(".")[0] for point in plug_ins)}
     ]
-    teller = _Teller(warn)
+    handler = _WarningHandler(warn)
     for logger in loggers:
-        logger.addHandler(teller)
+        logger.addHandler(handler)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeHandler(teller)
+            logger.removeHandler(handler)

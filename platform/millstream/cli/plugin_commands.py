@@ -3,8 +3,8 @@
     [project.entry-points."millstream.commands"]
     my_command = "my_package.my_command:my_command"
 
-The entry point is a click command. Its module is imported for `millstream --help` too, so it leaves what takes long to
-the command itself.
+The entry point is a click command. `millstream --help` imports its module too, so slow imports belong inside the
+command.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ GROUP = "millstream.commands"
 
 @functools.cache
 def _points() -> Mapping[str, tuple[EntryPoint, ...]]:
-    """The entry points by name; more than one if packages claim the same."""
-    from importlib.metadata import entry_points  # takes longer than all else that most commands need of this module
+    """Return the entry points by name; several if packages register the same name."""
+    from importlib.metadata import entry_points  # a slow import
 
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
@@ -39,28 +39,28 @@ def _points() -> Mapping[str, tuple[EntryPoint, ...]]:
 
 
 def names() -> list[str]:
-    """What is installed, whether it works or not."""
+    """Return the names of all installed commands, including broken ones."""
     return list(_points())
 
 
 def command(name: str) -> click.Command:
-    """The command of this name; `ConfigError` if it is not one that works."""
+    """Return the command of this name; `ConfigError` if it is broken."""
     points = _points()[name]
-    told = [f"{point.value} of {point.dist.name if point.dist else 'an unknown package'}" for point in points]
+    origins = [f"{point.value} of {point.dist.name if point.dist else 'an unknown package'}" for point in points]
     if len(points) > 1:
-        raise ConfigError(f"{' and '.join(told)} both register the command {name!r}; uninstall one of them")
-    whose = f"the command {name!r} ({told[0]})"
+        raise ConfigError(f"{' and '.join(origins)} both register the command {name!r}; uninstall one of them")
+    subject = f"the command {name!r} ({origins[0]})"
     try:
         loaded = points[0].load()
     except Exception as error:
-        raise ConfigError(f"{whose} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{subject} cannot be imported: {type(error).__name__}: {error}") from error
     if not isinstance(loaded, click.Command):
-        raise ConfigError(f"{whose} is not a click command; its author has to register one")
+        raise ConfigError(f"{subject} is not a click command; its author has to register one")
     return loaded
 
 
 def one_line(name: str) -> str:
-    """What the list of commands says of it."""
+    """Return the line of `millstream --help` about a command."""
     try:
         return command(name).get_short_help_str(limit=80)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""`millstream predict`: ask the model of a run, as it was saved last."""
+"""`millstream predict`: predictions of a run's model, from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ _CHUNK_BYTES = 1 << 16
 @click.argument("text", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines: text, predicted, probability.")
 def predict(run: str, text: str | None, as_json: bool) -> None:
-    """Print what the model of RUN takes TEXT to be about, or each line of standard input that is not blank.
+    """Print the label that the model of RUN predicts for TEXT, or for each line of standard input that is not blank.
 
-    It answers from the checkpoint written last and learns nothing; the run may be running meanwhile.
+    The command uses the newest checkpoint and learns nothing. RUN may be running at the same time.
     """
-    model = _loaded_model(RunDirectory.find(Path(run)))
+    model = _load_model(RunDirectory.find(Path(run)))
     for texts in [[text]] if text is not None else _lines(sys.stdin.buffer):
-        for asked, answer in zip(texts, model.ask(texts), strict=True):
-            click.echo(_as_json(asked, answer) if as_json else _as_text(asked, answer))
+        for line, answer in zip(texts, model.ask(texts), strict=True):
+            click.echo(_as_json(line, answer) if as_json else _as_text(line, answer))
         sys.stdout.flush()
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """None as `predicted`: a step before the model has left the record out."""
+    """The prediction for one text; `predicted` is None if a step before the model removed the record."""
 
     predicted: str | None
     probability: float | None
 
 
-class _TextAlone:
-    """The position of records that were made from a text: they have none."""
+class _TextOnly:
+    """The position, for error messages, of records that were made from texts."""
 
     def of_record(self, rank: int, offset: int) -> str:
-        return "a record with text alone"
+        return "a record that has only a text"
 
     def of_batch(self, records: pa.Table) -> str:
-        return "on a record with text alone"
+        return "on a record that has only a text"
 
 
 @dataclass(frozen=True)
-class _Asking:
-    """The steps up to the one that classifies, with the state of the checkpoint."""
+class _CheckpointModel:
+    """The steps up to the one that classifies, with the state of the newest checkpoint."""
 
     run: Path
     records: pa.Schema
@@ -70,13 +70,13 @@ class _Asking:
     classify: Any
 
     def ask(self, texts: Sequence[str]) -> list[_Answer]:
-        """An answer for each text; texts are records without any other field."""
+        """Return an answer for each text; each becomes a record without any other field."""
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
-            records = run_step(node, records, _TextAlone()).records
+            records = run_step(node, records, _TextOnly()).records
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
-            message = f"the model of {self.run} has not learned any label yet; run on, or give it labelled records"
+            message = f"the model of {self.run} has not learned any label yet; continue the run with labelled records"
             raise MillstreamError(message)
         found = zip(*(answers[name].to_pylist() for name in ("predicted", "probability")), strict=True)
         by_offset = dict(zip(records[OFFSET].to_pylist(), found, strict=True))
@@ -93,7 +93,7 @@ class _Asking:
         return pa.nulls(len(texts), field.type)
 
 
-def _loaded_model(directory: RunDirectory) -> _Asking:
+def _load_model(directory: RunDirectory) -> _CheckpointModel:
     loaded = load_run(directory)
     graph = graph_of(loaded)
     index = next((index for index, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)
@@ -102,7 +102,8 @@ def _loaded_model(directory: RunDirectory) -> _Asking:
         message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
         raise MillstreamError(message)
     if "text" not in graph.records.names:
-        message = f"the records of {directory.path} have no field 'text' to ask by: {', '.join(graph.fields)}"
+        fields = ", ".join(graph.fields)
+        message = f"the records of {directory.path} have no field 'text' to predict from; their fields are {fields}"
         raise MillstreamError(message)
     nodes = graph.steps[: index + 1]
 
@@ -112,13 +113,13 @@ def _loaded_model(directory: RunDirectory) -> _Asking:
         return checkpoint
 
     if read_newest(directory.checkpoints, restore) is None:
-        message = f"{directory.path} has not been saved yet; its first checkpoint comes with its first epochs"
+        message = f"{directory.path} has no checkpoint yet; the run writes one with its first epochs"
         raise MillstreamError(message)
-    return _Asking(directory.path, graph.records, nodes[:-1], nodes[-1].step)
+    return _CheckpointModel(directory.path, graph.records, nodes[:-1], nodes[-1].step)
 
 
 def _lines(stream: BinaryIO) -> Iterator[list[str]]:
-    """The lines of a stream, as many at once as have come; without blank ones."""
+    """Yield lists of the lines that are available in a stream, without blank lines."""
     rest = b""
     while chunk := os.read(stream.fileno(), _CHUNK_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""The figures of a run while it goes, from what is through and from the epoch log's receipts."""
+"""The figures of a run in progress, from its finished epochs and their receipts."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from millstream.steps.processor import EpochResult
 
 __all__ = ["Figures", "RunFigures"]
 
-_TELLING_SECONDS = 0.25
+_MEASURABLE_SECONDS = 0.25
 _MOST_TOPICS = 5
 
 
 @dataclass(frozen=True)
 class Figures:
-    """How far a run is, at one moment; `through` counts the epochs of this start alone."""
+    """The progress of a run at one moment; `finished` counts the epochs of this start only."""
 
     records: int
     epochs: int
-    through: int
+    finished: int
     per_second: float | None
     accuracy: float | None
     recent: float | None
-    """The accuracy over the last epochs that have 1,000 records, and so about what the model knows now."""
+    """The accuracy over the last epochs that hold 1,000 records together, which is about the current accuracy."""
     baselines: Mapping[str, float] | None
     popular: tuple[tuple[str, float], ...]
     behind: int | None
 
 
 class RunFigures(Observer):
-    """Counts while a run goes; `figures` may be asked from any thread.
+    """Counts the epochs of a run in progress; `figures` may be called from any thread.
 
-    `say` is told where a run goes on from, `warn` why workers were started anew.
+    `say` gets the line about a continued run, and `warn` the reason of every restart of workers.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class RunFigures(Observer):
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._begun_before = watched.epoch_log.totals.next_epoch
-        self._through_epochs = 0
+        self._epochs_before = watched.epoch_log.totals.next_epoch
+        self._finished_epochs = 0
         self._watched, self._stats, self._say, self._warn, self._clock = watched, stats, say, warn, clock
-        self._lock = threading.RLock()  # a signal handler asks too, in the midst of anything
-        self._begun = False
-        self._marks: list[tuple[float, int]] = []
-        """When how many records were through in this start: with its first epoch, and with its last."""
-        self._through_records = 0
+        self._lock = threading.RLock()  # reentrant: a signal handler calls `waits_for` at any moment
+        self._is_started = False
+        self._samples: list[tuple[float, int]] = []
+        """The time and the number of finished records of this start, after its first and after its last epoch."""
+        self._finished_records = 0
         self._last_epoch = -1
         self._recent: deque[Scores] = deque()
         self._recently = Scores()
@@ -75,17 +75,17 @@ class RunFigures(Observer):
 
     def started(self, first: int) -> None:
         self._last_epoch = first - 1
-        if self._begun_before and not self._begun:
-            self._say(self._going_on(first))
-        self._begun = True
+        if self._epochs_before and not self._is_started:
+            self._say(self._continuation(first))
+        self._is_started = True
 
     def finished_epoch(self, result: EpochResult) -> None:
         now = self._clock()
         with self._lock:
-            self._through_epochs += 1
+            self._finished_epochs += 1
             self._last_epoch = result.epoch.number
-            self._through_records += result.receipt.records
-            self._marks[1:] = [(now, self._through_records)]
+            self._finished_records += result.receipt.records
+            self._samples[1:] = [(now, self._finished_records)]
             if result.receipt.attempt == 1:
                 self._remember(result.receipt.scores)
             for name in self._topics:
@@ -103,7 +103,7 @@ class RunFigures(Observer):
         return Figures(
             records=totals.records,
             epochs=self._last_epoch + 1,
-            through=self._through_epochs,
+            finished=self._finished_epochs,
             per_second=self._stats.records_per_second,
             accuracy=totals.accuracy,
             baselines=totals.baseline_accuracies,
@@ -113,44 +113,44 @@ class RunFigures(Observer):
         )
 
     def speed(self) -> float | None:
-        """Records a second once records flow: from the first epoch that is through to the last."""
-        if not self._marks:
+        """Return the records per second between the first finished epoch and the last."""
+        if not self._samples:
             return None
-        (began, before), (last, after) = self._marks[0], self._marks[-1]
-        return per_second(after - before, last - began) if last - began >= _TELLING_SECONDS else None
+        (began, before), (ended, after) = self._samples[0], self._samples[-1]
+        return per_second(after - before, ended - began) if ended - began >= _MEASURABLE_SECONDS else None
 
     def waits_for(self) -> str:
-        """What an end that has been asked for is waiting for."""
-        if not self._begun:
-            return "for the engine to be ready"
+        """Return the end of the sentence "waiting ..." that is printed after the user has requested a stop."""
+        if not self._is_started:
+            return "for the engine to start"
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
         return f"for epoch {self._last_epoch + 1} and its checkpoint" if behind > 0 else "for the last checkpoint"
 
     def _remember(self, scores: Scores) -> None:
-        """Keep the last epochs that have at least `WINDOW` records together."""
+        """Keep only the last epochs that hold at least `WINDOW` records together."""
         self._recent.append(scores)
         self._recently += scores
         while self._recently.records - self._recent[0].records >= WINDOW:
             self._recently -= self._recent.popleft()
 
-    def _going_on(self, first: int) -> str:
-        """Where this start goes on from, in one line; told before anything of it is processed."""
+    def _continuation(self, first: int) -> str:
+        """Return the line that reports, before the first epoch, from which epoch this start continues."""
         log = self._watched.epoch_log
-        before = [] if first >= self._begun_before else [n for n in log.reader().receipts(first) if n.epoch >= first]
-        records = log.totals.records - sum(receipt.records for receipt in before if receipt.attempt == 1)
-        line = f"going on with {self._watched.directory.path} from epoch {first}, record {records:,}"
-        if not before:
+        repeated = [] if first >= self._epochs_before else [r for r in log.reader().receipts(first) if r.epoch >= first]
+        records = log.totals.records - sum(receipt.records for receipt in repeated if receipt.attempt == 1)
+        line = f"continuing {self._watched.directory.path} from epoch {first}, record {records:,}"
+        if not repeated:
             return line
         delivery = Delivery(self._watched.loaded.config.guarantee.delivery)
-        again = "replayed" if delivery is Delivery.EXACTLY_ONCE else "repeated"
-        last = max(receipt.epoch for receipt in before)
+        word = "replayed" if delivery is Delivery.EXACTLY_ONCE else "repeated"
+        last = max(receipt.epoch for receipt in repeated)
         which = f"epoch {first} is" if last == first else f"epochs {first} to {last} are"
-        count = sum(receipt.records for receipt in before if receipt.attempt == 1)
-        return f"{line}; {which} {again} ({count:,} records)"
+        count = sum(receipt.records for receipt in repeated if receipt.attempt == 1)
+        return f"{line}; {which} {word} ({count:,} records)"
 
 
 def _popular(windows: list[pa.Table]) -> tuple[tuple[str, float], ...]:
-    """The popular topics of the last window, the greatest share first."""
+    """Return the popular topics of the last window, the greatest share first."""
     found: list[tuple[str, float]] = []
     for rows in windows:
         last = rows.filter(pc.equal(rows["_window"], rows["_window"][-1])).filter(pc.field("popular"))

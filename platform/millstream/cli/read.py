@@ -1,4 +1,4 @@
-"""`millstream read`: the rows of an output, as whoever reads its sink sees them."""
+"""`millstream read`: the rows of an output, as a reader of its sink sees them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS_AT_ONCE = 10_000
 @click.argument("run", metavar="RUN")
 @click.argument("output", metavar="OUTPUT")
 def read(run: str, output: str) -> None:
-    """Print the rows of an OUTPUT of RUN as JSON lines, also while it runs."""
+    """Print the rows of OUTPUT of RUN as JSON lines; RUN may be running."""
     found = _output(RunDirectory.find(Path(run)), output)
     stream = sys.stdout.buffer
     try:
@@ -30,7 +30,7 @@ def read(run: str, output: str) -> None:
             for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
                 stream.write(json_lines(rows.slice(start, _ROWS_AT_ONCE)))
         stream.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough; `main` mends the stream
+    except BrokenPipeError:  # the reader closed the pipe, which is no error; `main` replaces the stream
         return
 
 
@@ -38,6 +38,6 @@ def _output(directory: RunDirectory, name: str) -> RunOutput:
     outputs = outputs_of(directory, load_run(directory))
     if name in outputs:
         return outputs[name]
-    meant = suggestion(name, outputs, f"it has {', '.join(outputs)}")
-    message = f"{directory.path} has no output {name!r}{meant}"
+    hint = suggestion(name, outputs, f"its outputs are {', '.join(outputs)}")
+    message = f"{directory.path} has no output {name!r}{hint}"
     raise MillstreamError(message)

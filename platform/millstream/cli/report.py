@@ -1,4 +1,4 @@
-"""What a person is told at the end of a run."""
+"""The report for people at the end of a run."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ _DIGEST = 12
 
 
 def report(summary: Summary, watched: Watched, figures: Figures, speed: float | None) -> Iterator[str]:
-    """The lines of it; `speed` is that of records once they flowed."""
+    """Yield the lines of the report; `speed` is the records per second after the first epoch, if it is known."""
     run = shlex.quote(summary.run)
-    new = figures.through > 0
+    new = figures.finished > 0
     if not new and summary.ended == "idle":
-        yield f"nothing new in {_source_names(watched)}; --fresh starts over"
+        yield f"no new records in {_source_names(watched)}; --fresh starts over"
     elif not new:
-        yield "stopped before an epoch was through; the same command goes on"
+        yield "stopped before the first epoch was finished; the same command continues"
     elif summary.ended == "stopped":
-        yield f"stopped after epoch {figures.epochs - 1}; the same command goes on from there"
+        yield f"stopped after epoch {figures.epochs - 1}; the same command continues from there"
     yield f"{summary.pipeline} on {summary.engine}, {summary.delivery}"
     again = f"; {summary.processed:,} processed, repeats included" if summary.processed != summary.records else ""
     epochs = "1 epoch" if figures.epochs == 1 else f"{figures.epochs:,} epochs"
     yield f"  records    {summary.records:,} in {epochs}{again}"
     rejects = summary.delivered.get("rejects", 0)
     if rejects and rejects >= summary.records / 2:
-        yield f"  rejects    {rejects:,}, at least half of them: `{program()} read {run} rejects` says why"
+        command = f"{program()} read {run} rejects"
+        yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints the reasons"
     if summary.model is not None and summary.accuracy is None and summary.records:
-        yield "  labels     none came with a record, so the model has learned nothing; see `fields` of the source"
+        yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
     yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")
     if new:
-        flowing = f"; {speed:,.0f}/s once records flowed" if speed else ""
-        yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{flowing}"
+        later = f"; {speed:,.0f}/s after the first epoch" if speed else ""
+        yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{later}"
     if summary.model is not None:
         yield f"  model      {summary.model[:_DIGEST]}"
     yield f"  state      {summary.state[:_DIGEST]}"
     yield "  outputs"
     yield from _outputs(summary, _locations(watched))
-    yield f"what the run keeps is in {summary.run}; try"
-    yield from _tries(summary, run)
+    yield f"the run directory is {summary.run}; commands to try:"
+    yield from _next_commands(summary, run)
 
 
 def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:
@@ -62,7 +63,7 @@ def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:
         yield f"    {name:<{name_width}}  {count:>{count_width}} rows  {digest}  {where[name]}"
 
 
-def _tries(summary: Summary, run: str) -> Iterator[str]:
+def _next_commands(summary: Summary, run: str) -> Iterator[str]:
     output = next((name for name in ("topics", "predictions") if summary.delivered.get(name)), None)
     if output is not None:
         yield f"  {program()} read {run} {output} | tail -n 5"
@@ -72,7 +73,7 @@ def _tries(summary: Summary, run: str) -> Iterator[str]:
 
 
 def program() -> str:
-    """How `millstream` is called from here: by its name, or by its path where it is not on PATH."""
+    """Return the command that starts `millstream`: its name, or its path if it is not on PATH."""
     installed = Path(sys.executable).with_name("millstream")
     found = shutil.which("millstream")
     if not installed.exists() or (found is not None and os.path.samefile(found, installed)):
@@ -82,14 +83,14 @@ def program() -> str:
 
 
 def _locations(watched: Watched) -> dict[str, str]:
-    """Where each output lies."""
+    """Return the location of each output."""
     context = OpenContext(watched.loaded.base, watched.directory.path, watched.loaded.config.name)
     configs = sink_configs(watched.loaded.config, watched.graph)
     return {name: config.location(context, name) for name, config in configs.items()}
 
 
 def _source_names(watched: Watched) -> str:
-    """The sources as people know them: by what they read, or by name and type."""
+    """Return the names of the sources for people: the path, topic or URL, otherwise name and type."""
     names = []
     for source in watched.loaded.config.logs:
         what = next(

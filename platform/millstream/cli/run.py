@@ -1,4 +1,4 @@
-"""`millstream run`: start a pipeline, or go on with its run directory."""
+"""`millstream run`: start a pipeline, or continue its run directory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream import __version__
-from millstream.cli.log_bridge import shown
+from millstream.cli.log_bridge import show_warnings
 from millstream.cli.options import config_file, sets
 from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
-from millstream.cli.stop_signals import Stopping
+from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.runs.directory import RunDirectory
@@ -38,24 +38,26 @@ __all__ = ["run"]
 @click.command()
 @config_file
 @sets
-@click.option("--run", "directory", metavar="DIR", help="The run directory; by default runs/NAME.")
+@click.option("--run", "directory", metavar="DIR", help="The run directory. Default: runs/NAME.")
 @click.option(
     "--until-idle/--follow",
     "until_idle",
     default=None,
-    help="Stop at the end that the log has at the start (default for sources that end), or go on with what comes.",
+    help="Stop where the log ends when the run starts (default for sources that end), or wait for new records.",
 )
 @click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after N more records.")
-@click.option("--fresh", is_flag=True, help="Move the run directory aside and start over, sinks included.")
-@click.option("--replay", metavar="RUN", help="Cut epochs where that run has cut them, and stop after its last one.")
+@click.option("--fresh", is_flag=True, help="Move the run directory aside, clear the sinks and start over.")
+@click.option("--replay", metavar="RUN", help="Cut the same epochs as RUN, and stop after its last epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer Prometheus on 127.0.0.1:PORT while it runs; 0 takes a free port.",
+    help="Serve metrics to Prometheus on 127.0.0.1:PORT during the run; 0 takes a free port.",
 )
-@click.option("--crash", metavar="POINT[.SINK]@EPOCH", help="Kill the run right after a point, as in deliver@3. Once.")
+@click.option(
+    "--crash", metavar="POINT[.SINK]@EPOCH", help="Kill the run once, right after a point of an epoch, as in deliver@3."
+)
 def run(
     config: str,
     sets: tuple[str, ...],
@@ -68,9 +70,9 @@ def run(
     metrics_port: int | None,
     crash: str | None,
 ) -> None:
-    """Run the pipeline in CONFIG; a run directory that is there is gone on with.
+    """Run the pipeline in CONFIG, or continue it if its run directory exists.
 
-    Ctrl-C ends it after the epoch in hand, with everything saved: the same command goes on from there.
+    Ctrl-C stops the run after the epoch in progress and writes a checkpoint; the same command continues from there.
     """
     loaded = load_config(config, sets)
     options = Options(
@@ -81,56 +83,58 @@ def run(
         replay=Path(replay) if replay is not None else None,
         crash=CrashPoint.parse(crash) if crash is not None else None,
     )
-    with ExitStack() as ending:
+    with ExitStack() as stack:
         file = standard_error()
         if file is not sys.stderr:
-            ending.callback(file.close)
+            stack.callback(file.close)
         screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
-        ending.callback(screen.close)
-        ending.enter_context(shown(screen.warn))
+        stack.callback(screen.close)
+        stack.enter_context(show_warnings(screen.warn))
         port = None
         if metrics_port is not None:
-            port = ending.enter_context(closing(_listening(metrics_port)))
+            port = stack.enter_context(closing(_open_port(metrics_port)))
             (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
-        watch = _Watch(screen, port)
+        watch = _Observers(screen, port)
         summary = _run(loaded, options, screen, watch)
-        if missed := _missed(options, summary):
+        if missed := _missed_crash(options, summary):
             screen.warn(missed)
     click.echo(summary.json() if as_json else watch.report(summary))
 
 
-def _listening(port: int) -> MetricsPort:
-    from millstream.runs.watch.metrics_port import MetricsPort  # few ask for it
+def _open_port(port: int) -> MetricsPort:
+    from millstream.runs.watch.metrics_port import MetricsPort  # few runs need this import
 
     return MetricsPort(port)
 
 
-def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Watch) -> Summary:
+def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) -> Summary:
     config = loaded.config
     starting = "starting Spark, which takes some seconds" if config.engine.type == "spark" else "starting"
-    screen.doing(starting)
+    screen.show_activity(starting)
     screen.say(f"{config.name} in {options.run}, {config.guarantee.delivery}: {starting}")
 
     def fire() -> None:
-        screen.insist(f"crash at {options.crash}, as --crash says; the same command goes on from the newest checkpoint")
+        screen.insist(
+            f"crash at {options.crash}, requested by --crash; the same command continues from the newest checkpoint"
+        )
         screen.close()
         kill_family()
 
-    stopping = Stopping(screen.insist, watch.waits_for, screen.close)
-    with stopping.installed():
-        return start(loaded, options, stop=stopping.event, observers=watch.observers, fire=fire)
+    signals = StopSignals(screen.insist, watch.waits_for, screen.close)
+    with signals.install():
+        return start(loaded, options, stop=signals.event, observers=watch.observers, fire=fire)
 
 
-def _missed(options: Options, summary: Summary) -> str:
-    """That the crash was wished for and did not happen, in this start or before."""
+def _missed_crash(options: Options, summary: Summary) -> str:
+    """Return a warning if the requested crash happened neither in this start nor in an earlier one."""
     if options.crash is None or str(options.crash) in RunDirectory(options.run).crashes():
         return ""
-    why = "the run ended before it" if options.crash.epoch >= summary.epochs else "the run had passed it before"
+    why = "the run ended before it" if options.crash.epoch >= summary.epochs else "an earlier start had passed it"
     return f"the crash at {options.crash} did not happen: {why}"
 
 
-class _Watch:
-    """All that watches one start: the screen, metrics, Prometheus and MLflow where they are wanted."""
+class _Observers:
+    """Creates the observers of one start: screen, metrics, and Prometheus and MLflow if requested."""
 
     def __init__(self, screen: Screen, port: MetricsPort | None) -> None:
         self._screen, self._port = screen, port
@@ -140,12 +144,12 @@ class _Watch:
     def observers(self, watched: Watched) -> Sequence[Observer]:
         screen = self._screen
         if watched.archived is not None:
-            screen.say(f"starting over; what was there is in {watched.archived}")
+            screen.say(f"starting over; the previous run is in {watched.archived}")
         stats = StatsCollector(watched)
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
         if changed := changed_libraries(CheckpointReader(watched.directory.checkpoints).newest()):
-            screen.warn(f"saved with {changed}; results may differ in their last bits from those before")
+            screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
 
@@ -154,13 +158,13 @@ class _Watch:
         config = watched.loaded.config.mlflow
         if not config:
             return [Metrics(watched, warn=screen.warn), stats, self._run_figures, live]
-        from millstream.runs.watch.mlflow import MlflowObserver  # takes seconds
+        from millstream.runs.watch.mlflow import MlflowObserver  # a slow import
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
         return [Metrics(watched, warn=screen.warn, then=mirror.window), stats, self._run_figures, live, mirror]
 
     def waits_for(self) -> str:
-        return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to be opened"
+        return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to open"
 
     def report(self, summary: Summary) -> str:
         if self._watched is None or self._run_figures is None:
@@ -169,7 +173,7 @@ class _Watch:
 
 
 def changed_libraries(checkpoint: Checkpoint | None) -> str:
-    """The libraries that are of other versions than when this checkpoint was written, in words."""
+    """Return the libraries whose version changed since this checkpoint was written, as text."""
     now = versions()
     before = checkpoint.versions if checkpoint is not None else now
     return ", ".join(

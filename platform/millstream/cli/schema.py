@@ -1,4 +1,4 @@
-"""`millstream schema`: the JSON Schema of configs, with the parts of all plug-ins that are installed."""
+"""`millstream schema`: the JSON Schema of configs, with the options of all installed plug-ins."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["schema"]
 
 @click.command()
 def schema() -> None:
-    """Print the JSON Schema of configs, for editors to complete and check them.
+    """Print the JSON Schema of configs, with which editors complete and check YAML.
 
-    Save it beside the configs, and begin each with:
+    Write it to a file beside the configs, and begin each config with:
     # yaml-language-server: $schema=./millstream.schema.json
     """
     from millstream.config.schema import config_schema

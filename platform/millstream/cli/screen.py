@@ -1,7 +1,7 @@
-"""What a person sees of a run while it goes: a live display, or plain lines where there is no terminal.
+"""The display of a run in progress: live figures on a terminal, plain lines elsewhere.
 
-All of it goes to standard error, from one thread, through a descriptor of its own: whoever redirects standard error
-for a while (Spark's start does) redirects none of it.
+One thread writes everything to standard error through its own file descriptor. Code that redirects standard error for a
+while, as Spark's start does, therefore does not redirect the display.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BAR_WIDTH = 40
 
 
 class Show(Enum):
-    """How much is shown."""
+    """The form of the display: live figures, plain lines, or warnings only."""
 
     LIVE = "live"
     LINES = "lines"
@@ -39,15 +39,15 @@ class Show(Enum):
 
 
 def standard_error() -> TextIO:
-    """Standard error as it is now, whatever becomes of its descriptor; the caller closes it."""
+    """Return a duplicate of standard error that later redirections do not affect; the caller closes it."""
     try:
         return os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8", errors="replace")
-    except (OSError, ValueError, AttributeError):  # replaced by something that is no file
+    except (OSError, ValueError, AttributeError):  # replaced by an object that is no file
         return sys.stderr
 
 
 class Screen:
-    """Shows messages and figures until it is closed; told of them from any thread, also from a signal handler."""
+    """Shows messages and figures until it is closed; any thread and any signal handler may send messages."""
 
     def __init__(self, file: TextIO, show: Show, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(file=file, highlight=False)
@@ -55,7 +55,7 @@ class Screen:
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._figures: Callable[[], Figures] | None = None
-        self._doing = ""
+        self._activity = ""
         self._live: Live | None = None
         self._began = clock()
         self._shown: tuple[float, Figures | None] = (self._began, None)
@@ -69,40 +69,40 @@ class Screen:
                 vertical_overflow="crop",
             )
             self._live.start()
-            self._console.show_cursor(True)  # kill -9 would leave the terminal without one
+            self._console.show_cursor(True)  # kill -9 would leave the terminal without a cursor
         self._thread = threading.Thread(target=self._run, name="millstream-screen", daemon=True)
         self._thread.start()
 
     def say(self, message: str) -> None:
-        """A line that stays; not shown where only warnings are."""
+        """Print a permanent line, unless only warnings are shown."""
         if self._show is not Show.WARNINGS:
             self._messages.put(message)
 
     def insist(self, message: str) -> None:
-        """A line that is shown in any case."""
+        """Print a permanent line in every form of the display."""
         self._messages.put(message)
 
     def warn(self, message: str) -> None:
         self.insist(f"warning: {message}")
 
-    def doing(self, what: str) -> None:
-        """What the run is at until its first epoch is through."""
-        self._doing = what
+    def show_activity(self, activity: str) -> None:
+        """Show this activity until the first epoch is finished."""
+        self._activity = activity
 
     def watch(self, figures: Callable[[], Figures]) -> None:
-        """Show these figures from now on."""
+        """Show the results of this function from now on."""
         self._figures = figures
 
     def close(self, timeout: float | None = None) -> None:
-        """Show what has been said, and leave the terminal as it was.
+        """Print the messages that were sent, and restore the terminal.
 
-        A signal handler gives a `timeout`: the figures may wait for a lock of the very thread that it interrupted.
+        A signal handler passes a `timeout`, because the figures may wait for a lock of the thread that it interrupted.
         """
         self._closing.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        with suppress(OSError):  # nobody looks any more
+        with suppress(OSError):  # standard error is closed
             while not self._closing.wait(_TICK_SECONDS):
                 self._tick()
             self._drain()
@@ -115,9 +115,9 @@ class Screen:
             return
         figures = self._figures() if self._figures is not None else None
         if self._live is not None:
-            self._live.update(_display(figures, f"{self._doing}: {self._clock() - self._began:.0f} s"), refresh=True)
+            self._live.update(_display(figures, f"{self._activity}: {self._clock() - self._began:.0f} s"), refresh=True)
         elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
-            if figures != self._shown[1] and figures.through:
+            if figures != self._shown[1] and figures.finished:
                 self._print(_figures_line(figures))
             self._shown = (self._clock(), figures)
 
@@ -130,7 +130,7 @@ class Screen:
 
 
 def _figures_line(figures: Figures) -> str:
-    """The figures in one line.
+    """Return the figures in one line.
 
     >>> _figures_line(Figures(5000, 1, 1, 2500.0, None, None, None, (("storms", 0.41),), 45000))
     '5,000 records, 2,500/s, epoch 0, 45,000 behind; popular: storms 41%'
@@ -139,26 +139,26 @@ def _figures_line(figures: Figures) -> str:
 
 
 def _parts(figures: Figures) -> list[str]:
-    """How far it is, how well it does, what is popular; each a line of a terminal."""
-    far = [f"{figures.records:,} records"]
+    """Return progress, accuracy and popular topics, each for one line of a terminal."""
+    progress = [f"{figures.records:,} records"]
     if figures.per_second is not None:
-        far.append(f"{figures.per_second:,.0f}/s")
-    far.append(f"epoch {figures.epochs - 1:,}")
+        progress.append(f"{figures.per_second:,.0f}/s")
+    progress.append(f"epoch {figures.epochs - 1:,}")
     if figures.behind is not None:
-        far.append(f"{figures.behind:,} behind")
-    parts = [", ".join(far)]
-    if figures.accuracy is not None and (guesses := figures.baselines) is not None:
+        progress.append(f"{figures.behind:,} behind")
+    parts = [", ".join(progress)]
+    if figures.accuracy is not None and (baselines := figures.baselines) is not None:
         recent = "" if figures.recent is None else f", recently {figures.recent:.3f}"
-        beside = f" (the label before {guesses['no_change']:.3f}, the most common {guesses['majority']:.3f})"
-        parts.append(f"accuracy {figures.accuracy:.3f}{recent}{beside}")
+        shares = f" (previous label {baselines['no_change']:.3f}, most common label {baselines['majority']:.3f})"
+        parts.append(f"accuracy {figures.accuracy:.3f}{recent}{shares}")
     if figures.popular:
         parts.append("popular: " + ", ".join(f"{topic} {share:.0%}" for topic, share in figures.popular))
     return parts
 
 
-def _display(figures: Figures | None, doing: str) -> RenderableType:
-    if figures is None or not figures.through:
-        return Text(doing, style="dim")
+def _display(figures: Figures | None, activity: str) -> RenderableType:
+    if figures is None or not figures.finished:
+        return Text(activity, style="dim")
     lines: list[RenderableType] = []
     if figures.behind is not None:
         total = max(1, figures.records + figures.behind)

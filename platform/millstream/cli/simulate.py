@@ -1,4 +1,4 @@
-"""`millstream simulate`: a pipeline's guarantee, tried in any number of simulated runs with crashes."""
+"""`millstream simulate`: checks a pipeline's guarantee in simulated runs with crashes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,14 @@ _SCHEDULES, _RECORDS = 100, 300
 @click.command()
 @config_file
 @sets
-@click.option("--seed", default=0, show_default=True, metavar="N", help="The first seed: each is one schedule.")
+@click.option("--seed", default=0, show_default=True, metavar="N", help="The first seed; each seed is one schedule.")
 @click.option(
-    "--schedules", type=click.IntRange(1), default=_SCHEDULES, show_default=True, metavar="K", help="How many to run."
+    "--schedules",
+    type=click.IntRange(1),
+    default=_SCHEDULES,
+    show_default=True,
+    metavar="K",
+    help="Number of schedules to run.",
 )
 @click.option(
     "--records",
@@ -40,12 +45,17 @@ _SCHEDULES, _RECORDS = 100, 300
     default=_RECORDS,
     show_default=True,
     metavar="N",
-    help="How many records of each source are taken, from its beginning.",
+    help="Number of records from the beginning of each source.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Processes that share the work."
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of processes that run schedules.",
 )
-@click.option("--trace", is_flag=True, help="Print every step of one schedule, that of --seed.")
+@click.option("--trace", is_flag=True, help="Print every step of one schedule, the one of --seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
     config: str,
@@ -57,22 +67,22 @@ def simulate(
     trace: bool,
     as_json: bool,
 ) -> int:
-    """Run CONFIG's pipeline in simulated schedules, and see whether each comes out as its delivery promises.
+    """Run the pipeline of CONFIG in simulated schedules, and check its delivery guarantee in each.
 
-    The code is that of a real run with workers; the processes, the clock and the crashes are simulated, in an order
-    that the seed decides. Nothing of CONFIG's sinks or run directories is touched. Exits with 1 at the first schedule
-    that differs.
+    The simulation runs the code of a real run with workers; the processes, the clock and the crashes are simulated,
+    in an order that the seed decides. It does not touch the sinks or run directories of CONFIG. The command exits
+    with 1 at the first schedule that breaks the guarantee.
     """
     from millstream.config.load import load_config
 
     if trace and as_json:
-        message = "--trace prints lines, --json one object; leave one of the two out"
+        message = "--trace prints lines, --json one object; leave out one of the two"
         raise click.UsageError(message)
     loaded = load_config(config, sets)
     _check(loaded)
-    recorded = _recorded(loaded, records)
+    recorded = _read_records(loaded, records)
     if trace:
-        return _traced(loaded, recorded, seed)
+        return _trace(loaded, recorded, seed)
     from millstream.engines.simulated.run.parallel_seeds import outcomes
 
     began, done = time.monotonic(), []
@@ -84,24 +94,24 @@ def simulate(
             bar.update(1)
             if outcome.wrong:
                 break
-    told = _told(loaded, done, time.monotonic() - began)
+    result = _as_object(loaded, done, time.monotonic() - began)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(result))
     else:
-        _show(told, _command(config, sets, records))
+        _show(result, _command(config, sets, records))
     return 1 if done[-1].wrong else 0
 
 
 def _check(loaded: Loaded) -> None:
-    """Refuse what `validate` refuses, and steps whose results cannot be known beforehand."""
+    """Refuse configs that `validate` refuses, and steps that are not deterministic."""
     from millstream.config.document import Problem
     from millstream.guarantees.validation import checked_graph
 
     problems = [
         Problem(
             node.path,
-            f"step {node.name!r} is not deterministic, so no simulation can tell what its results are to be; "
-            "leave it out with --set, or put another in its place",
+            f"step {node.name!r} is not deterministic, so a simulation cannot know the right results; "
+            "remove or replace the step with --set",
         )
         for node in checked_graph(loaded).steps
         if not node.traits.deterministic
@@ -110,38 +120,38 @@ def _check(loaded: Loaded) -> None:
         loaded.refuse(problems)
 
 
-def _recorded(loaded: Loaded, most: int) -> Recorded:
-    """The first records of the config's sources, read once."""
+def _read_records(loaded: Loaded, most: int) -> Recorded:
+    """Read the first records of the config's sources."""
     from millstream.engines.simulated.world.logs import recorded
     from millstream.errors import MillstreamError
     from millstream.log.contracts import OpenContext
 
-    with ExitStack() as ending:
-        cache = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="millstream-simulate-")))
+    with ExitStack() as stack:
+        cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-simulate-")))
         logs = {}
         for source in loaded.config.logs:
             context = OpenContext(loaded.base, cache / source.name, loaded.config.name, fail_fast=True)
             logs[source.name] = source.config.open(context)
-            ending.callback(logs[source.name].close)
+            stack.callback(logs[source.name].close)
         found = recorded(logs, most)
-    if not any(part.size for parts in found.values() for part in parts):
+    if not any(partition.size for partitions in found.values() for partition in partitions):
         message = f"{loaded.file}: its sources have no records yet, so there is nothing to simulate"
         raise MillstreamError(message)
     return found
 
 
-def _traced(loaded: Loaded, recorded: Recorded, seed: int) -> int:
+def _trace(loaded: Loaded, recorded: Recorded, seed: int) -> int:
     from millstream.engines.simulated.run.simulation import Simulation
 
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-") as folder:
         outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, click.echo)
     if not outcome.wrong:
-        click.echo(f"seed {seed}  as {loaded.config.guarantee.delivery} promises")
+        click.echo(f"seed {seed}  keeps the promise of {loaded.config.guarantee.delivery}")
     return 1 if outcome.wrong else 0
 
 
-def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]:
-    """What `--json` prints."""
+def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]:
+    """Return the object that `--json` prints."""
     crashes: Counter[str] = Counter()
     for outcome in done:
         crashes.update({str(target): count for target, count in outcome.injected.items()})
@@ -160,25 +170,25 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
     }
 
 
-def _show(told: Mapping[str, Any], command: str) -> None:
-    struck = ", ".join(f"{target} {count:,} times" for target, count in sorted(told["crashes"].items())) or "nobody"
+def _show(result: Mapping[str, Any], command: str) -> None:
+    crashes = ", ".join(f"{target} {count:,} times" for target, count in sorted(result["crashes"].items())) or "none"
     click.echo(
-        f"{told['pipeline']}: {told['schedules']:,} schedules in {told['seconds']:.1f} s "
-        f"({told['schedules_per_minute']:,} a minute), {told['epochs']:,} epochs, {told['steps']:,} steps"
+        f"{result['pipeline']}: {result['schedules']:,} schedules in {result['seconds']:.1f} s "
+        f"({result['schedules_per_minute']:,} a minute), {result['epochs']:,} epochs, {result['steps']:,} steps"
     )
-    click.echo(f"  struck: {struck}")
-    wrong = told["wrong"]
+    click.echo(f"  crashes: {crashes}")
+    wrong = result["wrong"]
     if wrong is None:
-        click.echo(f"  each came out as {told['delivery']} promises")
+        click.echo(f"  every schedule keeps the promise of {result['delivery']}")
         return
-    click.echo(f"  seed {wrong['seed']} did not come out as {told['delivery']} promises:")
+    click.echo(f"  seed {wrong['seed']} breaks the promise of {result['delivery']}:")
     for line in wrong["differences"]:
         click.echo(f"    {line}")
     click.echo(f"  {command} --seed {wrong['seed']} --trace")
 
 
 def _command(config: str, sets: tuple[str, ...], records: int) -> str:
-    """The command that is to show a seed."""
-    given = [part for text in sets for part in ("--set", text)]
-    given += [] if records == _RECORDS else ["--records", str(records)]
-    return shlex.join(["millstream", "simulate", config, *given])
+    """Return the command that repeats a schedule, without its seed."""
+    options = [word for text in sets for word in ("--set", text)]
+    options += [] if records == _RECORDS else ["--records", str(records)]
+    return shlex.join(["millstream", "simulate", config, *options])

@@ -1,4 +1,4 @@
-"""`millstream status`: how far a run is."""
+"""`millstream status`: the progress of a run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["status"]
 
 _STATES = {
     "running": "running, process {process}",
-    "ended": "ended cleanly; run it again for what has come since",
-    "interrupted": "interrupted; run it again, and it recovers",
-    "failed": "ended with an error; mend that and run it again",
+    "ended": "ended cleanly; run it again to read new records",
+    "interrupted": "interrupted; run it again to recover",
+    "failed": "ended with the error below; correct it and run it again",
 }
 _MOST_PARTITIONS = 20
 
@@ -29,7 +29,7 @@ _MOST_PARTITIONS = 20
 @click.argument("run", metavar="RUN")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str, as_json: bool) -> None:
-    """Show how far RUN is, also while it runs or after it has crashed; nothing is changed."""
+    """Show the progress of RUN, which may be running or may have crashed. The command changes nothing."""
     found = run_status(RunDirectory.find(Path(run)))
     if as_json:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
@@ -44,14 +44,14 @@ def _lines(found: RunStatus) -> Iterator[str]:
     epochs = found.epochs
     yield (
         f"  epochs     {epochs.cut:,} cut, {epochs.processed:,} processed, "
-        f"{epochs.saved:,} saved, {epochs.committed:,} committed"
+        f"{epochs.checkpointed:,} in checkpoints, {epochs.committed:,} committed"
     )
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
     yield from accuracy_lines(found.accuracy, found.baselines)
     if found.stats is not None:
-        yield from _doing(found.stats)
-    age = "" if found.checkpoint_age is None else f", {_lasting(found.checkpoint_age)} ago"
+        yield from _stats(found.stats)
+    age = "" if found.checkpoint_age is None else f", {_duration(found.checkpoint_age)} ago"
     yield f"  last checkpoint  {found.checkpointed_at or 'none yet'}{age}"
     behind = "" if found.behind is None else f"{found.behind:,} records"
     yield f"  behind     {behind or 'unknown'}"
@@ -72,21 +72,22 @@ def _lines(found: RunStatus) -> Iterator[str]:
         yield f"  error      {found.error}"
 
 
-def _doing(run_stats: RunStats) -> Iterator[str]:
-    """How a run that goes on is doing just now."""
+def _stats(run_stats: RunStats) -> Iterator[str]:
+    """Yield the lines about the current speed and health of a running run."""
     speed, median, most = run_stats.records_per_second, run_stats.latency_median, run_stats.latency_99
-    yield f"  speed      {'nothing is through yet' if speed is None else f'{speed:,.0f} records/s'}"
+    yield f"  speed      {'no epoch is finished yet' if speed is None else f'{speed:,.0f} records/s'}"
     if median is not None and most is not None:
-        yield f"  latency    {_lasting(median)} from an epoch's cut until it is through, 99 % within {_lasting(most)}"
+        latency = f"{_duration(median)} from an epoch's cut until it is finished, 99 % within {_duration(most)}"
+        yield f"  latency    {latency}"
     yield f"  in flight  {run_stats.epochs_in_flight:,} epoch{'s' if run_stats.epochs_in_flight != 1 else ''}"
     last = f"; the last: {run_stats.last_restart}" if run_stats.last_restart is not None else ""
     yield f"  restarts   {run_stats.restarts:,}{last}"
 
 
-def _lasting(seconds: float) -> str:
-    """A duration as people say it.
+def _duration(seconds: float) -> str:
+    """Return a duration as text for people.
 
-    >>> [_lasting(seconds) for seconds in (0.0023, 3.21, 75.0, 5000.0, 200000.0)]
+    >>> [_duration(seconds) for seconds in (0.0023, 3.21, 75.0, 5000.0, 200000.0)]
     ['2.3 ms', '3.21 s', '75 s', '83 min', '56 h']
     """
     if seconds < 1:

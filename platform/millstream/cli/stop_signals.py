@@ -1,4 +1,4 @@
-"""How a run is asked to end: Ctrl-C and SIGTERM."""
+"""Signals that stop a run: SIGINT (Ctrl-C) and SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from types import FrameType
 
 from millstream.runs.termination import kill_descendants
 
-__all__ = ["Stopping"]
+__all__ = ["StopSignals"]
 
-_LAST_WORDS_SECONDS = 1.0
+_CLOSE_SECONDS = 1.0
 
 
-class _Asked(threading.Event):
-    """An event that a signal handler may set while it interrupts its own thread in the midst of a wait for it.
+class _StopEvent(threading.Event):
+    """An event that a signal handler may set while it interrupts a thread that waits for the event.
 
-    The lock of Python's own is held for a moment there, by that very thread, which would then wait for itself.
+    `threading.Event.wait` holds the event's lock for a moment. With the usual lock, a handler that interrupts the
+    thread at this moment would wait for its own thread; a reentrant lock prevents this.
     """
 
     def __init__(self) -> None:
@@ -27,43 +28,43 @@ class _Asked(threading.Event):
         self._cond = threading.Condition(threading.RLock())
 
 
-class Stopping:
-    """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT is told what is waited for, a third gives up.
+class StopSignals:
+    """Sets `event` at the first SIGINT or SIGTERM; a second SIGINT prints the reason to wait, a third exits at once.
 
-    All that is given is called inside a signal handler; `close` has so many seconds for what was said to be shown.
+    The handler calls all functions that are passed in. `close` gets the number of seconds it may take to show messages.
     """
 
     def __init__(
         self, say: Callable[[str], None], waits_for: Callable[[], str], close: Callable[[float], None]
     ) -> None:
-        self.event: threading.Event = _Asked()
+        self.event: threading.Event = _StopEvent()
         self._say, self._waits_for, self._close = say, waits_for, close
         self._interrupts = 0
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
-        """In the main thread, before Spark starts: PySpark leaves alone what is not installed from its own thread."""
-        before = {number: signal.signal(number, self._asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    def install(self) -> Iterator[None]:
+        """Install the handlers, in the main thread and before Spark starts, because PySpark keeps existing handlers."""
+        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         first = not self.event.is_set()
         self.event.set()
         if number == signal.SIGINT:
             self._interrupts += 1
         if first:
-            self._say("stopping after the epoch in hand")
+            self._say("stopping after the epoch in progress")
         elif number == signal.SIGINT and self._interrupts < 3:
             self._say(
-                f"waiting {self._waits_for()}; Ctrl-C once more gives up at once, "
-                "and the next start goes on from the last checkpoint"
+                f"waiting {self._waits_for()}; press Ctrl-C again to exit at once, "
+                "and the next start continues from the newest checkpoint"
             )
         if self._interrupts >= 3:
-            self._say("gave up")
-            self._close(_LAST_WORDS_SECONDS)
+            self._say("exiting at once")
+            self._close(_CLOSE_SECONDS)
             kill_descendants()
             os._exit(130)

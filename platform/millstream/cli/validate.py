@@ -1,4 +1,4 @@
-"""`millstream validate`: everything that can be found wrong with a config without running it."""
+"""`millstream validate`: reports every problem of a config that can be found without a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["validate"]
 @config_file
 @sets
 def validate(config: str, sets: tuple[str, ...]) -> None:
-    """Check CONFIG without running it: no data is read, no broker asked, no Spark started.
+    """Check CONFIG without running it: the command reads no records, asks no broker and starts no Spark.
 
-    Exits with 2 and names every problem, or prints one line.
+    It prints one line, or exits with 2 and prints every problem.
     """
     from millstream.guarantees.validation import checked_graph
 

@@ -1,4 +1,4 @@
-"""A config file as text: YAML whose every value knows its line, with values set from outside and the environment."""
+"""A config file as a document: YAML with the line of every value, `--set` values and environment variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a config: the key path, what was wrong, and what to do."""
+    """One problem of a config: its key path, and a message with the problem and the remedy."""
 
     path: KeyPath
     message: str
@@ -30,7 +30,7 @@ class Problem:
 
 @dataclass
 class Document:
-    """A parsed file. `lines` tells where each key path stands: a line, or `--set`."""
+    """A parsed file. `lines` has the line of each key path, or `--set`."""
 
     data: Any = None
     lines: dict[KeyPath, int | str] = field(default_factory=dict)
@@ -40,17 +40,17 @@ class Document:
     values: dict[str, str] = field(default_factory=dict)
     """The environment variables that were used."""
     unset: list[Problem] = field(default_factory=list)
-    """The environment variables that are not there, where that is no problem by itself."""
+    """The environment variables that are not set, of a config that is only read."""
 
     def where(self, path: KeyPath) -> int | str | None:
-        """The line of a key path, or of the nearest part around it."""
+        """Return the line of a key path, or of the nearest mapping or list around it."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
         return None
 
     def at(self, path: KeyPath) -> Any:
-        """The value at a key path; None if there is none."""
+        """Return the value at a key path; None if there is none."""
         data = self.data
         for part in path:
             try:
@@ -60,7 +60,7 @@ class Document:
         return data
 
     def redact(self, text: str) -> str:
-        """The text with `${NAME}` for every value of the environment in it that is long enough to be a secret."""
+        """Return the text with `${NAME}` in place of each environment value that is long enough to be a secret."""
         for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
             if len(value) >= _SECRET:
                 text = text.replace(value, f"${{{name}}}")
@@ -68,7 +68,7 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's plain values: no dates, no `1:30` for 90, and `on` and `yes` are words."""
+    """Loads the plain values of YAML 1.2: no dates, no `1:30` for 90, and `on` and `yes` are strings."""
 
 
 _EXPONENT = "[eE][-+]?[0-9]+"
@@ -99,7 +99,7 @@ class _Reader:
             raise _TooLarge
         self._document.lines.setdefault(path, node.start_mark.line + 1)
         if any(node is around for around in self._open):
-            self._document.problems.append(Problem(path, "an alias stands inside what it refers to"))
+            self._document.problems.append(Problem(path, "an alias refers to a mapping or list that contains it"))
             return None
         self._open.append(node)
         try:
@@ -119,7 +119,7 @@ class _Reader:
         firsts: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._document.problems.append(Problem(path, "a key is a word, not a list or a mapping"))
+                self._document.problems.append(Problem(path, "a key is a single value, not a list or a mapping"))
                 return {}
             line = key.start_mark.line + 1
             if key.value in firsts and key.tag != "tag:yaml.org,2002:merge":
@@ -138,7 +138,7 @@ class _Reader:
 
 
 def parse(text: str) -> Document:
-    """Reads YAML, as far as it can be read; what is wrong with it is in the document's problems.
+    """Parse YAML as far as possible; the document has the problems.
 
     >>> document = parse("name: news\\nengine:\\n  type: local\\n")
     >>> document.data["engine"], document.lines["engine", "type"]
@@ -155,7 +155,7 @@ def parse(text: str) -> Document:
     except yaml.YAMLError as error:
         document.problems.append(_not_yaml(error, text, document))
     except _TooLarge:
-        document.problems.append(Problem((), f"more than {_MOST_VALUES:,} values; that is no config"))
+        document.problems.append(Problem((), f"more than {_MOST_VALUES:,} values, which is too large for a config"))
     except RecursionError:
         document.problems.append(Problem((), "nested too deeply to be a config"))
     return document
@@ -163,8 +163,8 @@ def parse(text: str) -> Document:
 
 def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
     mark = getattr(error, "problem_mark", None)
-    told = [getattr(error, part, None) for part in ("context", "problem")]
-    reason = ", ".join(filter(None, told)) or str(error)
+    parts = [getattr(error, part, None) for part in ("context", "problem")]
+    reason = ", ".join(filter(None, parts)) or str(error)
     if mark is None:
         return Problem((), f"not YAML: {reason}")
     document.lines[()] = mark.line + 1
@@ -178,7 +178,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
 
 
 def apply_sets(document: Document, sets: Sequence[str]) -> None:
-    """Puts values such as `engine.type=local` into the document; the value is YAML, a list's items go by number.
+    """Set values such as `engine.type=local` in the document; a value is YAML, an item of a list is named by its index.
 
     >>> document = parse("engine: {type: spark}")
     >>> apply_sets(document, ["engine.type=local", "guarantee.checkpoint_every=4"])
@@ -210,8 +210,10 @@ def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -
         shown = ".".join(map(str, path))
         if isinstance(holder, MutableSequence):
             if not key.isdecimal() or int(key) >= len(holder):
-                there = f"0 to {len(holder) - 1}" if holder else "none"
-                _wrong_set(document, dotted, f"{shown} is a list, and {key!r} is not an index of it; {there}")
+                indices = f"0 to {len(holder) - 1}" if holder else "none"
+                _wrong_set(
+                    document, dotted, f"{shown} is a list, and {key!r} is not an index of it; indices are {indices}"
+                )
                 return
             index: Any = int(key)
         elif isinstance(holder, MutableMapping):
@@ -220,7 +222,7 @@ def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -
                 holder[key] = {}
                 document.lines[(*path, key)] = "--set"
         else:
-            _wrong_set(document, dotted, f"{shown} is a single value and has no {key!r} in it")
+            _wrong_set(document, dotted, f"{shown} is a single value, so it has no key {key!r}")
             return
         path = (*path, index)
         if not last:
@@ -232,26 +234,25 @@ def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -
         document.lines[path] = "--set"
 
 
-def substitute(document: Document, environment: Mapping[str, str], *, looking: bool = False) -> None:
-    """Puts in the environment's values for `${NAME}` and `${NAME:-default}`; `$$` stands for one `$`.
+def substitute(document: Document, environment: Mapping[str, str], *, read_only: bool = False) -> None:
+    """Replace `${NAME}` and `${NAME:-default}` by values of the environment, and `$$` by `$`.
 
-    A variable that is not there is a problem; `looking`, its `${NAME}` stays as it is, and is remembered as unset.
+    A variable that is not set is a problem; with `read_only` its `${NAME}` stays, and the document lists it as unset.
 
     >>> document = parse("topic: ${TOPIC:-news}\\npassword: ${SECRET}")
     >>> substitute(document, {"SECRET": "s3cret"})
     >>> document.data, document.references
     ({'topic': 'news', 'password': 's3cret'}, {('password',): '${SECRET}'})
     """
-    document.data = _substituted(document, document.data, (), environment, looking)
+    document.data = _substituted(document, document.data, (), environment, read_only)
 
 
-def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapping[str, str], looking: bool) -> Any:
+def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapping[str, str], read_only: bool) -> Any:
     if isinstance(data, dict):
-        return {key: _substituted(document, value, (*path, key), environment, looking) for key, value in data.items()}
+        return {key: _substituted(document, value, (*path, key), environment, read_only) for key, value in data.items()}
     if isinstance(data, list):
         return [
-            _substituted(document, value, (*path, location), environment, looking)
-            for location, value in enumerate(data)
+            _substituted(document, value, (*path, index), environment, read_only) for index, value in enumerate(data)
         ]
     if not isinstance(data, str) or "$" not in data:
         return data
@@ -259,16 +260,14 @@ def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapp
     def replaced(found: re.Match[str]) -> str:
         name, default, broken = found.groups()
         if broken:
-            message = (
-                "`${` is not closed, or holds no variable's name; it is ${NAME} or ${NAME:-default}, and $$ for a $"
-            )
+            message = "`${` has no closing brace or no valid name; write ${NAME} or ${NAME:-default}, and $$ for a $"
             document.problems.append(Problem(path, message))
         elif name is None:
             return "$"
         elif default is None and name not in environment:
             meant = suggestion(name, [known for known in environment if known.isupper()])
             message = f"the environment has no {name}; set it, or give a default: ${{{name}:-default}}{meant}"
-            if looking:
+            if read_only:
                 document.references[path] = data
                 document.unset.append(Problem(path, message))
                 return found[0]

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `100ms`, `1h30m`, `64MB`.
+"""Durations and sizes with units: `100ms`, `1h30m`, `64MB`.
 
 A duration is a whole number of microseconds, like every time in Millstream; a size is a whole number of bytes.
 """
@@ -31,7 +31,7 @@ _SIZE = r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?i?B)"
 
 
 def parse_duration(text: str) -> int:
-    """The microseconds of a duration.
+    """Return the microseconds of a duration.
 
     >>> parse_duration("100ms"), parse_duration("1h30m"), parse_duration("0")
     (100000, 5400000000, 0)
@@ -49,13 +49,13 @@ def parse_duration(text: str) -> int:
         raise ValueError(message)
     total = sum(Decimal(number) * _MICROS[unit] for number, unit in re.findall(_PART, text))
     if total != int(total):
-        message = "a duration is a whole number of microseconds"
+        message = "a duration has to be a whole number of microseconds"
         raise ValueError(message)
     return int(total)
 
 
 def format_duration(micros: int) -> str:
-    """A duration as `parse_duration` reads it, in the largest unit up to days that keeps it whole.
+    """Return a duration as text for `parse_duration`, in the largest unit up to days that gives a whole number.
 
     >>> format_duration(5_400_000_000), format_duration(100_000), format_duration(0)
     ('90m', '100ms', '0s')
@@ -67,7 +67,7 @@ def format_duration(micros: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """The bytes of a size; KB are thousands, KiB are 1024.
+    """Return the bytes of a size; KB are thousands, KiB are 1024.
 
     >>> parse_size("64MB"), parse_size("1 GiB")
     (64000000, 1073741824)
@@ -78,7 +78,7 @@ def parse_size(text: str) -> int:
         raise ValueError(message)
     total = Decimal(found[1]) * _BYTES[found[2].upper()]
     if total != int(total):
-        message = "a size is a whole number of bytes"
+        message = "a size has to be a whole number of bytes"
         raise ValueError(message)
     return int(total)
 
@@ -101,7 +101,7 @@ Duration = Annotated[
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"anyOf": [{"type": "string", "pattern": DURATION, "examples": ["100ms", "1h"]}, {"const": 0}]}),
 ]
-"""A field that holds microseconds, written with a unit: a bare number could be anything."""
+"""A field that holds microseconds. A config writes a unit, because a bare number would be ambiguous."""
 
 Size = Annotated[
     int,

@@ -1,4 +1,4 @@
-"""Which keys a config may have at a place: what "did you mean" chooses from."""
+"""The keys that a config may have at a key path, for "did you mean" in messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["known_keys"]
 
 
 def known_keys(model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
-    """The keys allowed in the mapping at `path` of `data`, when `data` is read as `model`.
+    """Return the keys allowed in the mapping at `path` of `data`, when `data` is read as `model`.
 
     >>> from millstream.config.models import Config
     >>> known_keys(Config, {"engine": {"epoch": {"max_wait": "1s"}}}, ("engine", "epoch"))
@@ -37,7 +37,7 @@ def _has(data: Any, part: str | int) -> bool:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields by their keys in a config, where a name that Python keeps for itself may stand."""
+    """Return the fields by their keys in a config; a key may be a reserved word of Python, so fields have aliases."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
@@ -46,13 +46,13 @@ def _is_model(reading: Any) -> bool:
 
 
 def _plain(annotation: Any, data: Any) -> Iterator[Any]:
-    """What an annotation stands for: models, and lists and mappings of annotations."""
+    """Yield the types in an annotation: models, and lists and mappings of annotations."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         yield from _plain(arguments[0], data)
-        for mark in arguments[1:]:
-            if hasattr(mark, "chosen"):  # a field that holds plug-ins
-                yield mark.chosen(data)
+        for metadata in arguments[1:]:
+            if hasattr(metadata, "chosen"):  # a field that holds plug-ins
+                yield metadata.chosen(data)
     elif origin in (typing.Union, types.UnionType):
         for argument in arguments:
             yield from _plain(argument, data)

@@ -1,4 +1,4 @@
-"""From a YAML file to a validated config, or to all that is wrong with it at once."""
+"""Loads a YAML file as a validated config, or reports all its problems together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Loaded", "load_config", "read_back", "read_config"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A validated config, and the file it came from: relative paths in it start at `base`."""
+    """A validated config with its file; relative paths in the config start at `base`."""
 
     config: Config
     file: str
@@ -29,20 +29,20 @@ class Loaded:
     document: Document
 
     def resolved(self) -> dict[str, Any]:
-        """All of the config, defaults included, for `read_config`; what came from the environment stays `${NAME}`."""
-        kept: dict[str, Any] = _kept(self.config.model_dump(mode="json"), self.document)
-        return kept
+        """Return the config with its defaults, for `read_config`; values of the environment stay `${NAME}`."""
+        data: dict[str, Any] = _without_secrets(self.config.model_dump(mode="json"), self.document)
+        return data
 
     def redact(self, text: str) -> str:
-        """The text without values that came from the environment."""
+        """Return the text with `${NAME}` in place of values of the environment."""
         return self.document.redact(text)
 
     def unset(self, *path: str | int) -> list[Problem]:
-        """The environment variables beneath a key path that are not there: of a config that is only looked at."""
+        """Return the environment variables below a key path that are not set; only `read_back` allows them."""
         return [problem for problem in self.document.unset if problem.path[: len(path)] == path]
 
     def need(self, *path: str | int) -> None:
-        """Refuse to use what stands beneath a key path, if an environment variable of it is not there."""
+        """Raise `ConfigError` if an environment variable below a key path is not set."""
         if problems := self.unset(*path):
             self.refuse(problems)
 
@@ -52,7 +52,7 @@ class Loaded:
 
 
 def load_config(file: Path | str, sets: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Loaded:
-    """Read and validate a config file; `sets` are those of `--set`. `ConfigError` lists every problem there is."""
+    """Read and validate a config file; `sets` are the values of `--set`. `ConfigError` lists every problem."""
     file = Path(file)
     text = _text_of(file)
     document = parse(text)
@@ -60,17 +60,17 @@ def load_config(file: Path | str, sets: Sequence[str] = (), environment: Mapping
 
 
 def read_config(data: Mapping[str, Any], base: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
-    """Validate a config that is at hand already: what `resolved` gave. Paths in it start at `base`."""
+    """Validate a config that `Loaded.resolved` returned. Relative paths in it start at `base`."""
     return _validated(Document(data=dict(data)), file, base, (), environment)
 
 
 def read_back(data: Mapping[str, Any], base: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
-    """Like `read_config`, of a config that was valid once, and only to look at what came of it.
+    """Validate the config of an existing run, for commands that only read the run.
 
-    An environment variable need not be there: its `${NAME}` stays, and `Loaded.need` refuses where it matters. What
-    is not valid any more is a `Contradiction`.
+    Environment variables may be missing: `${NAME}` stays, and `Loaded.need` refuses a value that a command needs. A
+    config that is no longer valid raises `Contradiction`.
     """
-    return _validated(Document(data=dict(data)), file, base, (), environment, looking=True)
+    return _validated(Document(data=dict(data)), file, base, (), environment, read_only=True)
 
 
 def _validated(
@@ -80,7 +80,7 @@ def _validated(
     sets: Sequence[str],
     environment: Mapping[str, str] | None,
     *,
-    looking: bool = False,
+    read_only: bool = False,
 ) -> Loaded:
     if not document.problems and not isinstance(document.data, dict):
         empty = document.data is None
@@ -89,7 +89,7 @@ def _validated(
     if document.problems and not isinstance(document.data, dict):
         raise _refusal(file, document, document.problems)
     apply_sets(document, sets)
-    substitute(document, os.environ if environment is None else environment, looking=looking)
+    substitute(document, os.environ if environment is None else environment, read_only=read_only)
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:
@@ -98,10 +98,10 @@ def _validated(
         known = {problem.path for problem in document.problems}
         document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
         refusal = _refusal(file, document, document.problems)
-        if looking:
+        if read_only:
             message = (
-                f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not here: "
-                "look at it with those that made it"
+                f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
+                "installed: read it with the version and plug-ins that made it"
             )
             raise Contradiction(message) from error
         raise refusal from error
@@ -114,8 +114,8 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        beside = [found.name for found in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
-        message = f"{file}: no such file{suggestion(file.name, beside, shown=file.with_name)}"
+        neighbours = [found.name for found in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
+        message = f"{file}: no such file{suggestion(file.name, neighbours, shown=file.with_name)}"
     except IsADirectoryError:
         message = f"{file}: a folder, not a config file"
     except UnicodeDecodeError as error:
@@ -129,23 +129,23 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
     lines = []
     for problem in problems:
         line = document.where(problem.path)
-        index = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
+        position = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
         path = " " + ".".join(map(str, problem.path)) if problem.path else ""
-        lines.append((line if isinstance(line, int) else 0, f"{file}{index}{path}: {problem.message}"))
+        lines.append((line if isinstance(line, int) else 0, f"{file}{position}{path}: {problem.message}"))
     lines.sort(key=lambda line: line[0])
     head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
     return ConfigError("\n".join([*head, *(text for _, text in lines)]))
 
 
-def _kept(data: Any, document: Document, path: KeyPath = ()) -> Any:
-    """`data` as it may be written down: no value of the environment, and every other `$` so that it stays one."""
+def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:
+    """Return `data` as a config file may store it: `${NAME}` for values of the environment, `$$` for any other `$`."""
     if isinstance(data, dict):
-        return {key: _kept(value, document, (*path, key)) for key, value in data.items()}
+        return {key: _without_secrets(value, document, (*path, key)) for key, value in data.items()}
     if isinstance(data, list):
-        return [_kept(value, document, (*path, index)) for index, value in enumerate(data)]
+        return [_without_secrets(value, document, (*path, index)) for index, value in enumerate(data)]
     if path in document.references:
         return document.references[path]
     if not isinstance(data, str):
         return data
-    as_written = document.at(path) == data  # else a validator made it, perhaps of a value of the environment
+    as_written = document.at(path) == data  # otherwise a validator made it, perhaps from a value of the environment
     return data.replace("$", "$$") if as_written else document.redact(data.replace("$", "$$"))

@@ -1,4 +1,4 @@
-"""Pydantic's complaints in the words of a config file: what is wrong, what is allowed, what was probably meant."""
+"""Messages about pydantic's errors in the words of a config file: the problem, the allowed values, the nearest name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PATTERNS = {
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], document: Document) -> list[Problem]:
-    """Each complaint as a problem at its key path; several about one value become one.
+    """Return each error as a problem at its key path; several errors of one value become one problem.
 
     >>> class Window(BaseModel):
     ...     size: int
@@ -65,20 +65,22 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
     ('treshold',) unknown key; did you mean `threshold`?
     """
     merged: dict[KeyPath, list[str]] = {}
-    told = [(_key_path(one["loc"], one["type"], model, document.data), one) for one in error.errors(include_url=False)]
-    unknown = [path for path, found in told if found["type"] == "extra_forbidden"]
+    located = [
+        (_key_path(one["loc"], one["type"], model, document.data), one) for one in error.errors(include_url=False)
+    ]
+    unknown = [path for path, found in located if found["type"] == "extra_forbidden"]
     misspelt = {(*path[:-1], nearest(path[-1], known_keys(model, document.data, path[:-1]))) for path in unknown}
-    for path, found in told:
+    for path, found in located:
         if found["type"] == "missing" and path in misspelt:
-            continue  # it is there, under another name
-        message = document.redact(_worded(found, path, model, document))
+            continue  # the key is there, but misspelt
+        message = document.redact(_message(found, path, model, document))
         if message not in merged.setdefault(path, []):
             merged[path].append(message)
     return [Problem(path, "; or ".join(messages)) for path, messages in merged.items()]
 
 
 def _key_path(location: Sequence[str | int], kind: str, model: type[BaseModel], data: Any) -> KeyPath:
-    """The location without what pydantic puts between keys: the names of the choices of a union."""
+    """Return the location without the names of union choices, which pydantic puts between keys."""
     path: KeyPath = ()
     rest = data
     for index, part in enumerate(location):
@@ -91,7 +93,7 @@ def _key_path(location: Sequence[str | int], kind: str, model: type[BaseModel], 
     return path
 
 
-def _worded(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document: Document) -> str:
+def _message(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document: Document) -> str:
     kind, context = found["type"], found.get("ctx", {})
     value = document.at(path)
     value = found["input"] if value is None else value
@@ -114,7 +116,7 @@ def _worded(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document
         key = context["discriminator"].strip("'")
         return f"`{key}` {_shown(context['tag'])} is not allowed; {_one_of(names, context['tag'])}"
     if kind == "union_tag_not_found":
-        return f"`{context['discriminator'].strip(chr(39))}` is required in it"
+        return f"`{context['discriminator'].strip(chr(39))}` is required"
     if kind == "plugin_unknown":
         return f"{shown}: {found['msg']}{suggestion(value, context['allowed'])}"
     if kind == "string_pattern_mismatch":

@@ -1,4 +1,4 @@
-"""What a config file may say: the models that it is validated into, with their defaults."""
+"""The models of a config file, with defaults and limits."""
 
 from __future__ import annotations
 
@@ -29,35 +29,40 @@ class _Section(BaseModel):
 
 
 class Guarantee(_Section):
-    """What a crash may do to results.
+    """The allowed effects of a crash on results.
 
     >>> Guarantee().delivery, Guarantee().checkpoint_every
     ('exactly_once', 1)
     """
 
     delivery: Literal["exactly_once", "at_least_once", "at_most_once"] = Field(
-        default="exactly_once", description="How often a record may count in the results of a run that crashes."
+        default="exactly_once", description="How often the results may count a record if the run crashes."
     )
     recovery: Literal["epochs", "snapshots", "transactions"] = Field(
-        default="epochs", description="What is durable, and what a restart goes back to."
+        default="epochs",
+        description="The durable data that a restart begins with; `epochs` is the epoch log and checkpoints.",
     )
-    checkpoint_every: int = Field(default=1, ge=1, le=10_000, description="State is saved after every so many epochs.")
+    checkpoint_every: int = Field(
+        default=1, ge=1, le=10_000, description="Number of epochs between two checkpoints of the state."
+    )
     commit_every: int = Field(
-        default=1, ge=1, le=10_000, description="Progress is committed after every so many epochs."
+        default=1, ge=1, le=10_000, description="Number of epochs between two commits in the epoch log."
     )
 
     @field_validator("recovery")
     @classmethod
-    def _possible(cls, recovery: str) -> str:
+    def _check_recovery(cls, recovery: str) -> str:
         if not _RECOVERIES[recovery]:
-            able = [f"{' and '.join(engines)} recover by {name}" for name, engines in _RECOVERIES.items() if engines]
-            message = f"no engine recovers by {recovery} yet; {', '.join(able)}"
+            supported = [
+                f"{' and '.join(engines)} recover by {name}" for name, engines in _RECOVERIES.items() if engines
+            ]
+            message = f"no engine recovers by {recovery} yet; {', '.join(supported)}"
             raise _refuse(message)
         return recovery
 
     @field_validator("commit_every")
     @classmethod
-    def _every_epoch(cls, commit_every: int, info: Any) -> int:
+    def _check_commit_every(cls, commit_every: int, info: Any) -> int:
         if info.data.get("delivery") == "at_most_once" and commit_every != 1:
             message = (
                 f"{commit_every} is not allowed with at_most_once, which commits every epoch before it is processed; "
@@ -68,27 +73,34 @@ class Guarantee(_Section):
 
 
 class EpochSize(_Section):
-    """Where the stream is cut into epochs."""
+    """The limits at which the stream is cut into epochs."""
 
-    max_records: int = Field(default=5000, ge=1, le=1_000_000, description="The most records an epoch holds.")
+    max_records: int = Field(default=5000, ge=1, le=1_000_000, description="The maximum number of records in an epoch.")
     max_wait: Duration = Field(
         default=parse_duration("20ms"),
         ge=0,
-        description="The longest a record waits for its epoch to fill up; 0, the default of the local engine, cuts as "
-        "soon as records are there, so that epochs are small while it is quiet and grow under load.",
+        description="The maximum time that a record waits for its epoch to fill up. 0, the default of the local "
+        "engine, cuts an epoch as soon as records arrive: epochs are small while the stream is quiet, and grow under "
+        "load.",
     )
 
 
 class Engine(_Section):
-    """What runs the pipeline. Results do not depend on it."""
+    """The engine that runs the pipeline. Results do not depend on the engine."""
 
-    type: Literal["spark", "local"] = Field(default="spark", description="Spark, or this machine without it.")
+    type: Literal["spark", "local"] = Field(
+        default="spark", description="`spark`, or `local`: this machine without Spark."
+    )
     epoch: EpochSize = EpochSize()
     workers: int = Field(
-        default=1, ge=1, le=64, description="How many processes the local engine shares the steps out to; 1 is alone."
+        default=1,
+        ge=1,
+        le=64,
+        description="Number of processes of the local engine that run steps; 1 runs all steps in one process.",
     )
     placement: dict[str, Literal["driver", "worker"]] = Field(
-        default={}, description="Where Spark runs a step, by its name; by default the engine's choice."
+        default={},
+        description="The process of Spark that runs a step, by the step's name. Default: the engine decides.",
     )
 
     @model_validator(mode="before")
@@ -101,11 +113,11 @@ class Engine(_Section):
 
 
 class Mlflow(_Section):
-    """Where runs and models are recorded."""
+    """The MLflow experiment and server that record runs and models."""
 
-    experiment: str = Field(min_length=1, description="The MLflow experiment that runs are recorded in.")
+    experiment: str = Field(min_length=1, description="The MLflow experiment that records the runs.")
     tracking_uri: str | None = Field(
-        default=None, description="MLflow's server or store; by default MLflow's own choice."
+        default=None, description="The server or store of MLflow. Default: MLflow decides."
     )
 
 
@@ -118,7 +130,7 @@ _MlflowOrNot = Annotated[
 
 @dataclass(frozen=True)
 class Source:
-    """One source of a config: its name, which rows show as `_source`, and the registered model."""
+    """One source of a config: its name, which is the value of `_source` in rows, and its config."""
 
     name: str
     config: Any
@@ -126,32 +138,32 @@ class Source:
 
 
 class Config(_Section):
-    """One pipeline, whole: where records come from, what happens to them, where rows go, and what is guaranteed."""
+    """A pipeline: its sources, steps, sinks, guarantee and engine."""
 
     name: str = Field(
         pattern=RUN_NAME,
-        description="The pipeline's name, also that of its run directory: letters, digits, `.`, `_` and `-`.",
+        description="The name of the pipeline and of its run directory: letters, digits, `.`, `_` and `-`.",
     )
     sources: dict[PlainName, Annotated[Any, plugin_field(SOURCES)]] = Field(
-        default={}, description="Several sources, each with a name, instead of `source`."
+        default={}, description="Several sources by name, instead of `source`."
     )
     source: Annotated[Any, plugin_field(SOURCES)] = Field(
-        default=None, validate_default=True, description="Where records come from."
+        default=None, validate_default=True, description="The source of the records."
     )
     pipeline: Annotated[Any, pipeline_field()] = Field(
-        description="`use:` a named pipeline, its parts tuned, or `steps:` written out."
+        description="A named pipeline (`use`) with its options, or a list of steps (`steps`)."
     )
     sinks: dict[PlainName, Annotated[Any, plugin_field(SINKS)]] = Field(
-        default={}, description="Where each output goes; one without a sink is kept in the run directory."
+        default={}, description="The sink of each output; outputs without a sink are files in the run directory."
     )
     guarantee: Guarantee = Guarantee()
     engine: Engine = Engine()
     keep: Duration | None = Field(
         default=parse_duration("7d"),
         gt=0,
-        description="How far back replay and audit can reach; `null` for everything.",
+        description="The period that replay and audit can reach back; `null` for everything.",
     )
-    mlflow: _MlflowOrNot = Field(default=False, description="What is recorded in MLflow; `false` for nothing.")
+    mlflow: _MlflowOrNot = Field(default=False, description="Recording in MLflow; `false` records nothing.")
 
     @field_validator("source", mode="wrap")
     @classmethod
@@ -160,17 +172,17 @@ class Config(_Section):
         if source is None and not several:
             raise _refuse("required; or `sources`, if there are several")
         if source is not None and several:
-            raise _refuse("`sources` is given too; a config has one of them")
+            raise _refuse("`source` and `sources` are both given; keep one of the two")
         return None if source is None else handler(source)
 
     @property
     def logs(self) -> tuple[Source, ...]:
-        """The sources in the order in which their partitions count; a lone `source` is called `source`."""
+        """The sources in the order of their partitions in an epoch; a single `source` has the name `source`."""
         if self.source is not None:
             return (Source("source", self.source, ("source",)),)
         return tuple(Source(name, config, ("sources", name)) for name, config in self.sources.items())
 
     @property
     def steps(self) -> tuple[NamedStep, ...]:
-        """The pipeline's steps, written out."""
+        """The steps of the pipeline."""
         return pipeline_steps(self.pipeline)

@@ -32,10 +32,10 @@ from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 __all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "pipeline_field", "pipeline_steps"]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-"""What steps, sources and sinks may be called: safe in file names, and in key paths."""
+"""The names of steps, sources and sinks: safe in file names and in key paths."""
 
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-"""What a pipeline may be called: safe as a folder's name."""
+"""The name of a pipeline: safe as the name of a folder."""
 
 _STEP = plugin_field(STEPS)
 _PIPELINE = plugin_field(PIPELINES, key="use")
@@ -43,7 +43,7 @@ _PIPELINE = plugin_field(PIPELINES, key="use")
 
 @dataclass(frozen=True)
 class NamedStep:
-    """A step's registered model, the name it goes by, and where in `pipeline` its options stand."""
+    """A step: its name, its config, and the key path of its options in `pipeline`."""
 
     name: str
     config: Any
@@ -55,8 +55,8 @@ def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitE
     return InitErrorDetails(type=cast(Any, error), loc=where, input=value)
 
 
-def _again(found: ErrorDetails) -> InitErrorDetails:
-    """What is needed to raise a problem once more, beside others."""
+def _init_details(found: ErrorDetails) -> InitErrorDetails:
+    """Return the details with which pydantic raises an error again, together with others."""
     kind, context, where, value = found["type"], found.get("ctx", {}), found["loc"], found["input"]
     try:
         PydanticKnownError(cast(Any, kind), context)
@@ -68,7 +68,7 @@ def _again(found: ErrorDetails) -> InitErrorDetails:
 
 @dataclass(frozen=True)
 class _StepField:
-    """An item of `steps`: a step plug-in's mapping, with a `name` beside its options."""
+    """An item of `steps`: a step plug-in's mapping, with a `name` and its options."""
 
     def validate(self, value: object) -> NamedStep:
         if isinstance(value, NamedStep):
@@ -76,7 +76,7 @@ class _StepField:
         if isinstance(value, BaseModel):
             return NamedStep(str(getattr(value, "type", type(value).__name__)), value)
         model = _STEP.chosen(value)
-        own = model is not None and "name" in model.model_fields  # such a step wants to know its name
+        own = model is not None and "name" in model.model_fields  # the step's own options include its name
         if not isinstance(value, Mapping) or (not own and "name" not in value):
             step = _STEP.validate(value)
             return NamedStep(step.type, step)
@@ -91,7 +91,7 @@ class _StepField:
         try:
             step = _STEP.validate({**options, "name": str(name)} if own else options)
         except ValidationError as wrong:
-            problems += [_again(error) for error in wrong.errors(include_url=False)]
+            problems += [_init_details(error) for error in wrong.errors(include_url=False)]
         if problems:
             raise ValidationError.from_exception_data("step", problems)
         return NamedStep(name, step)
@@ -112,7 +112,7 @@ class _StepField:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         described: dict[str, Any] = copy.deepcopy(_STEP.__get_pydantic_json_schema__(schema, handler))
-        name = {"type": "string", "pattern": NAME, "description": "What the step is called; its type unless given."}
+        name = {"type": "string", "pattern": NAME, "description": "The name of the step. Default: its type."}
         for choice in described.get("oneOf", ()):
             choice.setdefault("properties", {})["name"] = name
             choice["title"] = f"{choice.get('title', '')}Step"
@@ -120,7 +120,7 @@ class _StepField:
 
 
 def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:
-    """The places of steps whose name another one before them has, each with what to do about it.
+    """Return the index of each step whose name an earlier step has, with a message.
 
     >>> duplicates(["map", "classify", "map"])
     [(2, "step 'map' already exists; do you have two steps of one type? give each a `name`")]
@@ -132,17 +132,17 @@ def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:
 
 
 class StepList(BaseModel):
-    """A pipeline written out, step by step."""
+    """A pipeline as a list of steps."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: Annotated[list[Annotated[Any, _StepField()]], Field(min_length=1)] = Field(
-        description="The steps in their order, each with a `type`, its options, and perhaps a `name`."
+        description="The steps in their order, each with a `type`, its options, and optionally a `name`."
     )
 
     @field_validator("steps")
     @classmethod
-    def _named_apart(cls, steps: list[NamedStep]) -> list[NamedStep]:
+    def _check_names(cls, steps: list[NamedStep]) -> list[NamedStep]:
         names = [step.name for step in steps]
         twice = [_problem((index, "name"), names[index], message) for index, message in duplicates(names)]
         if twice:
@@ -152,7 +152,7 @@ class StepList(BaseModel):
 
 @dataclass(frozen=True)
 class _PipelineField:
-    """`use:` and a named pipeline's options, or `steps:`."""
+    """A field that holds `use` and the options of a named pipeline, or `steps`."""
 
     def validate(self, value: object) -> BaseModel:
         if isinstance(value, BaseModel):
@@ -183,12 +183,12 @@ class _PipelineField:
 
 
 def pipeline_field() -> Any:
-    """Annotates a field that holds a pipeline: a named one's registered model, or a `StepList`."""
+    """Return the annotation of a field that holds a pipeline: the model of a named pipeline, or a `StepList`."""
     return _PipelineField()
 
 
 def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
-    """The steps of a pipeline, written out, with the key paths of their options from the top of the config."""
+    """Return the steps of a pipeline, with the key paths of their options from the top of the config."""
     if isinstance(pipeline, StepList):
         return tuple(replace(step, path=("pipeline", "steps", index)) for index, step in enumerate(pipeline.steps))
     steps = [step if isinstance(step, NamedStep) else NamedStep(step.type, step) for step in pipeline.steps()]

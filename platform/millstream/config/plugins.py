@@ -1,11 +1,11 @@
 """Sources, sinks, steps, models and pipelines that packages register through entry points.
 
-A package registers a pydantic model under a name, in one of the groups below; a config picks it by that name:
+A package registers a pydantic model under a name, in one of the groups below; a config selects the model by this name:
 
     [project.entry-points."millstream.models"]
     my_model = "my_package.models:MyModel"
 
-Nothing is imported before a config asks for it, so a plug-in that fails to import harms only those who use it.
+A plug-in is imported when a config uses it, so a plug-in that fails to import affects only configs that use it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS = {SOURCES: "source", SINKS: "sink", STEPS: "step", MODELS: "model", PIPE
 
 @functools.cache
 def registered() -> Mapping[str, Mapping[str, tuple[importlib.metadata.EntryPoint, ...]]]:
-    """What installed packages register: group, name, entry points (more than one if two packages claim a name)."""
+    """Return the entry points of installed packages by group and name; several if packages register the same name."""
     found: dict[str, dict[str, list[importlib.metadata.EntryPoint]]] = {group: {} for group in _KINDS}
     everything = importlib.metadata.entry_points()
     for group, names in found.items():
@@ -51,7 +51,7 @@ def _package(point: importlib.metadata.EntryPoint) -> str:
 
 @functools.cache
 def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
-    """The pydantic model registered as `name`; `ConfigError` if there is none that works."""
+    """Return the pydantic model registered as `name`; `ConfigError` if there is none or it is broken."""
     kind, points = _KINDS[group], registered()[group].get(name, ())
     if not points:
         message = f"no {kind} {name!r} is installed; there are {', '.join(registered()[group]) or 'none'}"
@@ -61,20 +61,20 @@ def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
         message = f"{claims} both register the {kind} {name!r}; uninstall one of them"
         raise ConfigError(message)
     [point] = points
-    whose = f"the {kind} {name!r} of the package {_package(point)} ({point.value})"
+    subject = f"the {kind} {name!r} of the package {_package(point)} ({point.value})"
     try:
         loaded = point.load()
     except Exception as error:
-        message = f"{whose} cannot be imported: {type(error).__name__}: {error}"
+        message = f"{subject} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError(message) from error
     if not (isinstance(loaded, type) and issubclass(loaded, BaseModel) and key in loaded.model_fields):
-        message = f"{whose} is not a pydantic model with a field {key!r}; its author has to register one"
+        message = f"{subject} is not a pydantic model with a field {key!r}; its author has to register one"
         raise ConfigError(message)
     return loaded
 
 
 def _refusal(where: tuple[str | int, ...], kind: str, message: str, value: object, **context: Any) -> ValidationError:
-    # The message is itself a value of the context, because pydantic would take braces in it for placeholders.
+    # The message is a value of the context, because pydantic would read braces in a template as placeholders.
     error = PydanticCustomError("plugin_" + kind, "{message}", {"message": message, **context})
     return ValidationError.from_exception_data("plug-in", [InitErrorDetails(type=error, loc=where, input=value)])
 
@@ -105,7 +105,7 @@ class _PluginField:
         return model.model_validate(value, extra="forbid")
 
     def chosen(self, value: object) -> type[BaseModel] | None:
-        """The model that a mapping asks for, if there is such a one."""
+        """Return the model that a mapping names; None if there is none or it is broken."""
         name = value.get(self.key) if isinstance(value, Mapping) else None
         try:
             return load(self.group, name, self.key) if isinstance(name, str) else None
@@ -126,7 +126,7 @@ class _PluginField:
             try:
                 model = load(self.group, name, self.key)
             except ConfigError:
-                continue  # whoever uses it is told why; the others keep their schema
+                continue  # `validate` refuses configs that use the plug-in; the other plug-ins keep their schema
             names.append(name)
             choices.append(handler(model.__pydantic_core_schema__))
         if not names:
@@ -141,10 +141,10 @@ class _PluginField:
 
 
 def plugin_field(group: str, key: str = "type") -> Any:
-    """Annotates a field that holds one of a group's registered models, picked by its `type`.
+    """Return the annotation of a field that holds a registered model of a group, selected by its `type`.
 
-    In a config it is a mapping; an instance passes through as it is. Mistakes inside the mapping are reported at
-    their own key path, all of them.
+    A config has a mapping in this field; an instance of a model is accepted unchanged. All problems inside the mapping
+    are reported, each at its own key path.
 
     >>> from typing import Annotated
     >>> class Pipeline(BaseModel):

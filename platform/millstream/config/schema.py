@@ -1,4 +1,4 @@
-"""The JSON Schema of configs: what editors complete and check YAML with."""
+"""The JSON Schema of configs, with which editors complete and check YAML."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["config_schema"]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 _LITERAL_KEYS = ("type", "use")
-"""Keys that choose a plug-in; an editor needs to see which."""
+"""Keys that select a plug-in; they allow no `${NAME}`, so that an editor sees the plug-in."""
 _NOT_SHOWN = ("gt", "ge", "lt", "le", "may_change")
 _VERBATIM = ("default", "enum", "const", "examples", "required", "discriminator")
 
 
 def config_schema() -> dict[str, Any]:
-    """The schema of a config, with the parts of every plug-in that is installed.
+    """Return the schema of a config, with the options of every installed plug-in.
 
     >>> config_schema()["$defs"]["EpochSize"]["properties"]["max_records"]["default"]
     5000
@@ -31,27 +31,27 @@ def config_schema() -> dict[str, Any]:
     for name in list(definitions):
         shared.setdefault(json.dumps(definitions[name], sort_keys=True), name)
     for name in list(definitions):
-        definitions[name] = _shared(definitions[name], definitions, shared, inside=True)
-    schema = _shared(schema, definitions, shared)
+        definitions[name] = _share(definitions[name], definitions, shared, inside=True)
+    schema = _share(schema, definitions, shared)
     schema.pop("$defs", None)
-    tidy = {"$schema": _DIALECT, **_tidied(schema, None)}
+    tidy = {"$schema": _DIALECT, **_clean(schema, None)}
     tidy["title"] = "A Millstream pipeline"
     tidy["anyOf"] = [{"required": ["source"]}, {"required": ["sources"]}]
     environment = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
     environment["description"] = "A value of the environment: ${NAME} or ${NAME:-default}."
-    tidy["$defs"] = {name: _tidied(definitions[name], None) for name in sorted(definitions)} | {
+    tidy["$defs"] = {name: _clean(definitions[name], None) for name in sorted(definitions)} | {
         "environment": environment
     }
     return tidy
 
 
-def _shared(part: Any, definitions: dict[str, Any], shared: dict[str, str], inside: bool = False) -> Any:
-    """The schema with the models that stand in several places put into `$defs` once."""
+def _share(part: Any, definitions: dict[str, Any], shared: dict[str, str], inside: bool = False) -> Any:
+    """Return the schema with each model that occurs several times in `$defs` once."""
     if isinstance(part, list):
-        return [_shared(item, definitions, shared) for item in part]
+        return [_share(item, definitions, shared) for item in part]
     if not isinstance(part, dict):
         return part
-    part = {key: value if key == "$defs" else _shared(value, definitions, shared) for key, value in part.items()}
+    part = {key: value if key == "$defs" else _share(value, definitions, shared) for key, value in part.items()}
     if inside or part.get("type") != "object" or "properties" not in part or "title" not in part or "$defs" in part:
         return part
     if not any(key in part["properties"] and "const" in part["properties"][key] for key in _LITERAL_KEYS):
@@ -66,10 +66,10 @@ def _shared(part: Any, definitions: dict[str, Any], shared: dict[str, str], insi
     return {"$ref": f"#/$defs/{shared[text]}"}
 
 
-def _tidied(part: Any, key: str | None) -> Any:
-    """What an editor shows: no examples in Python, no titles made from names, and `${NAME}` wherever a value is."""
+def _clean(part: Any, key: str | None) -> Any:
+    """Return the schema for editors: no Python examples, no titles made from names, `${NAME}` allowed as any value."""
     if isinstance(part, list):
-        return [_tidied(item, None) for item in part]
+        return [_clean(item, None) for item in part]
     if not isinstance(part, dict):
         return part
     part = {name: content for name, content in part.items() if name not in _NOT_SHOWN}
@@ -88,14 +88,14 @@ def _tidied(part: Any, key: str | None) -> Any:
     tidy: dict[str, Any] = {}
     for name, content in part.items():
         if name == "properties":
-            tidy[name] = {inner: _tidied(value, inner) for inner, value in content.items()}
+            tidy[name] = {inner: _clean(value, inner) for inner, value in content.items()}
         elif name in _VERBATIM:
             tidy[name] = content
         else:
-            tidy[name] = _tidied(content, None)
+            tidy[name] = _clean(content, None)
     if "anyOf" in tidy:
         tidy["anyOf"] = _flat(tidy["anyOf"])
-    return _open(tidy) if key not in _LITERAL_KEYS and _narrow(tidy) else tidy
+    return _allow_references(tidy) if key not in _LITERAL_KEYS and _refuses_references(tidy) else tidy
 
 
 def _is_duration(part: Mapping[str, Any]) -> bool:
@@ -103,7 +103,7 @@ def _is_duration(part: Mapping[str, Any]) -> bool:
 
 
 def _flat(choices: list[Any]) -> list[Any]:
-    """Choices among choices as choices, each once."""
+    """Return nested choices as one list, each choice once."""
     flat: list[Any] = []
     for choice in choices:
         inner = choice["anyOf"] if isinstance(choice, Mapping) and set(choice) == {"anyOf"} else [choice]
@@ -111,15 +111,15 @@ def _flat(choices: list[Any]) -> list[Any]:
     return flat
 
 
-def _narrow(part: Mapping[str, Any]) -> bool:
-    """Whether this is a single value that would refuse `${NAME}`."""
+def _refuses_references(part: Mapping[str, Any]) -> bool:
+    """Return True for a single value whose limits would refuse `${NAME}`."""
     if part.get("type") == "string":
         return any(limit in part for limit in ("pattern", "enum", "const"))
     return part.get("type") in ("integer", "number", "boolean") or ("enum" in part and "properties" not in part)
 
 
-def _open(part: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, or a value of the environment."""
+def _allow_references(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema that also allows a value of the environment."""
     outside: dict[str, Any] = {name: part[name] for name in ("description", "default") if name in part}
     inside = {name: content for name, content in part.items() if name not in outside}
     return {**outside, "anyOf": [inside, _ENVIRONMENT]}

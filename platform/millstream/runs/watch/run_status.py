@@ -30,11 +30,11 @@ _SMALL = 4 << 20
 
 @dataclass(frozen=True)
 class Epochs:
-    """How many epochs have come how far."""
+    """How many epochs have passed each point; `checkpointed` counts those that the newest checkpoint covers."""
 
     cut: int
     processed: int
-    saved: int
+    checkpointed: int
     committed: int
 
 

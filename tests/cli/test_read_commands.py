@@ -1,4 +1,4 @@
-"""`millstream read`, `status` and `predict`: commands that look at a run directory and change nothing."""
+"""`millstream read`, `status` and `predict`: commands that read a run directory and change nothing."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def everything(folder: Path) -> dict[str, str]:
-    """All that is in a folder, by content."""
+def digests(folder: Path) -> dict[str, str]:
+    """Return the digest of every file in a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_looking_changes_nothing(run: Path, millstream: Millstream) -> None:
-    torn = run / "checkpoints" / "0000000099.tmp"  # of a checkpoint that a run beside us may be writing
+def test_read_commands_change_nothing(run: Path, millstream: Millstream) -> None:
+    torn = run / "checkpoints" / "0000000099.tmp"  # as of a checkpoint that a running run writes
     torn.write_bytes(b"half")
-    before = everything(run)
+    before = digests(run)
     for command in (["read", run, "topics"], ["status", run], ["predict", run, "anything"]):
         assert millstream(*command).code == 0
-    assert everything(run) == before
+    assert digests(run) == before
 
 
 def test_read_prints_every_row_in_the_order_of_the_sink(run: Path, millstream: Millstream) -> None:
@@ -51,15 +51,18 @@ def test_read_prints_every_row_in_the_order_of_the_sink(run: Path, millstream: M
 
 
 @pytest.mark.parametrize(
-    ("output", "hint"), [("topic", "did you mean `topics`?"), ("x", "it has rejects, predictions, topics, late")]
+    ("output", "hint"),
+    [("topic", "did you mean `topics`?"), ("x", "its outputs are rejects, predictions, topics, late")],
 )
-def test_an_output_that_is_not_there_is_named(run: Path, millstream: Millstream, output: str, hint: str) -> None:
+def test_an_unknown_output_is_refused_with_the_nearest_or_all(
+    run: Path, millstream: Millstream, output: str, hint: str
+) -> None:
     ran = millstream("read", run, output)
     assert (ran.code, ran.out) == (1, "")
     assert f"has no output '{output}'; {hint}" in ran.err
 
 
-def test_results_can_be_read_when_the_source_is_gone(folder: Path, millstream: Millstream) -> None:
+def test_results_can_be_read_without_the_source(folder: Path, millstream: Millstream) -> None:
     assert millstream("run", "news.yaml", "--json").code == 0
     (folder / "news.jsonl").unlink()
     assert len(lines(millstream("read", "runs/news", "predictions").out)) == 1
@@ -68,19 +71,19 @@ def test_results_can_be_read_when_the_source_is_gone(folder: Path, millstream: M
     assert status["outputs"]["predictions"]["rows"] == 1
 
 
-def test_status_leaves_what_a_source_keeps_as_it_is(folder: Path, millstream: Millstream) -> None:
+def test_status_does_not_change_the_files_of_a_source(folder: Path, millstream: Millstream) -> None:
     (folder / "news").mkdir()
     (folder / "news.jsonl").rename(folder / "news" / "b.jsonl")
     here = ("--set", "source.path=news")
     assert millstream("run", "news.yaml", *here, "--json").code == 0
     (folder / "news" / "a.jsonl").write_text('{"text": "a slow train", "label": "travel", "published_at": 2}\n')
-    before = everything(folder / "runs")
+    before = digests(folder / "runs")
     status = json.loads(millstream("status", "runs/news", "--json").out)
     assert [(p["partition"], p["behind"]) for p in status["partitions"]] == [("b.jsonl", 0), ("a.jsonl", 1)]
-    assert everything(folder / "runs") == before
+    assert digests(folder / "runs") == before
 
 
-def test_status_says_how_far_a_run_is_behind(folder: Path, millstream: Millstream) -> None:
+def test_status_prints_how_far_a_run_is_behind(folder: Path, millstream: Millstream) -> None:
     assert millstream("run", "news.yaml", "--json").code == 0
     with (folder / "news.jsonl").open("a") as file:
         file.write('{"text": "a slow train", "label": "travel", "published_at": 2}\n' * 3)
@@ -89,11 +92,11 @@ def test_status_says_how_far_a_run_is_behind(folder: Path, millstream: Millstrea
     assert status["partitions"] == [
         {"source": "source", "partition": "news.jsonl", "position": 1, "end": 4, "behind": 3}
     ]
-    told = millstream("status", "runs/news").out
-    assert "runs/news: ended cleanly" in told
-    assert "1 cut, 1 processed, 1 saved, 1 committed" in told
-    assert "behind     3 records" in told
-    assert "source/news.jsonl  at 1 of 4, 3 behind" in told
+    printed = millstream("status", "runs/news").out
+    assert "runs/news: ended cleanly" in printed
+    assert "1 cut, 1 processed, 1 in checkpoints, 1 committed" in printed
+    assert "behind     3 records" in printed
+    assert "source/news.jsonl  at 1 of 4, 3 behind" in printed
 
 
 def test_predict_answers_a_text_with_label_and_probability(run: Path, millstream: Millstream) -> None:
@@ -110,12 +113,12 @@ def test_predict_takes_lines_and_learns_nothing(
     run: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = ["one thing", "", "  another  ", "one thing"]
-    answers = _from_standard_input("\n".join(texts), millstream, monkeypatch, run)
+    answers = _predict_lines("\n".join(texts), millstream, monkeypatch, run)
     assert [answer["text"] for answer in answers] == ["one thing", "another", "one thing"]
     assert answers[0] == answers[2]
 
 
-def _from_standard_input(
+def _predict_lines(
     text: str, millstream: Millstream, monkeypatch: pytest.MonkeyPatch, run: Path
 ) -> list[dict[str, Any]]:
     read, write = os.pipe()
@@ -131,7 +134,7 @@ SECRETS = {"SECRET_FOLDER": "news.jsonl", "SECRET_PLACE": "secret/predictions", 
 
 @pytest.fixture
 def without_secrets(folder: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run whose config has values of an environment that is not there any more."""
+    """A run whose config refers to environment variables that are no longer set."""
     values = ["source.path=${SECRET_FOLDER}", "sinks.predictions.path=${SECRET_PLACE}"]
     sets = [argument for value in values for argument in ("--set", value)]
     with monkeypatch.context() as environment:
@@ -141,7 +144,7 @@ def without_secrets(folder: Path, millstream: Millstream, monkeypatch: pytest.Mo
     return folder / "runs/news"
 
 
-def test_looking_needs_no_secrets_but_where_they_say_what_to_look_at(
+def test_read_commands_need_only_the_secrets_that_locate_what_they_read(
     without_secrets: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = without_secrets
@@ -167,7 +170,7 @@ def test_looking_needs_no_secrets_but_where_they_say_what_to_look_at(
     assert millstream("audit", run).code == 0
 
 
-def test_a_secret_that_is_no_text_is_asked_for(without_secrets: Path, millstream: Millstream) -> None:
+def test_a_missing_secret_that_is_a_number_is_refused(without_secrets: Path, millstream: Millstream) -> None:
     config = without_secrets / "config.yaml"
     assert "max_records: 500" in config.read_text()
     config.write_text(config.read_text().replace("max_records: 500", "max_records: ${SECRET_SIZE}"))
@@ -177,7 +180,7 @@ def test_a_secret_that_is_no_text_is_asked_for(without_secrets: Path, millstream
 
 
 @pytest.mark.parametrize("command", ["read", "status", "predict", "audit"])
-def test_a_run_of_another_version_is_told_as_that(run: Path, millstream: Millstream, command: str) -> None:
+def test_a_run_of_another_version_is_refused_with_the_reason(run: Path, millstream: Millstream, command: str) -> None:
     config = run / "config.yaml"
     config.write_text(config.read_text() + "prefetch: 3\n")
     ran = millstream(command, run, *(["topics"] if command == "read" else []))
@@ -190,7 +193,7 @@ def test_predict_needs_a_checkpoint_a_label_and_a_model(folder: Path, millstream
     assert millstream("run", "news.yaml", "--json").code == 0
     for checkpoint in (folder / "runs/news/checkpoints").glob("*.checkpoint"):
         checkpoint.unlink()
-    assert "runs/news has not been saved yet" in millstream("predict", "runs/news", "x").err
+    assert "runs/news has no checkpoint yet" in millstream("predict", "runs/news", "x").err
 
     (folder / "news.jsonl").write_text('{"text": "no label here"}\n')
     assert millstream("run", "news.yaml", "--run", "unlabelled", "--json").code == 0
@@ -204,7 +207,7 @@ def test_predict_needs_a_checkpoint_a_label_and_a_model(folder: Path, millstream
 
 
 @pytest.mark.parametrize("command", ["read", "status", "predict"])
-def test_what_is_no_run_is_refused(demo: Path, millstream: Millstream, command: str) -> None:
+def test_a_folder_that_is_no_run_directory_is_refused(demo: Path, millstream: Millstream, command: str) -> None:
     ran = millstream(command, "nowhere", *(["topics"] if command == "read" else []))
     assert (ran.code, ran.out) == (1, "")
     assert "nowhere is not a run directory" in ran.err
