@@ -44,7 +44,7 @@ def _lines(found: RunStatus) -> Iterator[str]:
     epochs = found.epochs
     yield (
         f"  epochs     {epochs.cut:,} cut, {epochs.processed:,} processed, "
-        f"{epochs.saved:,} saved, {epochs.committed:,} committed"
+        f"{epochs.checkpointed:,} saved, {epochs.committed:,} committed"
     )
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
