@@ -20,14 +20,14 @@ from millstream.state.keyed_state import Entries, KeyedSnapshot, KeyedStore
 from millstream.state.rocksdb_state import Rocks
 
 
-def loaded(folder: Path, step: str = "per_key") -> dict[str, bytes]:
+def load_newest(folder: Path, step: str = "per_key") -> dict[str, bytes]:
     """The state of a step in the newest checkpoint."""
     found = read_newest(folder, lambda _, states: states[step])
     assert isinstance(found, StoredSnapshot)
     return found.to_dict()
 
 
-def filled(keys: int, store: KeyedStore | None = None) -> KeyedStore:
+def fill(keys: int, store: KeyedStore | None = None) -> KeyedStore:
     store = store or KeyedStore()
     for key in range(keys):
         store.put(f"key {key}", b"%d" % key)
@@ -36,8 +36,8 @@ def filled(keys: int, store: KeyedStore | None = None) -> KeyedStore:
 
 def test_a_delta_has_the_changed_keys_and_loads_with_all_keys(tmp_path: Path) -> None:
     dice = random.Random(5)
-    checkpoints, store = CheckpointStore(tmp_path, {}), filled(5000)
-    other = filled(3)
+    checkpoints, store = CheckpointStore(tmp_path, {}), fill(5000)
+    other = fill(3)
     history: list[dict[str, bytes]] = []
     for epoch in range(40):
         for _ in range(5):
@@ -60,7 +60,7 @@ def test_a_delta_has_the_changed_keys_and_loads_with_all_keys(tmp_path: Path) ->
 def test_the_checkpoint_after_a_failed_one_and_after_other_snapshots_has_all_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoints, store = CheckpointStore(tmp_path, {}), filled(1000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), fill(1000)
     checkpoints.write(0, AppliedEpochs([[0, 1]]), {"per_key": store.snapshot()})
     store.put("key 1", b"unsaved")
     states_digest({"per_key": store.snapshot()})
@@ -77,25 +77,25 @@ def test_the_checkpoint_after_a_failed_one_and_after_other_snapshots_has_all_cha
     assert checkpoints.write(2, AppliedEpochs([[0, 3]]), {"per_key": store.snapshot()}).base == 0
     expected = {f"key {key}": b"%d" % key for key in range(1000)} | {"key 1": b"unsaved", "key 2": b"failed"}
     del expected["key 3"]
-    assert loaded(tmp_path) == expected
+    assert load_newest(tmp_path) == expected
 
 
 def test_the_checkpoint_of_a_state_with_unknown_changes_is_full(tmp_path: Path) -> None:
-    checkpoints, store = CheckpointStore(tmp_path, {}), filled(100)
+    checkpoints, store = CheckpointStore(tmp_path, {}), fill(100)
     checkpoints.write(0, AppliedEpochs([[0, 1]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}})
     store.restore({"ann": b"1"})
     assert (
         checkpoints.write(1, AppliedEpochs([[0, 2]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}}).base
         is None
     )
-    assert loaded(tmp_path) == {"ann": b"1"}
+    assert load_newest(tmp_path) == {"ann": b"1"}
     assert (
         checkpoints.write(2, AppliedEpochs([[0, 3]]), {"per_key": store.snapshot(), "s": {"a": np.zeros(9)}}).base == 1
     )
 
 
 def test_a_checkpoint_is_full_once_the_changed_keys_are_larger_than_the_last_full_one(tmp_path: Path) -> None:
-    checkpoints, store = CheckpointStore(tmp_path, {}), filled(1000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), fill(1000)
     full = 0
     for epoch in range(200):
         for key in range(100):
@@ -104,11 +104,11 @@ def test_a_checkpoint_is_full_once_the_changed_keys_are_larger_than_the_last_ful
         checkpoints.drop_before(checkpoints.numbers()[-1])
         assert len(checkpoints.numbers()) < 32
     assert 10 < full < 25  # each epoch changes a tenth of the keys
-    assert loaded(tmp_path) == store.snapshot().to_dict()
+    assert load_newest(tmp_path) == store.snapshot().to_dict()
 
 
 def test_a_store_in_memory_or_in_rocksdb_is_restored_from_a_checkpoint(tmp_path: Path) -> None:
-    checkpoints, store = CheckpointStore(tmp_path, {}), filled(10_000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), fill(10_000)
     for epoch in range(20):
         store.put(f"key {epoch}", None)
         checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"per_key": store.snapshot()})
@@ -122,7 +122,7 @@ def test_a_store_in_memory_or_in_rocksdb_is_restored_from_a_checkpoint(tmp_path:
 
 
 def test_a_loaded_state_is_sent_to_another_process_as_file_names(tmp_path: Path) -> None:
-    CheckpointStore(tmp_path, {}).write(0, AppliedEpochs([[0, 1]]), {"per_key": filled(10_000).snapshot()})
+    CheckpointStore(tmp_path, {}).write(0, AppliedEpochs([[0, 1]]), {"per_key": fill(10_000).snapshot()})
     state = read_newest(tmp_path, lambda _, states: states["per_key"])
     assert state is not None and len(state) == 10_000
     sent = pickle.dumps(state)
@@ -136,23 +136,23 @@ def test_the_delta_of_a_step_with_a_dict_has_the_changed_keys(tmp_path: Path) ->
         checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"counting": Entries(counts)})
     sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.checkpoint"))]
     assert sizes[0] > 10_000 and max(sizes[1:]) < 500
-    assert loaded(tmp_path, "counting") == counts
+    assert load_newest(tmp_path, "counting") == counts
 
 
-def altered(path: Path) -> None:
+def alter(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-60] ^= 1
     path.write_bytes(content)
 
 
 def test_an_altered_checkpoint_is_refused_and_not_merged_into_another(tmp_path: Path) -> None:
-    checkpoints, store = CheckpointStore(tmp_path, {}), filled(2000)
+    checkpoints, store = CheckpointStore(tmp_path, {}), fill(2000)
     for epoch in range(14):
         store.put("ann", b"%d" % epoch)
         checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"per_key": store.snapshot()})
-    altered(tmp_path / "0000000005.checkpoint")
+    alter(tmp_path / "0000000005.checkpoint")
     with pytest.raises(AlteredLog, match=r"0000000005.checkpoint was altered"):
-        loaded(tmp_path)
+        load_newest(tmp_path)
     checkpoints.write(14, AppliedEpochs([[0, 15]]), {"per_key": store.snapshot()})
     checkpoints.write(15, AppliedEpochs([[0, 16]]), {"per_key": store.snapshot()})
     with pytest.raises(AlteredLog, match=r"0000000005.checkpoint was altered"):

@@ -34,7 +34,7 @@ def learn(store: DirtyRows, rng: np.random.Generator, rows: int | np.int64) -> N
     store.dirty[indices] = 1
 
 
-def loaded(folder: Path) -> Array:
+def load_newest(folder: Path) -> Array:
     states = read_newest(folder, lambda _, states: states)
     assert states is not None
     return np.asarray(states["classify"]["model/counts"])
@@ -119,7 +119,7 @@ def test_an_array_with_mostly_dirty_rows_is_written_completely(tmp_path: Path) -
         1, AppliedEpochs([[0, 2]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
     )
     assert checkpoint.base == 0 and (checkpoints.size(checkpoint) or 0) < store.array.nbytes + 1000
-    assert loaded(tmp_path)[:, 0].sum() == 4000
+    assert load_newest(tmp_path)[:, 0].sum() == 4000
 
 
 def test_the_checkpoint_after_a_model_grew_is_full(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_checkpoint_after_a_model_grew_is_full(tmp_path: Path) -> None:
             ).base
         )
         checkpoints.drop_before(checkpoints.numbers()[-1])
-        assert np.array_equal(loaded(tmp_path), store.array)
+        assert np.array_equal(load_newest(tmp_path), store.array)
     assert [epoch for epoch, base in enumerate(bases) if base is None] == [0, 3, 14]
 
 
@@ -148,7 +148,7 @@ def test_a_model_without_classes_has_checkpoints_too(tmp_path: Path) -> None:
             AppliedEpochs([[0, epoch + 1]]),
             {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}},
         )
-    assert checkpoints.numbers()[-1] == 17 and loaded(tmp_path).shape == (ROWS, 0)
+    assert checkpoints.numbers()[-1] == 17 and load_newest(tmp_path).shape == (ROWS, 0)
 
 
 def test_a_value_that_becomes_another_kind_of_array_is_written_completely(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_checkpoint_after_a_failed_one_has_all_dirty_rows(tmp_path: Path, mo
     assert checkpoints.numbers() == [0, 1, 2, 3] and not list(tmp_path.glob("*.tmp"))
     writer.start(6, AppliedEpochs([[0, 7]]), {"classify": {"model/counts": store.snapshot()}})
     writer.wait()
-    assert np.array_equal(loaded(tmp_path), store.array)
+    assert np.array_equal(load_newest(tmp_path), store.array)
 
 
 def test_after_a_crash_during_a_checkpoint_the_previous_one_is_loaded(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_after_a_crash_during_a_checkpoint_the_previous_one_is_loaded(tmp_path: 
     torn.write_bytes(torn.read_bytes()[:1000])
     torn.rename(torn.with_suffix(".tmp"))
     again = store_of(tmp_path)
-    assert np.array_equal(loaded(tmp_path), durable)
-    store = DirtyRows(loaded(tmp_path))
+    assert np.array_equal(load_newest(tmp_path), durable)
+    store = DirtyRows(load_newest(tmp_path))
     bases = []
     for epoch in range(4, 8):
         learn(store, rng, 20)
@@ -208,7 +208,7 @@ def test_after_a_crash_during_a_checkpoint_the_previous_one_is_loaded(tmp_path: 
             again.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).base
         )
         again.drop_before(again.numbers()[-1])
-        assert np.array_equal(loaded(tmp_path), store.array)
+        assert np.array_equal(load_newest(tmp_path), store.array)
     assert bases == [None, 4, 5, 6] and again.numbers() == [4, 5, 6, 7]
 
 
@@ -217,6 +217,6 @@ def test_a_restored_store_has_the_digest_of_the_state_that_was_written(tmp_path:
     for epoch in range(3):
         learn(store, rng, 20)
         checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
-    restored = DirtyRows(loaded(tmp_path))
+    restored = DirtyRows(load_newest(tmp_path))
     digests = {states_digest({"s": {"a": each.snapshot()}}) for each in (store, restored)}
-    assert digests == {states_digest({"s": {"a": loaded(tmp_path)}})}
+    assert digests == {states_digest({"s": {"a": load_newest(tmp_path)}})}

@@ -19,7 +19,7 @@ from millstream.state.dirty_rows import ArraySnapshot, DirtyRows, RowStore
 Rng = np.random.Generator
 
 
-def written(store: DirtyRows, rng: Rng) -> Array:
+def write_random(store: DirtyRows, rng: Rng) -> Array:
     """Write random values to random rows, as a kernel does; the indices of the rows."""
     indices = rng.integers(0, len(store.array), rng.integers(0, 12))
     store.array[indices] = rng.random((len(indices), store.array.shape[1]))
@@ -44,7 +44,7 @@ def test_snapshots_stay_the_same_and_find_the_rows_that_changed_between_them(kin
     since: set[int] = set()
     for _ in range(30):
         if kind == "dirty":
-            since |= set(written(dirty, rng).tolist())
+            since |= set(write_random(dirty, rng).tolist())
             taken.append((dirty.snapshot(), dirty.array.copy(), since))
         else:
             indices = put(rows, rng, 40, 3)
@@ -146,9 +146,9 @@ def test_a_snapshot_has_the_digest_of_the_same_array() -> None:
     store = DirtyRows(rng.random((20, 4)))
     for _ in range(3):
         kept = store.snapshot()
-        written(store, rng)
+        write_random(store, rng)
     digest, plain = state_digest({"a": kept}), np.array(kept)
-    written(store, rng)
+    write_random(store, rng)
     newest = store.snapshot()
     assert digest == state_digest({"a": kept}) == state_digest({"a": plain}) != state_digest({"a": newest})
 

@@ -16,7 +16,7 @@ from millstream.state.rocksdb_state import Rocks
 storages = pytest.mark.parametrize("make", [Memory, Rocks])
 
 
-def written(store: KeyedStore, dice: random.Random, model: dict[str, bytes], times: int) -> None:
+def write_random(store: KeyedStore, dice: random.Random, model: dict[str, bytes], times: int) -> None:
     """Put and delete random keys, in the store and in a dict."""
     for _ in range(times):
         key = f"key-ü{dice.randrange(40)}"
@@ -42,7 +42,7 @@ def test_snapshots_stay_the_same_and_find_the_keys_that_changed_between_them(
     store, model = KeyedStore(make), dict[str, bytes]()
     taken: list[tuple[KeyedSnapshot, dict[str, bytes]]] = []
     for _ in range(12):
-        written(store, dice, model, dice.randrange(30))
+        write_random(store, dice, model, dice.randrange(30))
         taken.append((store.snapshot(), dict(model)))
         if dice.random() < 0.3:
             del taken[dice.randrange(len(taken))]
@@ -104,18 +104,18 @@ def test_a_store_is_restored_from_any_state_and_its_snapshots_stay_the_same(make
 @storages
 def test_a_snapshot_has_the_digest_of_the_same_keys_in_a_dict(make: Callable[[], Values]) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
-    written(store, random.Random(9), model, 200)
+    write_random(store, random.Random(9), model, 200)
     store.snapshot()
     snapshot = store.snapshot()
     digest = state_digest(model)
-    written(store, random.Random(10), {}, 50)
+    write_random(store, random.Random(10), {}, 50)
     assert state_digest(snapshot) == digest == state_digest(Entries(model))
 
 
 @storages
 def test_a_snapshot_is_sent_to_another_process_as_its_entries(make: Callable[[], Values]) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
-    written(store, random.Random(3), model, 50)
+    write_random(store, random.Random(3), model, 50)
     there = pickle.loads(pickle.dumps(store.snapshot()))  # noqa: S301 - just written
     assert isinstance(there, Entries) and there.to_dict() == model
 
@@ -124,7 +124,7 @@ def test_a_snapshot_is_sent_to_another_process_as_its_entries(make: Callable[[],
 def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Callable[[], Values]) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     dice = random.Random(1)
-    written(store, dice, model, 200)
+    write_random(store, dice, model, 200)
 
     def wrong(
         earlier: KeyedSnapshot, later: KeyedSnapshot, before: dict[str, bytes], after: dict[str, bytes]
@@ -136,7 +136,7 @@ def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Callab
     with checked_in_a_thread(wrong) as check:
         earlier, before = store.snapshot(), dict(model)
         for _ in range(300):
-            written(store, dice, model, 20)
+            write_random(store, dice, model, 20)
             later, after = store.snapshot(), dict(model)
             check(earlier, later, before, after)
             earlier, before = later, after

@@ -15,10 +15,10 @@ __all__ = ["in_run_directory", "sink_configs", "sink_key"]
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
     """The sink of each output, in the order in which the sinks are delivered to."""
-    return {output: config.sinks.get(output) or _default() for output in graph.outputs}
+    return {output: config.sinks.get(output) or _default_sink() for output in graph.outputs}
 
 
-def _default() -> SinkConfig:
+def _default_sink() -> SinkConfig:
     files: Any = plugins.load(plugins.SINKS, "files")
     config: SinkConfig = files(type="files")
     return config

@@ -160,10 +160,10 @@ def start(
             config,
             graph,
             storage,
-            _cuts(loaded, options),
+            _cut_options(loaded, options),
             stop=stop,
             observe=observe,
-            crash=_armed(directory, options.crash, list(sinks), fire),
+            crash=_arm_crash(directory, options.crash, list(sinks), fire),
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
@@ -241,7 +241,7 @@ def _open_sinks(
     return sinks, keys
 
 
-def _armed(
+def _arm_crash(
     directory: RunDirectory, point: CrashPoint | None, sinks: list[str], fire: Callable[[], None]
 ) -> Armed | None:
     """The crash of `--crash`, armed unless it has already fired in this run directory."""
@@ -256,7 +256,7 @@ def _armed(
     return Armed(point, fire_once)
 
 
-def _cuts(loaded: Loaded, options: Options) -> CutOptions:
+def _cut_options(loaded: Loaded, options: Options) -> CutOptions:
     size = loaded.config.engine.epoch
     original = None
     if options.replay is not None:

@@ -81,7 +81,7 @@ class Rocks:
         return ((key.decode(), value) for key, value in found)  # UTF-8 sorts like the text
 
     def _create(self) -> Rdict:
-        folder, lock = _own_folder()
+        folder, lock = _make_folder()
         self._database = Rdict(str(folder), _options())
         options = WriteOptions()
         options.disable_wal = True  # type: ignore[method-assign,assignment]  # the type stub is wrong
@@ -115,7 +115,7 @@ def _discard(database: Rdict, folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-def _own_folder() -> tuple[Path, int]:
+def _make_folder() -> tuple[Path, int]:
     """A new folder, and the lock on it, which the kernel releases when this process dies."""
     _remove_abandoned()
     while True:

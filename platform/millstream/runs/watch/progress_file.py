@@ -17,7 +17,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.observer import Observer
 from millstream.runs.watch.run_stats import RunStats
 
-__all__ = ["Live", "read_run_stats"]
+__all__ = ["ProgressFile", "read_run_stats"]
 
 _EVERY_SECONDS = 1.0
 
@@ -31,7 +31,7 @@ def read_run_stats(directory: RunDirectory) -> RunStats | None:
     return RunStats(**written["stats"]) if written["process"] == directory.holder else None
 
 
-class Live(Observer):
+class ProgressFile(Observer):
     """Writes live.json in a background thread; calls `warn` once if the file cannot be written."""
 
     def __init__(
