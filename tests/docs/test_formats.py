@@ -45,7 +45,7 @@ def keys(cell: str) -> set[str]:
 
 def test_the_files_of_a_run_directory_are_in_the_table(run: Path) -> None:
     shown = {row[0].strip("`/") for row in table(TEXTS[PAGE], "file")}
-    assert shown == directory._OURS
+    assert shown == directory._NAMES
     assert set(os.listdir(run)) <= shown
     assert json.loads((run / "run.json").read_text()).keys() == {"format", "base", "fixed"}
 

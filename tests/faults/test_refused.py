@@ -189,7 +189,7 @@ def test_a_folder_that_is_not_a_run_is_left_alone(pipeline: Pipeline) -> None:
     folder = pipeline.folder / "runs/run"
     folder.mkdir(parents=True)
     (folder / "thesis.txt").write_text("the only copy")
-    with pytest.raises(Contradiction, match=r"holds thesis\.txt, which is not a run's"):
+    with pytest.raises(Contradiction, match=r"holds thesis\.txt, which is not a file of a run"):
         pipeline.run("run")
     assert (folder / "thesis.txt").read_text() == "the only copy"
 

@@ -1,4 +1,4 @@
-"""A small pipeline over made-up documents, run in this process."""
+"""A small pipeline over generated documents, run in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Configured = Callable[..., Loaded]
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Configured:
-    """A config of 3,000 documents in epochs of 300, with what is given changed."""
+    """A function that makes a config of 3,000 documents in epochs of 300; arguments replace parts of it."""
 
     def make(**changes: Any) -> Loaded:
         config: dict[str, Any] = {

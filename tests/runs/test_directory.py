@@ -1,4 +1,4 @@
-"""The run directory: starting over loses nothing, wherever it is interrupted."""
+"""The run directory: `--fresh` loses no file, wherever it is interrupted."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ CONTENT = (
 
 
 class Died(BaseException):
-    """The process, right here."""
+    """The end of the process."""
 
 
 def empty(path: Path) -> RunDirectory:
-    """What a first start finds once it has the lock."""
+    """The directory of a first start, which has the lock."""
     path.mkdir(exist_ok=True)
     (path / "lock").touch()
     return RunDirectory(path)
 
 
-def begin_epoch(path: Path) -> RunDirectory:
-    """A run that has kept something, in each place one file."""
+def make_run(path: Path) -> RunDirectory:
+    """A run directory with one file in each of its folders."""
     directory = empty(path)
     directory.make({}, path.parent)
     for name in CONTENT:
@@ -46,10 +46,10 @@ def files(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("renames", range(1, 6))
 @pytest.mark.parametrize("fresh", [False, True])
-def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
+def test_an_interrupted_archive_is_completed_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, fresh: bool
 ) -> None:
-    directory, left = begin_epoch(tmp_path / "demo"), renames
+    directory, left = make_run(tmp_path / "demo"), renames
     real = os.rename
 
     def rename(*arguments: Path) -> None:
@@ -63,7 +63,7 @@ def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
         patched.setattr(os, "rename", rename)
         with pytest.raises(Died):
             directory.archive()
-    assert not directory.begin_epoch
+    assert not directory.initialized
     if fresh:
         assert directory.archive() == tmp_path / "demo.1"
     directory.make({}, tmp_path)
@@ -73,23 +73,23 @@ def test_an_archiving_that_was_interrupted_is_finished_by_the_next_start(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["demo", "demo.1", "demo.2"]
 
 
-def test_what_lies_in_a_directory_without_run_json_is_moved_aside_not_deleted(tmp_path: Path) -> None:
-    directory = begin_epoch(tmp_path / "demo")
+def test_files_in_a_directory_without_run_json_are_moved_and_not_deleted(tmp_path: Path) -> None:
+    directory = make_run(tmp_path / "demo")
     directory.archive()
-    begin_epoch(tmp_path / "demo")
+    make_run(tmp_path / "demo")
     (tmp_path / "demo/run.json").unlink()
     directory.make({}, tmp_path)
     assert files(tmp_path / "demo.2") == sorted(CONTENT)
 
 
-def test_what_an_interrupted_making_leaves_is_no_run_to_keep(tmp_path: Path) -> None:
+def test_partial_files_of_an_interrupted_first_start_are_not_archived(tmp_path: Path) -> None:
     directory = empty(tmp_path / "demo")
     (tmp_path / "demo/run.json.123.tmp").write_text("{")
     (tmp_path / "demo/epochs").mkdir()
     directory.make({}, tmp_path)
-    assert directory.begin_epoch
+    assert directory.initialized
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]
     (tmp_path / "demo/run.json").unlink()
     (tmp_path / "demo/thesis.1.tmp").write_text("the only copy")
-    with pytest.raises(Contradiction, match=r"holds thesis\.1\.tmp, which is not a run's"):
+    with pytest.raises(Contradiction, match=r"holds thesis\.1\.tmp, which is not a file of a run"):
         directory.make({}, tmp_path)

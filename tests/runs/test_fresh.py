@@ -1,4 +1,4 @@
-"""`--fresh` starts over, and deletes only what runs in the same directory have written."""
+"""`--fresh` starts over, and deletes only rows that runs in the same directory wrote."""
 
 from __future__ import annotations
 
@@ -33,14 +33,17 @@ def test_rows_of_another_run_are_not_deleted_and_nothing_is_archived(pipeline: P
     pipeline.sinks = {sink: everything[sink]}
     pipeline.run("one")
     before = contents(pipeline.folder)
-    with pytest.raises(ForeignSink, match=f"sink '{sink}' holds rows that are not of .*two, but .*move these away"):
+    with pytest.raises(
+        ForeignSink,
+        match=f"sink '{sink}' holds rows of another run's epoch log .*, not of .*two: .*move these rows away",
+    ):
         pipeline.run("two", fresh=True)
     after = contents(pipeline.folder)
     assert after == before
     assert not (pipeline.folder / "runs/two.1").exists()
 
 
-def test_a_journal_that_no_run_has_written_is_not_deleted(pipeline: Pipeline) -> None:
+def test_a_journal_that_no_run_wrote_is_not_deleted(pipeline: Pipeline) -> None:
     with Journal(pipeline.folder / "topics") as journal:
         journal.append(b'{"text": "somebody\'s only copy"}')
     before = contents(pipeline.folder / "topics")
@@ -49,24 +52,24 @@ def test_a_journal_that_no_run_has_written_is_not_deleted(pipeline: Pipeline) ->
     assert contents(pipeline.folder / "topics") == before
 
 
-def test_its_own_rows_are_deleted(pipeline: Pipeline) -> None:
+def test_the_rows_of_the_same_run_are_deleted(pipeline: Pipeline) -> None:
     first = pipeline.run("run")
     assert pipeline.run("run", fresh=True).outputs == first.outputs
     assert pipeline.run("run", fresh=True).delivered == first.delivered
 
 
-def test_a_start_over_that_died_before_it_cleared_is_finished_by_the_next(
+def test_a_fresh_start_that_died_before_it_cleared_the_sinks_is_completed_by_the_next(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = pipeline.run("run")
     archive = RunDirectory.archive
 
-    def dying(directory: RunDirectory) -> None:
+    def archive_and_crash(directory: RunDirectory) -> None:
         archive(directory)
         raise InjectedCrash
 
     with monkeypatch.context() as patched:
-        patched.setattr(RunDirectory, "archive", dying)
+        patched.setattr(RunDirectory, "archive", archive_and_crash)
         with pytest.raises(InjectedCrash):
             pipeline.run("run", fresh=True)
     with pytest.raises(ForeignSink, match="another run's epoch log"):
@@ -74,15 +77,15 @@ def test_a_start_over_that_died_before_it_cleared_is_finished_by_the_next(
     assert pipeline.run("run", fresh=True).outputs == first.outputs
 
 
-def test_another_run_that_is_called_like_an_archive_keeps_its_rows(pipeline: Pipeline) -> None:
+def test_a_run_with_the_name_of_an_archive_keeps_its_rows(pipeline: Pipeline) -> None:
     pipeline.run("run.1")
     with pytest.raises(ForeignSink, match="--fresh deletes no other run's rows"):
         pipeline.run("run", fresh=True)
 
 
-def test_a_damaged_epoch_log_does_not_keep_a_run_from_starting_over(pipeline: Pipeline) -> None:
+def test_a_run_with_a_damaged_epoch_log_can_start_over(pipeline: Pipeline) -> None:
     pipeline.sinks = {"predictions": {"type": "files"}}
     first = pipeline.run("run")
-    [part] = (pipeline.folder / "runs/run/epochs").glob("*.journal")
-    part.write_bytes(b"not a journal")
+    [segment] = (pipeline.folder / "runs/run/epochs").glob("*.journal")
+    segment.write_bytes(b"not a journal")
     assert pipeline.run("run", fresh=True).outputs == first.outputs

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, small where little changed, the same after loading."""
+"""Checkpoints are atomic, small if little has changed, and load as they were written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def both(checkpoint: Checkpoint, states: States) -> tuple[Checkpoint, States]:
     return checkpoint, states
 
 
-def test_a_chain_of_checkpoints_loads_what_was_saved(tmp_path: Path) -> None:
+def test_every_checkpoint_of_a_chain_loads_the_state_that_was_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     weights = rng.random((8, 1000))
     history = []
@@ -64,18 +64,18 @@ def test_a_checkpoint_needs_few_others_however_many_were_written(tmp_path: Path)
     assert newest is not None and np.array_equal(store(tmp_path).load(newest)["s"]["weights"], weights)
 
 
-def test_a_full_checkpoint_comes_once_what_changed_since_the_last_is_as_much(tmp_path: Path) -> None:
+def test_a_checkpoint_is_full_once_the_deltas_are_larger_than_the_last_full_one(tmp_path: Path) -> None:
     checkpoints = store(tmp_path)
     weights = np.zeros(10_000)
-    leaning = []
+    bases = []
     for epoch in range(30):
         weights = weights.copy()
-        weights[epoch * 500 % 10_000 :][:500] += 1  # 8,000 bytes, places included, of 80,000
-        leaning.append(checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"s": {"weights": weights}}).leans_on)
-    assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 11, 22]
+        weights[epoch * 500 % 10_000 :][:500] += 1  # 8,000 bytes, indices included, of 80,000
+        bases.append(checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"s": {"weights": weights}}).base)
+    assert [epoch for epoch, base in enumerate(bases) if base is None] == [0, 11, 22]
 
 
-def test_what_is_new_or_has_another_shape_in_the_midst_of_a_chain_is_there(tmp_path: Path) -> None:
+def test_a_delta_has_new_arrays_and_arrays_with_a_new_shape(tmp_path: Path) -> None:
     checkpoints = store(tmp_path)
     large, late = np.zeros(100_000), np.zeros(10)
     for epoch in range(20):
@@ -84,14 +84,14 @@ def test_what_is_new_or_has_another_shape_in_the_midst_of_a_chain_is_there(tmp_p
             epoch, AppliedEpochs([[0, epoch + 1]]), {"s": states | ({"late": late + epoch} if epoch > 4 else {})}
         )
     newest = checkpoints.newest()
-    assert newest is not None and newest.leans_on == 18
+    assert newest is not None and newest.base == 18
     loaded = store(tmp_path).load(newest)["s"]
     assert np.array_equal(loaded["shape"], np.full(12, 19)) and np.array_equal(loaded["late"], late + 19)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_grows_and_shrinks_again_in_the_midst_of_a_chain_loads_as_it_was(tmp_path: Path, seed: int) -> None:
-    """As open windows do: their text is longer and shorter, and at times only some of it is another one."""
+def test_an_array_that_grows_and_shrinks_between_deltas_loads_as_it_was_written(tmp_path: Path, seed: int) -> None:
+    """The state of open windows does so: its text gets longer and shorter, or keeps its length and changes in part."""
     dice = np.random.default_rng(seed)
     checkpoints, large = store(tmp_path), np.zeros(20_000)
     text = bytearray(100)
@@ -115,20 +115,22 @@ def test_what_grows_and_shrinks_again_in_the_midst_of_a_chain_loads_as_it_was(tm
 
 @pytest.mark.parametrize("number", [1, 2, 9])
 def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path, number: int) -> None:
-    (tmp_path / "0000000000.checkpoint").write_bytes(b"millstream save %d\n" % number)
-    with pytest.raises(UnknownFormat, match=f"is a checkpoint of format {number}, .* reads format 3: .* with --fresh"):
+    (tmp_path / "0000000000.checkpoint").write_bytes(b"millstream checkpoint %d\n" % number)
+    with pytest.raises(UnknownFormat, match=f"is a checkpoint of format {number}, .* reads format 4: .* with --fresh"):
         store(tmp_path)
 
 
-def test_a_file_that_is_no_save_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "0000000000.checkpoint").write_bytes(b"somebody's receipts")
     with pytest.raises(AlteredLog, match=r"does not begin like a checkpoint: .*; start over with --fresh"):
         store(tmp_path)
 
 
 @pytest.mark.parametrize("applied", [AppliedEpochs(), AppliedEpochs([[0, 3]])])
-def test_a_checkpoint_is_of_no_later_epoch_than_its_state_has_seen(tmp_path: Path, applied: AppliedEpochs) -> None:
-    with pytest.raises(AssertionError, match=r"a checkpoint after epoch 3 of a state that has seen none after (-1|2)"):
+def test_a_checkpoint_is_not_written_for_an_epoch_that_its_state_does_not_have(
+    tmp_path: Path, applied: AppliedEpochs
+) -> None:
+    with pytest.raises(AssertionError, match=r"a checkpoint after epoch 3 needs .* this one has none after (-1|2)"):
         store(tmp_path).write(3, applied, {})
     assert store(tmp_path).newest() is None
 
@@ -158,7 +160,7 @@ def test_nan_and_changed_shapes_survive(tmp_path: Path) -> None:
         assert np.array_equal(again.load(checkpoint)["s"]["a"], expected, equal_nan=True)
 
 
-def test_dropping_keeps_what_later_checkpoints_lean_on(tmp_path: Path) -> None:
+def test_dropping_keeps_the_bases_of_later_checkpoints(tmp_path: Path) -> None:
     checkpoints = store(tmp_path)
     array = np.arange(100.0)
     for epoch in range(6):
@@ -175,18 +177,18 @@ def test_dropping_keeps_what_later_checkpoints_lean_on(tmp_path: Path) -> None:
     assert checkpoints.numbers() == [6]
 
 
-def test_an_altered_save_is_refused(tmp_path: Path) -> None:
+def test_an_altered_checkpoint_is_refused(tmp_path: Path) -> None:
     checkpoints = store(tmp_path)
     checkpoint = checkpoints.write(0, AppliedEpochs([[0, 1]]), {"s": {"a": np.arange(100)}})
     path = tmp_path / "0000000000.checkpoint"
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
-    with pytest.raises(AlteredLog, match="was altered"):
+    with pytest.raises(AlteredLog, match=r"its content does not match its digest; start over with --fresh"):
         checkpoints.load(checkpoint)
 
 
-def test_a_full_disk_leaves_the_checkpoint_before_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_previous_checkpoint_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints = store(tmp_path)
     checkpoints.write(0, AppliedEpochs([[0, 1]]), {"s": {"a": np.arange(100)}})
 
@@ -205,7 +207,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_usable(tmp_path: Path, monkeyp
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_the_newest_checkpoint_can_be_read_beside_the_run_that_writes_and_drops(tmp_path: Path) -> None:
+def test_the_newest_checkpoint_can_be_read_while_a_run_writes_and_drops_checkpoints(tmp_path: Path) -> None:
     writer = store(tmp_path)
     writer.write(0, AppliedEpochs([[0, 1]]), {"s": {"epoch": np.array(0)}})
     done = threading.Event()
@@ -233,7 +235,7 @@ def test_the_newest_checkpoint_can_be_read_beside_the_run_that_writes_and_drops(
     assert len(set(seen)) > 5
 
 
-def test_reading_checkpoints_makes_and_removes_nothing(tmp_path: Path) -> None:
+def test_reading_checkpoints_creates_and_deletes_no_file(tmp_path: Path) -> None:
     assert CheckpointReader(tmp_path / "none").newest() is None and read_newest(tmp_path / "none", both) is None
     assert not (tmp_path / "none").exists()
     torn = tmp_path / "0000000007.tmp"
@@ -246,8 +248,8 @@ def test_a_checkpoint_whose_base_is_gone_is_refused(tmp_path: Path) -> None:
     writer = store(tmp_path)
     weights = np.zeros(10_000)
     writer.write(0, AppliedEpochs([[0, 1]]), {"s": {"weights": weights}})
-    leaning = writer.write(1, AppliedEpochs([[0, 2]]), {"s": {"weights": weights.copy()}})
-    assert leaning.leans_on == 0
+    delta = writer.write(1, AppliedEpochs([[0, 2]]), {"s": {"weights": weights.copy()}})
+    assert delta.base == 0
     (tmp_path / "0000000000.checkpoint").unlink()
     with pytest.raises(AlteredLog, match="a file that checkpoint 1 needs is gone"):
         read_newest(tmp_path, both)

@@ -1,4 +1,4 @@
-"""Checkpoints of arrays of rows: what was touched is written, and loads as what was there."""
+"""Checkpoints of arrays with dirty rows: the dirty rows are written, and the whole array is loaded."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def learn(store: DirtyRows, rng: np.random.Generator, rows: int | np.int64) -> N
     store.dirty[indices] = 1
 
 
-def loaded(folder: Path) -> Array:
+def load_newest(folder: Path) -> Array:
     states = read_newest(folder, lambda _, states: states)
     assert states is not None
     return np.asarray(states["classify"]["model/counts"])
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_saved_and_dropped_loads_as_it_was(tmp_path: Path, seed: int) -> None:
-    """Beside plain arrays and state by key, with states that are asked for between checkpoints, and not written."""
+def test_every_checkpoint_that_is_not_dropped_loads_the_state_that_was_written(tmp_path: Path, seed: int) -> None:
+    """Together with plain arrays and state by key, and with snapshots between checkpoints that are not written."""
     rng = np.random.default_rng(seed)
     checkpoints, store, other = store_of(tmp_path), model(), KeyedStore()
-    plain, history, leaning = np.zeros(3000), dict[int, str](), list[int | None]()
+    plain, history, bases = np.zeros(3000), dict[int, str](), list[int | None]()
     for epoch in range(60):
         learn(store, rng, rng.integers(0, 60))
         plain = plain.copy()
@@ -58,12 +58,12 @@ def test_whatever_is_saved_and_dropped_loads_as_it_was(tmp_path: Path, seed: int
             "classify": {"model/counts": store.snapshot(), "plain": plain, "names": b"x" * 3000},
             "per_key": other.snapshot(),
         }
-        leaning.append(checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), states).leans_on)
+        bases.append(checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), states).base)
         history[epoch] = states_digest(states)
         learn(store, rng, 5)
         if rng.random() < 0.2:
             checkpoints.drop_before(checkpoints.numbers()[-1])
-    assert leaning[16] == 0 and leaning[17] == 16 and leaning[48] == 32
+    assert bases[16] == 0 and bases[17] == 16 and bases[48] == 32
     again = store_of(tmp_path)
     for number in again.numbers():
         checkpoint = again.newest(number)
@@ -71,7 +71,7 @@ def test_whatever_is_saved_and_dropped_loads_as_it_was(tmp_path: Path, seed: int
         assert states_digest(again.load(checkpoint)) == history[number]
 
 
-def test_a_file_holds_only_the_rows_that_were_touched(tmp_path: Path) -> None:
+def test_a_delta_has_only_the_dirty_rows(tmp_path: Path) -> None:
     rng, checkpoints, store = np.random.default_rng(1), store_of(tmp_path), model()
     sizes = []
     for epoch, rows in enumerate([0, 0, 1, 100]):
@@ -81,10 +81,10 @@ def test_a_file_holds_only_the_rows_that_were_touched(tmp_path: Path) -> None:
             epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
         )
         sizes.append((checkpoints.size(checkpoint) or 0) - (dirty * (8 + WIDTH * 4) if epoch else store.array.nbytes))
-    assert max(sizes) < 500  # header and digest
+    assert max(sizes) < 500  # manifest and digest
 
 
-def test_what_was_saved_is_moved_beside_the_work_and_the_model_does_not_wait_for_it(tmp_path: Path) -> None:
+def test_writing_a_checkpoint_compacts_the_store_so_the_next_snapshot_need_not(tmp_path: Path) -> None:
     rng, checkpoints = np.random.default_rng(1), store_of(tmp_path)
     store = RowStore(np.zeros((ROWS, WIDTH)))
     for epoch in range(5):
@@ -92,23 +92,23 @@ def test_what_was_saved_is_moved_beside_the_work_and_the_model_does_not_wait_for
         store.put(indices, rng.random((len(indices), WIDTH)))
         snapshot = store.snapshot()
         checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": snapshot}})
-        assert store.puts == ()
+        assert store.updates == ()
 
 
-def test_a_full_checkpoint_comes_once_the_rows_since_the_last_are_as_much(tmp_path: Path) -> None:
+def test_a_checkpoint_is_full_once_the_rows_in_deltas_are_larger_than_the_last_full_one(tmp_path: Path) -> None:
     checkpoints, store = store_of(tmp_path), model()
-    leaning = []
+    bases = []
     for epoch in range(30):
-        store.dirty[epoch * 400 % 4000 :][:400] = 1  # a tenth of it
-        leaning.append(
+        store.dirty[epoch * 400 % 4000 :][:400] = 1  # a tenth of the rows
+        bases.append(
             checkpoints.write(
                 epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
-            ).leans_on
+            ).base
         )
-    assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 11, 22]
+    assert [epoch for epoch, base in enumerate(bases) if base is None] == [0, 11, 22]
 
 
-def test_where_most_rows_were_touched_all_are_written(tmp_path: Path) -> None:
+def test_an_array_with_mostly_dirty_rows_is_written_completely(tmp_path: Path) -> None:
     checkpoints, store = store_of(tmp_path), model()
     checkpoints.write(
         0, AppliedEpochs([[0, 1]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
@@ -118,28 +118,28 @@ def test_where_most_rows_were_touched_all_are_written(tmp_path: Path) -> None:
     checkpoint = checkpoints.write(
         1, AppliedEpochs([[0, 2]]), {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}}
     )
-    assert checkpoint.leans_on == 0 and (checkpoints.size(checkpoint) or 0) < store.array.nbytes + 1000
-    assert loaded(tmp_path)[:, 0].sum() == 4000
+    assert checkpoint.base == 0 and (checkpoints.size(checkpoint) or 0) < store.array.nbytes + 1000
+    assert load_newest(tmp_path)[:, 0].sum() == 4000
 
 
-def test_a_model_that_grows_is_saved_whole(tmp_path: Path) -> None:
+def test_the_checkpoint_after_a_model_grew_is_full(tmp_path: Path) -> None:
     rng, checkpoints, store = np.random.default_rng(2), store_of(tmp_path), model()
-    leaning = []
+    bases = []
     for epoch in range(20):
         learn(store, rng, 20)
         if epoch in (3, 14):
             store = DirtyRows(np.pad(store.array, ((0, 0), (0, 8))))
-        leaning.append(
+        bases.append(
             checkpoints.write(
                 epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
-            ).leans_on
+            ).base
         )
         checkpoints.drop_before(checkpoints.numbers()[-1])
-        assert np.array_equal(loaded(tmp_path), store.array)
-    assert [epoch for epoch, leans_on in enumerate(leaning) if leans_on is None] == [0, 3, 14]
+        assert np.array_equal(load_newest(tmp_path), store.array)
+    assert [epoch for epoch, base in enumerate(bases) if base is None] == [0, 3, 14]
 
 
-def test_a_model_without_classes_is_saved_too(tmp_path: Path) -> None:
+def test_a_model_without_classes_has_checkpoints_too(tmp_path: Path) -> None:
     checkpoints, store = store_of(tmp_path), model(width=0)
     for epoch in range(18):
         store.dirty[epoch] = 1
@@ -148,22 +148,22 @@ def test_a_model_without_classes_is_saved_too(tmp_path: Path) -> None:
             AppliedEpochs([[0, epoch + 1]]),
             {"classify": {"model/counts": store.snapshot(), "plain": np.zeros(9000)}},
         )
-    assert checkpoints.numbers()[-1] == 17 and loaded(tmp_path).shape == (ROWS, 0)
+    assert checkpoints.numbers()[-1] == 17 and load_newest(tmp_path).shape == (ROWS, 0)
 
 
-def test_a_value_that_becomes_another_kind_of_array_is_saved_whole(tmp_path: Path) -> None:
+def test_a_value_that_becomes_another_kind_of_array_is_written_completely(tmp_path: Path) -> None:
     checkpoints, store = store_of(tmp_path), model()
     kinds: list[Value] = [store.snapshot(), np.array(store.array), store.snapshot(), b"x" * 100, store.snapshot()]
     for epoch, value in enumerate(kinds):
         checkpoint = checkpoints.write(
             epoch, AppliedEpochs([[0, epoch + 1]]), {"s": {"a": value, "plain": np.zeros(100_000)}}
         )
-        assert checkpoint.leans_on == (epoch - 1 if epoch else None)
+        assert checkpoint.base == (epoch - 1 if epoch else None)
         found = read_newest(tmp_path, lambda _, states: states["s"])
         assert found is not None and states_digest({"s": {"a": found["a"]}}) == states_digest({"s": {"a": value}})
 
 
-def test_a_checkpoint_that_fails_leaves_no_row_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checkpoint_after_a_failed_one_has_all_dirty_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, checkpoints, store = np.random.default_rng(4), store_of(tmp_path), model()
 
     def full(_: int) -> None:
@@ -185,10 +185,10 @@ def test_a_checkpoint_that_fails_leaves_no_row_out(tmp_path: Path, monkeypatch: 
     assert checkpoints.numbers() == [0, 1, 2, 3] and not list(tmp_path.glob("*.tmp"))
     writer.start(6, AppliedEpochs([[0, 7]]), {"classify": {"model/counts": store.snapshot()}})
     writer.wait()
-    assert np.array_equal(loaded(tmp_path), store.array)
+    assert np.array_equal(load_newest(tmp_path), store.array)
 
 
-def test_after_a_crash_in_the_midst_of_a_checkpoint_it_goes_on_from_the_one_before(tmp_path: Path) -> None:
+def test_after_a_crash_during_a_checkpoint_the_previous_one_is_loaded(tmp_path: Path) -> None:
     rng, checkpoints, store = np.random.default_rng(5), store_of(tmp_path), model()
     for epoch in range(5):
         learn(store, rng, 20)
@@ -199,26 +199,24 @@ def test_after_a_crash_in_the_midst_of_a_checkpoint_it_goes_on_from_the_one_befo
     torn.write_bytes(torn.read_bytes()[:1000])
     torn.rename(torn.with_suffix(".tmp"))
     again = store_of(tmp_path)
-    assert np.array_equal(loaded(tmp_path), durable)
-    store = DirtyRows(loaded(tmp_path))
-    leaning = []
+    assert np.array_equal(load_newest(tmp_path), durable)
+    store = DirtyRows(load_newest(tmp_path))
+    bases = []
     for epoch in range(4, 8):
         learn(store, rng, 20)
-        leaning.append(
-            again.write(
-                epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}
-            ).leans_on
+        bases.append(
+            again.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}}).base
         )
         again.drop_before(again.numbers()[-1])
-        assert np.array_equal(loaded(tmp_path), store.array)
-    assert leaning == [None, 4, 5, 6] and again.numbers() == [4, 5, 6, 7]
+        assert np.array_equal(load_newest(tmp_path), store.array)
+    assert bases == [None, 4, 5, 6] and again.numbers() == [4, 5, 6, 7]
 
 
-def test_what_is_restored_digests_and_checkpoints_as_what_was_saved(tmp_path: Path) -> None:
+def test_a_restored_store_has_the_digest_of_the_state_that_was_written(tmp_path: Path) -> None:
     rng, checkpoints, store = np.random.default_rng(6), store_of(tmp_path), model()
     for epoch in range(3):
         learn(store, rng, 20)
         checkpoints.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"classify": {"model/counts": store.snapshot()}})
-    restored = DirtyRows(loaded(tmp_path))
+    restored = DirtyRows(load_newest(tmp_path))
     digests = {states_digest({"s": {"a": each.snapshot()}}) for each in (store, restored)}
-    assert digests == {states_digest({"s": {"a": loaded(tmp_path)}})}
+    assert digests == {states_digest({"s": {"a": load_newest(tmp_path)}})}

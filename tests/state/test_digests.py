@@ -1,4 +1,4 @@
-"""A digest of state tells two states apart by name, type, shape and bits."""
+"""Two states have the same digest only if their names, types, shapes and bits are equal."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ NUMBERS = np.arange(6, dtype=np.float64)
         {},
     ],
 )
-def test_what_differs_has_another_digest(other: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> None:
+def test_different_states_have_different_digests(
+    other: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]],
+) -> None:
     assert state_digest({"a": NUMBERS}) != state_digest(other)
 
 
-def test_bytes_do_not_run_over_into_the_next_name() -> None:
+def test_bytes_cannot_imitate_another_name() -> None:
     assert state_digest({"a": b"xb\0bytes(1)\0y"}) != state_digest({"a": b"x", "b": b"y"})
 
 
-def test_how_an_array_lies_in_memory_does_not_matter() -> None:
+def test_the_memory_layout_of_an_array_does_not_change_its_digest() -> None:
     table = NUMBERS.reshape(2, 3)
     assert state_digest({"a": table}) == state_digest({"a": np.asfortranarray(table)})
     assert state_digest({"a": NUMBERS[::2]}) == state_digest({"a": NUMBERS[::2].copy()})
@@ -40,6 +42,6 @@ def test_an_empty_array_and_a_single_number_have_digests() -> None:
     assert state_digest({"a": np.zeros(0)}) != state_digest({"a": np.array(0.0)})
 
 
-def test_python_objects_are_refused_with_what_to_save_instead() -> None:
+def test_python_objects_are_refused_with_a_hint() -> None:
     with pytest.raises(TypeError, match="state 'a' is an array of Python objects; save numbers, or text as JSON bytes"):
         state_digest({"a": np.array(["x"], np.object_)})

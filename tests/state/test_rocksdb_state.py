@@ -1,4 +1,4 @@
-"""Values in RocksDB: their folder is this process's, and goes with it."""
+"""Values in RocksDB: their folder belongs to one process, and is deleted when the process ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files, of this test and the processes it starts."""
+    """The folder for temporary files of this test and of the processes that it starts."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def other_process() -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that has values in RocksDB, until its input ends."""
+    """Another process that has values in RocksDB until its input ends."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -44,14 +44,14 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_no_folder_is_made_before_there_is_something_in_it(folder: Path) -> None:
+def test_no_folder_is_made_before_the_first_value(folder: Path) -> None:
     values = Rocks()
     assert (values.get("ann"), list(values.entries())) == (None, [])
     values.put_all({})
     assert list(folder.iterdir()) == []
 
 
-def test_the_folder_goes_with_the_values(folder: Path) -> None:
+def test_the_folder_is_deleted_with_the_values(folder: Path) -> None:
     values = Rocks()
     values.put("ann", b"1")
     assert len(list(folder.iterdir())) == 1
@@ -60,7 +60,7 @@ def test_the_folder_goes_with_the_values(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_the_folder_goes_with_its_process(folder: Path) -> None:
+def test_the_folder_is_deleted_when_its_process_ends(folder: Path) -> None:
     with other_process() as process:
         assert len(list(folder.iterdir())) == 1
         process.communicate()
@@ -68,7 +68,7 @@ def test_the_folder_goes_with_its_process(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_folder_in_use_stays_and_that_of_a_killed_process_goes(folder: Path) -> None:
+def test_the_folder_of_a_killed_process_is_deleted_and_a_folder_in_use_is_not(folder: Path) -> None:
     with other_process() as process:
         used = list(folder.iterdir())
         mine = Rocks()
@@ -82,7 +82,7 @@ def test_a_folder_in_use_stays_and_that_of_a_killed_process_goes(folder: Path) -
     assert mine.get("bob") == b"1" and mine.get("ann") is None
 
 
-def test_what_reads_goes_on_over_what_was_there_when_it_began() -> None:
+def test_entries_are_those_at_the_time_of_the_call() -> None:
     values = Rocks()
     values.put_all({f"key {number}": b"%d" % number for number in range(5)})
     entries = values.entries()
@@ -97,7 +97,7 @@ def test_what_reads_goes_on_over_what_was_there_when_it_began() -> None:
     }
 
 
-def test_keys_are_in_the_order_of_text() -> None:
+def test_keys_are_in_the_order_of_their_text() -> None:
     values = Rocks()
     names = ["b", "", "ü", "a", "a\x00", "ab", "\U0001f600", "\uffff", "z"]
     values.put_all(dict.fromkeys(names, b""))
@@ -118,8 +118,8 @@ except MillstreamError as error:
 """
 
 
-def test_a_disk_without_room_is_told_and_leaves_no_folder(folder: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_folder(folder: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("state by key in RocksDB: IO error: ") and not ran.stderr
-    assert "make room there, or set TMPDIR" in ran.stdout
+    assert "free disk space there, or set TMPDIR" in ran.stdout
     assert list(folder.iterdir()) == []

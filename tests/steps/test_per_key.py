@@ -163,7 +163,7 @@ def test_an_error_of_the_state_store_rejects_no_record(tmp_path: Path, monkeypat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     config = PerKey(key="author", function="rules:count", adds=("before",), on_error="reject", store="rocksdb")
     with pytest.raises(
-        MillstreamError, match=r"state by key in RocksDB: .*No such file.*; make room there, or set TMPDIR"
+        MillstreamError, match=r"state by key in RocksDB: .*No such file.*; free disk space there, or set TMPDIR"
     ):
         config.build(SCHEMA).process(records(("ann", "x")))
 

@@ -25,7 +25,7 @@ from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
-from millstream.runs.watch.progress_file import Live
+from millstream.runs.watch.progress_file import ProgressFile
 from millstream.runs.watch.run_stats import StatsCollector
 from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
@@ -154,7 +154,7 @@ class _Observers:
             from millstream.runs.watch.prometheus import RunCollector
 
             self._port.register(RunCollector(watched, stats, __version__))
-        live = Live(watched.directory, stats.run_stats, warn=screen.warn)
+        live = ProgressFile(watched.directory, stats.run_stats, warn=screen.warn)
         config = watched.loaded.config.mlflow
         if not config:
             return [Metrics(watched, warn=screen.warn), stats, self._run_figures, live]

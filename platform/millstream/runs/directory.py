@@ -1,16 +1,16 @@
-"""The run directory: what one run of a pipeline keeps, locked while in use.
+"""The run directory: the files of one run of a pipeline, locked while a process uses it.
 
-run.json       what may not change between starts; written last when the directory is made
-config.yaml    the config as resolved, without values of the environment
+run.json       the parts of the config that may not change between starts; makes the folder a run directory
+config.yaml    the config with its defaults, without values from the environment
 epochs/        the epoch log
-checkpoints/         states
-outputs/       outputs that have no sink of their own
-cache/         what sources keep to read fast (safe to delete)
-spark/         Spark's log and its throw-away checkpoint
-metrics.jsonl  accuracy and speed, window by window
-live.json      how the run is doing, while it goes
-summary.json   the last clean end
-error.txt      what ended the last start, if it was an error
+checkpoints/   the states of the steps
+outputs/       the outputs without a sink of their own
+cache/         indexes of sources (safe to delete)
+spark/         Spark's log, and Spark's own checkpoint, which every start deletes
+metrics.jsonl  accuracy and speed by windows
+live.json      the current speed, latency and restarts of a running run
+summary.json   the summary of the last clean end
+error.txt      the error of the last start, if it failed
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FORMAT = 3
 
 
 class RunDirectory:
-    """One run's place on disk. Opening it for a run locks it; `find` only looks."""
+    """The folder of one run. A run calls `lock`; commands that only read use `find`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,23 +65,23 @@ class RunDirectory:
 
     @staticmethod
     def find(path: Path) -> RunDirectory:
-        """A run directory that exists and has this version's format; for commands that only look."""
+        """An existing run directory of this version's format, for commands that only read."""
         if not (path / "run.json").is_file():
             near = sorted(p.parent.name for p in path.parent.glob("*/run.json")) if path.parent.is_dir() else []
             hint = f"; there are {', '.join(str(path.parent / name) for name in near[:5])}" if near else ""
             message = f"{path} is not a run directory{hint}"
             raise MillstreamError(message)
         found = RunDirectory(path)
-        found._written()
+        found._read()
         return found
 
     def lock(self) -> None:
-        """Take the directory for this process until it ends."""
+        """Lock the directory for this process until `release`, or until the process ends."""
         try:
             make_folder(self.path)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
-            message = f"cannot write the run directory {self.path}: {error.strerror}; give another with --run"
+            message = f"cannot write the run directory {self.path}: {error.strerror}; give another folder with --run"
             raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
         if not locked(self._lock.fileno()):
             self._lock.close()
@@ -99,7 +99,7 @@ class RunDirectory:
 
     @property
     def in_use(self) -> bool:
-        """Whether a process holds it now."""
+        """True if a process holds the lock now."""
         with suppress(OSError), (self.path / "lock").open("r") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -109,36 +109,37 @@ class RunDirectory:
 
     @property
     def holder(self) -> int | None:
-        """The process that took the directory last."""
+        """The id of the process that locked the directory last."""
         with suppress(OSError):
             text = (self.path / "lock").read_text().strip()
             return int(text) if text.isdecimal() else None
         return None
 
     @property
-    def begin_epoch(self) -> bool:
+    def initialized(self) -> bool:
+        """True if the folder has a run.json, so that it is a run directory."""
         return (self.path / "run.json").is_file()
 
     def make(self, fixed: Mapping[str, Any], base: Path) -> None:
-        """Begin a run; what an interrupted `archive` has left is archived first."""
-        strangers = [p for p in self.path.iterdir() if p.name not in _OURS and not _is_partial(p)]
+        """Make a run directory of this folder; files that an interrupted `archive` left are archived first."""
+        strangers = [p for p in self.path.iterdir() if p.name not in _NAMES and not _is_partial(p)]
         if strangers:
-            message = f"{self.path} holds {strangers[0].name}, which is not a run's; give another --run"
+            message = f"{self.path} holds {strangers[0].name}, which is not a file of a run; give another --run"
             raise Contradiction(message)
         self.archive()
         self.write(fixed, base)
 
     def write(self, fixed: Mapping[str, Any], base: Path) -> None:
-        """Fix what may not change."""
+        """Write run.json with the parts of the config that may not change."""
         relative = os.path.relpath(base, self.path)
         write_whole(self.path / "run.json", json.dumps({"format": _FORMAT, "base": relative, "fixed": fixed}, indent=1))
 
     @property
     def base(self) -> Path:
-        """Where relative paths of the config start."""
-        return Path(os.path.normpath(self.path.absolute() / self._written()["base"]))
+        """The folder from which relative paths of the config start."""
+        return Path(os.path.normpath(self.path.absolute() / self._read()["base"]))
 
-    def _written(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         """The content of run.json."""
         try:
             written: dict[str, Any] = json.loads((self.path / "run.json").read_text())
@@ -154,8 +155,8 @@ class RunDirectory:
         return written
 
     def check(self, fixed: Mapping[str, Any], base: Path) -> None:
-        """Refuse a config that differs in what may not change; remember where it lies now."""
-        before: dict[str, Any] = self._written()["fixed"]
+        """Refuse a config with another value in the parts that may not change; store its present folder."""
+        before: dict[str, Any] = self._read()["fixed"]
         for key in [*before, *(key for key in fixed if key not in before)]:
             was, now = before.get(key), fixed.get(key)
             if was != now:
@@ -167,7 +168,10 @@ class RunDirectory:
         self.write(fixed, base)
 
     def archive(self) -> Path | None:
-        """Move what is there aside; where it went. If that is interrupted, the next call moves the rest after it."""
+        """Move the content to a new folder and return it; None if there is no content.
+
+        If this is interrupted, the next call moves the rest to the same folder.
+        """
         for partial in filter(_is_partial, list(self.path.iterdir())):
             partial.unlink()
         content = [p for p in self.path.iterdir() if p.name != "lock"]
@@ -175,7 +179,7 @@ class RunDirectory:
             return None
         target = self._archive_for(content)
         make_folder(target)
-        for path in sorted(content, key=lambda p: p.name != "run.json"):  # it stops being a run first of all
+        for path in sorted(content, key=lambda p: p.name != "run.json"):  # the folder stops being a run directory first
             path.rename(target / path.name)
             if path.name == "run.json":
                 sync_folder(target)
@@ -185,32 +189,32 @@ class RunDirectory:
         return target
 
     def _archive_for(self, content: Sequence[Path]) -> Path:
-        """Where an interrupted `archive` began, else the next folder that is not there."""
+        """The folder of an interrupted `archive`, or else the first folder name that is free."""
         number = 1
         while (target := self.path.with_name(f"{self.path.name}.{number}")).exists():
             number += 1
         last = self.path.with_name(f"{self.path.name}.{number - 1}")
-        if self.begin_epoch or not (last / "run.json").is_file() or any((last / p.name).exists() for p in content):
+        if self.initialized or not (last / "run.json").is_file() or any((last / p.name).exists() for p in content):
             return target
         return last
 
-    def lives(self) -> list[Path]:
-        """This folder, and those that `archive` has moved its content to: only these have no lock."""
+    def with_archives(self) -> list[Path]:
+        """This folder and the folders of `archive`, which have no lock file, unlike other run directories."""
         name = re.compile(re.escape(self.path.name) + r"\.\d+")
-        beside = [self.path.with_name(p.name) for p in self.path.absolute().parent.iterdir() if name.fullmatch(p.name)]
-        return [self.path, *(folder for folder in beside if not (folder / "lock").exists())]
+        similar = [self.path.with_name(p.name) for p in self.path.absolute().parent.iterdir() if name.fullmatch(p.name)]
+        return [self.path, *(folder for folder in similar if not (folder / "lock").exists())]
 
     def crashes(self) -> list[str]:
-        """The `--crash` points that have been fired in this run."""
+        """The `--crash` points that have fired in this run."""
         path = self.path / "crashed"
         return path.read_text().split() if path.exists() else []
 
-    def fire(self, point: str) -> None:
-        """Note, durably, that a `--crash` is being fired."""
+    def record_crash(self, point: str) -> None:
+        """Record durably that a `--crash` point fires."""
         write_whole(self.path / "crashed", "\n".join([*self.crashes(), point]))
 
 
-_OURS = {
+_NAMES = {
     "cache",
     "config.yaml",
     "crashed",
@@ -230,13 +234,13 @@ _OURS = {
 
 
 def _is_partial(path: Path) -> bool:
-    """Whether it is what an interrupted `write_whole` has left."""
+    """True for a partial file of an interrupted `write_whole`."""
     match = re.fullmatch(r"(.+)\.\d+\.tmp", path.name)
-    return match is not None and match[1] in _OURS
+    return match is not None and match[1] in _NAMES
 
 
 def _difference(was: Any, now: Any, path: str = "") -> str:
-    """The first place where two configs differ, in words."""
+    """A description of the first difference between two configs."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:
             if was.get(key) != now.get(key):

@@ -1,4 +1,4 @@
-"""What the sources of a run are: told at every start, so that an altered log is refused and not trained on."""
+"""Identities of a run's sources, compared at every start, so that a run refuses an altered log."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ _SHOWN = 80
 
 
 def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
-    """Refuse partitions that are gone or not what they were; then write down what they are now."""
+    """Refuse partitions that are missing or altered; then store the present identities."""
     refuse_altered(directory, logs)
     for rank, read in enumerate(totals.partitions):
         if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
-            message = f"{read.source}/{read.name} is shorter than what this run has read of it"
+            message = (
+                f"{read.source}/{read.name} is shorter than the part that this run has read; "
+                "put it back, or start over with --fresh"
+            )
             raise AlteredLog(message)
     remember_sources(directory, logs)
 
 
 def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log], *, replay: bool = False) -> None:
-    """Refuse partitions that are gone or not what they were when a run has read them.
+    """Refuse partitions that are missing, or altered since the run in this directory read them.
 
-    A `replay` reads what the other run has read, also where a log of its own would not have come so far yet.
+    A `replay` may read as far as the replayed run did, even if the log reports an earlier end at this start.
     """
     known: dict[str, dict[str, list[int | str]]] = {}
     if directory.sources.exists():
@@ -52,7 +55,7 @@ def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log], *, replay: 
 
 
 def remember_sources(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
-    """Write down what the sources are now."""
+    """Store the end and the identity of every partition."""
     known: dict[str, dict[str, list[int | str]]] = {}
     for source, log in logs.items():
         for partition in log.partitions():

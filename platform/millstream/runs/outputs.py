@@ -1,4 +1,4 @@
-"""The config and the outputs of a run directory, for commands that only look."""
+"""The config and the outputs of a run directory, for commands that only read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["RunOutput", "graph_of", "load_run", "outputs_of"]
 
 @dataclass(frozen=True)
 class RunOutput:
-    """One output of a run: where its rows are, and how to read them beside a run that goes on."""
+    """One output of a run. Its rows can be read while the run continues."""
 
     output: Output
     sink: SinkConfig
@@ -32,7 +32,7 @@ class RunOutput:
 
     @property
     def identity(self) -> list[str]:
-        """The columns that tell one row from another."""
+        """The columns that identify a row."""
         return identity_columns(self.output)
 
     @property
@@ -41,7 +41,7 @@ class RunOutput:
 
     @property
     def found(self) -> bool:
-        """Whether it is known where the rows are: not if that is up to an environment variable that is not there."""
+        """True if the location of the rows is known: it may depend on an environment variable that is not set."""
         return not self.loaded.unset("sinks", self.output.name)
 
     def read(self) -> Iterator[pa.Table]:
@@ -50,25 +50,26 @@ class RunOutput:
 
 
 def load_run(directory: RunDirectory) -> Loaded:
-    """The config that a run directory was last started with, to look at it: without the secrets that a run needs.
+    """The config of the last start in a run directory, for reading only: the secrets of a run need not be set.
 
-    An environment variable that is not set stays as its `${NAME}`; only what cannot do without it is refused, such
-    as the rows of a sink whose path it is. `Contradiction`, if another version of Millstream has written the config.
+    An environment variable that is not set stays in the config as `${NAME}`. Only an operation that needs its value
+    fails, such as reading the rows of a sink whose path it is. Raises `Contradiction` if another version of Millstream
+    wrote the config.
     """
     if not directory.config.exists():
-        message = f"{directory.path} was interrupted while it was made; run it again first"
+        message = f"{directory.path} is incomplete, because its first start was interrupted; run it again first"
         raise MillstreamError(message)
     resolved: dict[str, Any] = yaml.safe_load(directory.config.read_text())
     return read_back(resolved, directory.base, str(directory.config))
 
 
 def graph_of(loaded: Loaded) -> Graph:
-    """The steps of a run, as they were built for it; its sources need not be there any more."""
+    """The steps of a run, built from its config; its sources need not exist any more."""
     fields = [field for source in loaded.config.logs for field in source.config.fields]
     try:
         return build_graph(loaded.config.steps, fields)
     except ConfigError:
-        loaded.need("pipeline")  # it was built once, so that is why
+        loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
         raise
 
 

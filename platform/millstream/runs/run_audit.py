@@ -27,34 +27,36 @@ __all__ = ["audit_run"]
 
 
 def audit_run(run: Path, against: Path | None = None, making: Callable[[], None] = lambda: None) -> Audit:
-    """Compare a run with `against`, or with a golden run that is made for it (it tells `making`) and thrown away."""
+    """Compare a run with the golden run `against`; without it, make a temporary one, after a call of `making`."""
     directory = RunDirectory.find(run)
     loaded = load_run(directory)
-    last = _last_through(directory)
+    last = _last_committed(directory)
     if against is not None:
-        return _compared(directory, loaded, RunDirectory.find(against), last)
+        return _compare(directory, loaded, RunDirectory.find(against), last)
     with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
         golden = Path(folder) / "golden"
         plain = _golden_config(loaded)
         making()
         start(plain, Options(golden, replay=run, replay_last=last))
-        return _compared(directory, loaded, RunDirectory(golden), last)
+        return _compare(directory, loaded, RunDirectory(golden), last)
 
 
 def _golden_config(loaded: Loaded) -> Loaded:
-    """The same pipeline on this machine, its outputs in the golden run's directory."""
+    """The config of the golden run: the same pipeline on the local engine, with outputs in its own run directory."""
     plain = loaded.resolved()
     plain["sinks"] = {}
-    plain["guarantee"] = {"delivery": loaded.config.guarantee.delivery}  # without crashes they are all the same
+    plain["guarantee"] = {
+        "delivery": loaded.config.guarantee.delivery
+    }  # without crashes, `recovery` and `checkpoint_every` change nothing
     plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
     plain["mlflow"] = False
     return read_config(plain, loaded.base, loaded.file)
 
 
-def _last_through(directory: RunDirectory) -> int:
+def _last_committed(directory: RunDirectory) -> int:
     """The last epoch of a run that ended cleanly; refuses one that did not."""
     if directory.in_use:
-        message = f"{directory.path} is running; an audit needs it to have ended"
+        message = f"{directory.path} is running; wait until it has ended, or stop it, then audit it"
         raise MillstreamError(message)
     totals = EpochReader(directory.epochs).totals()
     if totals.committed < 0 and totals.processed:
@@ -75,33 +77,33 @@ def _last_through(directory: RunDirectory) -> int:
     return totals.committed
 
 
-def _compared(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
-    counts = _counts_of_same_cuts(directory, golden, last)
-    newest, goldens = read_newest(directory.checkpoints, _seen), read_newest(golden.checkpoints, _seen)
+def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
+    counts = _records_by_epoch(directory, golden, last)
+    newest, golden_newest = read_newest(directory.checkpoints, _digest), read_newest(golden.checkpoints, _digest)
     applied = newest[0] if newest is not None else AppliedEpochs()
     sinks = EpochReader(directory.epochs).totals().sinks
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
-    theirs = outputs_of(golden, load_run(golden))
+    golden_outputs = outputs_of(golden, load_run(golden))
     for name, output in outputs_of(directory, loaded).items():
-        if began := sinks.get(sink_key(output.sink, name), 0):
-            later[name] = began
+        if first := sinks.get(sink_key(output.sink, name), 0):
+            later[name] = first
             continue
-        if name not in theirs:
-            message = f"{golden.path} has no output {name}; it is a run of another pipeline"
+        if name not in golden_outputs:
+            message = f"{golden.path} has no output {name}; give a golden run of the same pipeline"
             raise Contradiction(message)
-        outputs[name] = audit_output(*_hashes(output), *_hashes(theirs[name]))
-    same = newest is not None and goldens is not None and newest[1] == goldens[1]
+        outputs[name] = audit_output(*_hashes(output), *_hashes(golden_outputs[name]))
+    same = newest is not None and golden_newest is not None and newest[1] == golden_newest[1]
     return audit(counts, applied, same, outputs, later)
 
 
-def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
-    """The records of every epoch, from the golden run's receipts; its cuts must be the run's."""
+def _records_by_epoch(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
+    """The number of records of each epoch, from the golden run's receipts; both runs must have the same cuts."""
     reader = EpochReader(golden.epochs)
     for mine, other in zip(EpochReader(directory.epochs).epochs(), reader.epochs(), strict=False):
         if mine.number > last:
             break
-        if mine.cut != other.cut or _of_the_log(mine) != _of_the_log(other):
+        if mine.cut != other.cut or _log_events(mine) != _log_events(other):
             message = (
                 f"{golden.path} has other cuts, from epoch {mine.number} on; "
                 f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
@@ -109,22 +111,25 @@ def _counts_of_same_cuts(directory: RunDirectory, golden: RunDirectory, last: in
             raise Contradiction(message)
     counts = {receipt.epoch: receipt.records for receipt in reader.receipts()}
     if len(counts) != last + 1:
-        message = f"{golden.path} has processed {len(counts)} epochs, {directory.path} {last + 1}: not the same cuts"
+        message = (
+            f"{golden.path} has processed {len(counts)} epochs, and {directory.path} {last + 1}: the cuts differ; "
+            f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
+        )
         raise Contradiction(message)
     return counts
 
 
-def _of_the_log(epoch: Epoch) -> list[Event]:
-    """The events that tell of the log, and not of a run's sinks."""
+def _log_events(epoch: Epoch) -> list[Event]:
+    """The events of the sources, without the events of sinks."""
     return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
-def _seen(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
+def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
     return checkpoint.applied, states_digest(states)
 
 
 def _hashes(output: RunOutput) -> tuple[Array, Array]:
-    """For every row that a reader of the sink sees, the hash of its identity and of its content."""
+    """For each row that a reader of the sink sees, the hash of the identity and the hash of the content."""
     empty = np.zeros(0, np.uint64)
     identities, contents = [empty], [empty]
     for rows in output.read():

@@ -1,4 +1,4 @@
-"""The sinks of a run: those of the config, and one in the run directory for every output without one."""
+"""The sinks of a run: the sinks in the config, and a sink in the run directory for each output without one."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from millstream.config.models import Config
 from millstream.log.contracts import OpenContext, SinkConfig
 from millstream.steps.graph import Graph
 
-__all__ = ["lies_in_run", "sink_configs", "sink_key"]
+__all__ = ["in_run_directory", "sink_configs", "sink_key"]
 
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
-    """For each output, in the order in which sinks are delivered to, where it goes."""
-    return {output: config.sinks.get(output) or _default() for output in graph.outputs}
+    """The sink of each output, in the order in which the sinks are delivered to."""
+    return {output: config.sinks.get(output) or _default_sink() for output in graph.outputs}
 
 
-def _default() -> SinkConfig:
+def _default_sink() -> SinkConfig:
     files: Any = plugins.load(plugins.SINKS, "files")
     config: SinkConfig = files(type="files")
     return config
 
 
 def sink_key(config: SinkConfig, output: str) -> str:
-    """What tells a sink from another one of the same output: where it lies, whatever folder the run is in."""
+    """The identity of a sink: output, type and location. It does not depend on the folder of the run."""
     return f"{output} {config.type} {config.location(OpenContext(Path('.'), Path('run')), output)}"
 
 
-def lies_in_run(config: SinkConfig, output: str, context: OpenContext) -> bool:
-    """Whether its rows lie in the run directory, and go where that goes."""
+def in_run_directory(config: SinkConfig, output: str, context: OpenContext) -> bool:
+    """True if the rows of the sink are in the run directory, so that they move together with it."""
     return config.location(context, output) != config.location(
         OpenContext(context.base, context.cache / "elsewhere"), output
     )

@@ -1,4 +1,4 @@
-"""One start of a run: from a config to a job for an engine, and to the summary at its end."""
+"""One start of a run: makes a job from a config, runs it on an engine, and writes a summary at the end."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from millstream.log.epochs import EpochLog, EpochReader
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
-from millstream.runs.sinks import lies_in_run, sink_configs, sink_key
+from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
-from millstream.runs.watch.observer import Observers, Watched, Watching
+from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoints import CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 
-__all__ = ["Options", "engine_of", "start", "versions"]
+__all__ = ["Options", "start", "versions"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a start beside its config. `follow` None: as the sources have it."""
+    """The options of a start besides its config. With `follow` None, the sources decide."""
 
     run: Path
     follow: bool | None = None
@@ -57,7 +57,7 @@ class Options:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """The libraries that results depend on to the bit."""
+    """The versions of Python and of the libraries on which the bits of the results depend."""
     names = ("millstream", "pyspark", "scikit-learn", "river", "numba", "numpy", "scipy", "pyarrow")
     found = {name: importlib.metadata.version(name) for name in names}
     return {"python": platform.python_version(), **found}
@@ -83,7 +83,7 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
 
 
 def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a source or a step that say what it does; those marked as `may_change` only say how."""
+    """The options of a source or step that determine results; options marked `may_change` do not."""
     free = {
         field.alias or name
         for name, field in type(config).model_fields.items()
@@ -92,8 +92,8 @@ def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, A
     return {name: value for name, value in options.items() if name not in free}
 
 
-def engine_of(loaded: Loaded) -> Engine:
-    """The engine that the config names; imported only now, Spark is large."""
+def _make_engine(loaded: Loaded) -> Engine:
+    """The engine in the config. Engines are imported here, because Spark is large."""
     if loaded.config.engine.type == "local":
         from millstream.engines.local.engine import LocalEngine
 
@@ -112,9 +112,9 @@ def start(
     observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
 ) -> Summary:
-    """Run a pipeline until it is idle, stopped or has its records; the summary of the run directory's life.
+    """Run a pipeline until it is idle, stopped, or has read `options.records`; the summary covers all starts.
 
-    `fire` is what an armed crash does: SIGKILL, or an exception that drops all memory.
+    An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
     config = loaded.config
     graph = checked_graph(loaded)
@@ -148,28 +148,28 @@ def start(
             sink_keys=keys,
             contexts=contexts,
         )
-        watching = Watching()
-        ending.callback(watching.close)
+        group = ObserverGroup()
+        ending.callback(group.close)
 
-        def observe(cutter: Cutter, backpressure: Backpressure) -> Watching:
+        def observe(cutter: Cutter, backpressure: Backpressure) -> ObserverGroup:
             watched = Watched(loaded, graph, directory, epoch_log, cutter, backpressure, archived)
-            watching.observers = observers(watched)
-            return watching
+            group.observers = observers(watched)
+            return group
 
         job = make_job(
             config,
             graph,
             storage,
-            _cuts(loaded, options),
+            _cut_options(loaded, options),
             stop=stop,
             observe=observe,
-            crash=_armed(directory, options.crash, list(sinks), fire),
+            crash=_arm_crash(directory, options.crash, list(sinks), fire),
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
-            (engine or engine_of(loaded)).run(job)
+            (engine or _make_engine(loaded)).run(job)
         except Exception as error:
-            with suppress(OSError):  # perhaps the very disk is full
+            with suppress(OSError):  # the disk may be full
                 write_whole(directory.error, loaded.redact(str(error)))
             raise
         finally:
@@ -179,12 +179,12 @@ def start(
         summary = summarise(loaded, directory, epoch_log, job.processor, sinks, ended, before, seconds, versions())
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
-        watching.finished(summary)
+        group.finished(summary)
         return summary
 
 
 def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:
-    """Make or check the directory; where the run before went, if it starts over."""
+    """Make or check the directory; the folder of the previous run, if `--fresh` moved it."""
     fixed = _fixed_parts(loaded)
     archived = None
     if options.fresh:
@@ -192,7 +192,7 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
             sink.clear(OpenContext(loaded.base, directory.path, loaded.config.name), output)
-    if not directory.begin_epoch:
+    if not directory.initialized:
         directory.make(fixed, loaded.base)
     else:
         try:
@@ -202,61 +202,61 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         except Contradiction:
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise
-            directory.write(fixed, loaded.base)  # nothing was read yet, so nothing is fixed
+            directory.write(fixed, loaded.base)  # no record was read yet, so every part may change
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
 
 
 def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
-    """Refuse to start over where a sink holds rows that no run in this directory has written."""
-    own = set()
-    for folder in directory.lives():
-        with suppress(MillstreamError):  # none was begun, or it is damaged: then no sink is known to be its own
-            own.add(EpochReader(folder / "epochs").id)
+    """Refuse `--fresh` if a sink holds rows that no run in this directory wrote."""
+    own_logs = set()
+    for folder in directory.with_archives():
+        with suppress(MillstreamError):  # the epoch log is missing or damaged: then no sink is its own
+            own_logs.add(EpochReader(folder / "epochs").id)
     context = OpenContext(loaded.base, directory.path, loaded.config.name)
     for output, sink in sink_configs(loaded.config, graph).items():
-        progress = None if lies_in_run(sink, output, context) else sink.progress(context, output)
-        if progress is not None and progress.log not in own:
+        progress = None if in_run_directory(sink, output, context) else sink.progress(context, output)
+        if progress is not None and progress.log not in own_logs:
             message = (
-                f"sink {output!r} holds rows that are not of {directory.path}, but of another run's epoch log "
-                f"({progress.log}): {sink.location(context, output)}; --fresh deletes no other run's rows, "
-                "so give the sink a place of its own, or move these away"
+                f"sink {output!r} holds rows of another run's epoch log ({progress.log}), not of {directory.path}: "
+                f"{sink.location(context, output)}; --fresh deletes no other run's rows, "
+                "so give the sink a location of its own, or move these rows away"
             )
             raise ForeignSink(message)
         sink.may_clear(context, output)
 
 
 def _open_sinks(
-    whole: Config, graph: Graph, context: OpenContext, ending: ExitStack
+    config: Config, graph: Graph, context: OpenContext, ending: ExitStack
 ) -> tuple[dict[str, Sink], dict[str, str]]:
-    guarded = Delivery(whole.guarantee.delivery) is Delivery.EXACTLY_ONCE
+    guarded = Delivery(config.guarantee.delivery) is Delivery.EXACTLY_ONCE
     sinks: dict[str, Sink] = {}
     keys: dict[str, str] = {}
-    for output, config in sink_configs(whole, graph).items():
+    for output, sink in sink_configs(config, graph).items():
         made = graph.outputs[output]
-        sinks[output] = config.open(context, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
+        sinks[output] = sink.open(context, output, row_schema(made), identity=identity_columns(made), guarded=guarded)
         ending.callback(sinks[output].abandon)
-        keys[output] = sink_key(config, output)
+        keys[output] = sink_key(sink, output)
     return sinks, keys
 
 
-def _armed(
+def _arm_crash(
     directory: RunDirectory, point: CrashPoint | None, sinks: list[str], fire: Callable[[], None]
 ) -> Armed | None:
-    """The crash that waits, unless this run directory has had it."""
+    """The crash of `--crash`, armed unless it has already fired in this run directory."""
     if point is None or str(point) in directory.crashes():
         return None
     point.check(sinks)
 
     def fire_once() -> None:
-        directory.fire(str(point))
+        directory.record_crash(str(point))
         fire()
 
     return Armed(point, fire_once)
 
 
-def _cuts(loaded: Loaded, options: Options) -> CutOptions:
+def _cut_options(loaded: Loaded, options: Options) -> CutOptions:
     size = loaded.config.engine.epoch
     original = None
     if options.replay is not None:

@@ -1,4 +1,4 @@
-"""The summary of a run directory's life: what came in, what went out, and the digests to compare it by."""
+"""The summary of a run over all its starts: counts of records and rows, and digests to compare runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Summary", "summarise"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What `run --json` prints. Counts cover the life of the run directory; seconds this start."""
+    """The object that `run --json` prints. Counts cover all starts in the run directory, `seconds` this start."""
 
     run: str
     pipeline: str
@@ -47,7 +47,7 @@ class Summary:
 
 
 def _digest_rows(sink: Sink) -> tuple[int, str]:
-    """How many rows a reader of the sink sees, and a digest over them that is free of their order."""
+    """The number of rows that a reader of the sink sees, and a digest of them that does not depend on their order."""
     count, total = 0, np.uint64(0)
     for rows in sink.read():
         count += rows.num_rows
@@ -60,14 +60,14 @@ def summarise(
     loaded: Loaded,
     directory: RunDirectory,
     epoch_log: EpochLog,
-    processing: EpochProcessor,
+    processor: EpochProcessor,
     sinks: Mapping[str, Sink],
     ended: str,
     processed_before: int,
     seconds: float,
     versions: Mapping[str, str],
 ) -> Summary:
-    """Put together what the epoch log's totals, the state and the sinks say."""
+    """Make a summary from the totals of the epoch log, the state, and the rows in the sinks."""
     totals = epoch_log.totals
     read = {name: _digest_rows(sink) for name, sink in sinks.items()}
     config = loaded.config
@@ -84,8 +84,8 @@ def summarise(
         delivered={name: count for name, (count, _) in read.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
-        model=processing.model_digest(),
-        state=processing.state_digest(),
+        model=processor.model_digest(),
+        state=processor.state_digest(),
         outputs={name: digest for name, (_, digest) in read.items()},
         versions=versions,
         seconds=round(seconds, 3),

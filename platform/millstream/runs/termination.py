@@ -1,4 +1,4 @@
-"""The death of a run: every process that it started, then itself."""
+"""SIGKILL for a run: for all processes that it started, then for itself."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["descendants", "kill_descendants", "kill_family"]
 
 
 def descendants(root: int) -> list[int]:
-    """The processes that `root` started, and those that they started, found through /proc."""
+    """The ids of all processes that `root` started, directly or indirectly, found in /proc."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
-                # the command's name stands in brackets and may hold anything: read behind the last one
+                # the command's name is in brackets and may have any characters: read after the last bracket
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(fields[1])
     found, frontier = [], [root]
@@ -27,15 +27,15 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_family() -> None:
-    """SIGKILL for all that this process started, found by descent, and then for itself; never for its caller."""
+    """Send SIGKILL to all descendants of this process, and then to this process; never to its parent."""
     with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads that lose their partners have nothing to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads whose processes were killed would print errors
     kill_descendants()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_descendants() -> None:
-    """SIGKILL for all that this process started, found by descent."""
+    """Send SIGKILL to all descendants of this process, until none is alive."""
     while family := descendants(os.getpid()):
         for pid in family:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Which epochs a state has seen, and how often: what `audit` reads out of a checkpoint."""
+"""The epochs in a state, with repeats: a part of every checkpoint, which `audit` reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AppliedEpochs"]
 
 @dataclass
 class AppliedEpochs:
-    """A multiset of epochs, kept as ranges [from, to) plus repeats.
+    """A multiset of epochs, as ranges [from, to) and repeats.
 
     >>> applied = AppliedEpochs()
     >>> for epoch in (0, 1, 2, 1, 5):
@@ -48,15 +48,15 @@ class AppliedEpochs:
 
     @property
     def last(self) -> int:
-        """The highest epoch seen; -1 before the first."""
+        """The highest epoch; -1 if there is none."""
         return self.ranges[-1][1] - 1 if self.ranges else -1
 
     def twice(self) -> frozenset[int]:
-        """The epochs seen more than once."""
+        """The epochs that were applied more than once."""
         return frozenset(self.repeats)
 
     def lost(self, epochs: Iterable[int]) -> frozenset[int]:
-        """Those of `epochs` never seen."""
+        """The members of `epochs` that were never applied."""
         return frozenset(e for e in epochs if not any(start <= e < stop for start, stop in self.ranges))
 
     def line(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checkpoints in the background: a thread writes them, one at a time."""
+"""A thread that writes checkpoints in the background, one at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CheckpointWriter"]
 
 
 class CheckpointWriter:
-    """Writes checkpoints in the background, one at a time; what goes wrong there comes out at the next call."""
+    """Writes checkpoints in the background, one at a time; the next `start` or `wait` raises an error of the thread."""
 
     def __init__(self, store: CheckpointStore, done: Callable[[Checkpoint], None]) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class CheckpointWriter:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
-        """Begin a checkpoint; waits for the one before."""
+        """Start to write a checkpoint, after the previous one is written."""
         self.wait()
         self._thread = threading.Thread(target=self._write, args=(epoch, applied, states), name="millstream-checkpoint")
         self._thread.start()
@@ -42,5 +42,5 @@ class CheckpointWriter:
     def _write(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
         try:
             self._done(self._store.write(epoch, applied, states))
-        except BaseException as error:  # carried to the caller of `wait`
+        except BaseException as error:  # the next call of `wait` raises it
             self._error = error

@@ -1,10 +1,10 @@
-"""Checkpoints: the state of all steps after one epoch, whole or not at all.
+"""Full and incremental checkpoints: the state of all steps after one epoch, written atomically.
 
-A checkpoint is one file. Where little changed since an earlier save it has only that and leans on the earlier one,
-which may lean on another: the n-th after one that is whole leans on number n - 1 or, if n is divisible by a power of
-16, on n less that power, and has all that changed since. So a few checkpoints are enough to load the newest, however
-many were written since the whole one. Another whole one is written once those since have come to as many bytes as that
-one has.
+A checkpoint is one file. A full checkpoint has all state; a delta has the changes since an earlier checkpoint, its
+base. The n-th checkpoint after a full one has number n - 1 as its base or, if n is a multiple of 16, number n - 16; of
+256, number n - 256; and so on (numbers counted from the full one). So loading the newest checkpoint reads a few files,
+however many were written. When the deltas since the full checkpoint have more bytes than the full one, the next
+checkpoint is full.
 """
 
 from __future__ import annotations
@@ -35,47 +35,47 @@ _SPAN = 16
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One save on disk. `leans_on` is the number of the checkpoint that it needs, if any."""
+    """One checkpoint on disk. `base` is the number of the checkpoint that a delta is based on; None if it is full."""
 
     number: int
     epoch: int
     applied: AppliedEpochs
     versions: Mapping[str, str]
-    leans_on: int | None
+    base: int | None
 
 
 class CheckpointReader:
-    """Looks at the checkpoints of a run directory, also beside the run that writes them; changes nothing."""
+    """Reads the checkpoints of a run directory, also while the run writes more; changes nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._checkpoints: dict[int, Checkpoint] = {}
         while not self._checkpoints and (paths := sorted(folder.glob("*.checkpoint"))):
             for path in paths:
-                with suppress(FileNotFoundError):  # the run has dropped it since, for a newer one
-                    checkpoint = _described(read_header(path))
+                with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
+                    checkpoint = _parse_manifest(read_header(path))
                     self._checkpoints[checkpoint.number] = checkpoint
 
     def newest(self, upto: int | None = None) -> Checkpoint | None:
-        """The checkpoint written last; or the newest of an epoch not beyond `upto`."""
+        """The newest checkpoint; with `upto`, the newest one whose epoch is not after `upto`."""
         usable = [checkpoint for checkpoint in self._checkpoints.values() if upto is None or checkpoint.epoch <= upto]
         return max(usable, key=lambda checkpoint: checkpoint.number) if usable else None
 
     def load(self, checkpoint: Checkpoint) -> dict[str, Mapping[str, Array | bytes]]:
-        """The states in a checkpoint, every digest checked. State by key is read from the files on demand."""
+        """The states in a checkpoint. All digests are checked; state by key is read from the files on demand."""
         states: dict[str, Mapping[str, Array | bytes]] = {}
         for link in reversed(list(self._chain(checkpoint.number))):
-            states = CheckpointFile(self._path(link.number)).over(states)
+            states = CheckpointFile(self._path(link.number)).apply_to(states)
         return states
 
     def written_at(self, checkpoint: Checkpoint) -> int | None:
-        """When it was written, in microseconds UTC; None if it has been dropped since."""
+        """The time of writing in microseconds UTC; None if the checkpoint was dropped meanwhile."""
         with suppress(FileNotFoundError):
             return self._path(checkpoint.number).stat().st_mtime_ns // 1000
         return None
 
     def size(self, checkpoint: Checkpoint) -> int | None:
-        """Its bytes on disk; None if it has been dropped since."""
+        """The size of the file in bytes; None if the checkpoint was dropped meanwhile."""
         with suppress(FileNotFoundError):
             return self._path(checkpoint.number).stat().st_size
         return None
@@ -87,28 +87,28 @@ class CheckpointReader:
         return self._folder / f"{number:010d}.checkpoint"
 
     def _chain(self, number: int | None) -> Iterator[Checkpoint]:
-        """A checkpoint and those that it needs, the newest first."""
+        """A checkpoint, its base, the base of that, and so on to a full one."""
         while number is not None:
             if number not in self._checkpoints:
                 raise FileNotFoundError(self._path(number))
             yield self._checkpoints[number]
-            number = self._checkpoints[number].leans_on
+            number = self._checkpoints[number].base
 
 
-def _described(header: Mapping[str, Any]) -> Checkpoint:
+def _parse_manifest(header: Mapping[str, Any]) -> Checkpoint:
     applied = AppliedEpochs.from_line(header["applied"])
-    return Checkpoint(header["number"], header["epoch"], applied, header["versions"], header["leans_on"])
+    return Checkpoint(header["number"], header["epoch"], applied, header["versions"], header["base"])
 
 
 @dataclass(frozen=True)
-class _Written:
-    """The checkpoint written last: what was in it, the whole one under it, and the bytes of that and of those since."""
+class _LastCheckpoint:
+    """The last checkpoint with its states; the last full checkpoint; the bytes of that one and of the deltas since."""
 
     number: int
     states: States
-    whole: int
-    whole_bytes: int
-    bytes_since: int
+    full: int
+    full_bytes: int
+    delta_bytes: int
 
 
 class CheckpointStore(CheckpointReader):
@@ -120,58 +120,58 @@ class CheckpointStore(CheckpointReader):
             torn.unlink()
         super().__init__(folder)
         self._versions = dict(versions)
-        self._last: _Written | None = None
+        self._last: _LastCheckpoint | None = None
 
     def write(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
-        """Write a checkpoint; durable on return. The arrays must stay as they are from now on."""
+        """Write a checkpoint durably. The caller must not change the arrays in `states` afterwards."""
         assert epoch <= applied.last, (
-            f"a checkpoint after epoch {epoch} of a state that has seen none after {applied.last}"
+            f"a checkpoint after epoch {epoch} needs a state with that epoch; this one has none after {applied.last}"
         )
         number = max(self._checkpoints, default=-1) + 1
-        leans_on, arrays, keyed = self._entries(number, states)
-        checkpoint = Checkpoint(number, epoch, applied, self._versions, leans_on)
-        size = write_checkpoint(self._path(number), _header(checkpoint, arrays, keyed), _chunks(arrays, keyed))
+        base, arrays, keyed = self._entries(number, states)
+        checkpoint = Checkpoint(number, epoch, applied, self._versions, base)
+        size = write_checkpoint(self._path(number), _manifest(checkpoint, arrays, keyed), _chunks(arrays, keyed))
         self._checkpoints[number] = checkpoint
-        self._last = self._written(checkpoint, states, size)
+        self._last = self._remember(checkpoint, states, size)
         for state in states.values():
             for value in () if isinstance(state, KeyedSnapshot) else state.values():
                 if isinstance(value, ArraySnapshot):
-                    value.compact()  # the snapshot before is kept no more
+                    value.compact()  # the previous snapshot is no longer needed
         return checkpoint
 
     def _entries(self, number: int, states: States) -> tuple[int | None, list[ArrayEntry], list[KeyedEntry]]:
-        """What a checkpoint holds of these states, and the one that it leans on."""
+        """The base of checkpoint `number`, and the entries that it stores of these states."""
         changes = self._changes_by_key(states)
-        leans_on, between, known = (None, [], {}) if changes is None else self._leaning(number)
+        base, between, known = (None, [], {}) if changes is None else self._choose_base(number)
         arrays: list[ArrayEntry] = []
         keyed: list[KeyedEntry] = []
         for step, state in states.items():
             if isinstance(state, KeyedSnapshot):
-                changed = None if changes is None else _merged(step, between, changes[step])
+                changed = None if changes is None else _merge_changes(step, between, changes[step])
                 keyed.append(KeyedEntry(step, state, changed))
             else:
                 old = known.get(step, {})
                 arrays += [array_entry(step, name, old.get(name), state[name], between) for name in state]
         if not keyed and all(entry.indices is None for entry in arrays):
-            leans_on = None
-        return leans_on, arrays, keyed
+            base = None
+        return base, arrays, keyed
 
     def drop_before(self, number: int) -> None:
-        """Delete the checkpoints that neither `number` nor a later one needs."""
+        """Delete the checkpoints before `number` that are no base, direct or indirect, of `number` or a later one."""
         needed: set[int] = set()
         for late in [n for n in self._checkpoints if n >= number]:
             for checkpoint in self._chain(late):
                 if checkpoint.number in needed:
                     break
                 needed.add(checkpoint.number)
-        for gone in sorted(self._checkpoints.keys() - needed, reverse=True):  # leaners first
+        for gone in sorted(self._checkpoints.keys() - needed, reverse=True):  # a delta before its base
             self._path(gone).unlink(missing_ok=True)
         self._checkpoints = {n: checkpoint for n, checkpoint in self._checkpoints.items() if n in needed}
 
     def _changes_by_key(self, states: States) -> Mapping[str, Mapping[str, bytes | None]] | None:
-        """What has changed of state by key since the checkpoint before; None if this one is to be whole."""
+        """The changes of state by key since the last checkpoint; None if the next checkpoint must be full."""
         last = self._last
-        if last is None or last.bytes_since > last.whole_bytes:
+        if last is None or last.delta_bytes > last.full_bytes:
             return None
         changes: dict[str, Mapping[str, bytes | None]] = {}
         for step, state in states.items():
@@ -182,25 +182,28 @@ class CheckpointStore(CheckpointReader):
                 changes[step] = changed
         return changes
 
-    def _leaning(self, number: int) -> tuple[int | None, list[CheckpointFile], States]:
-        """The base; the checkpoints after it, oldest first, whose changes this one repeats; the states before."""
+    def _choose_base(self, number: int) -> tuple[int | None, list[CheckpointFile], States]:
+        """The base of checkpoint `number`; the checkpoints after the base, oldest first; the states in the last one.
+
+        The new checkpoint also stores the changes of the checkpoints in between.
+        """
         last = self._last
         if last is None:
             return None, [], {}
-        index, span = number - last.whole, 1
+        index, span = number - last.full, 1
         while index % (span * _SPAN) == 0:
             span *= _SPAN
         between = [checkpoint.number for checkpoint in self._chain(last.number) if checkpoint.number > number - span]
         return number - span, [CheckpointFile(self._path(each)) for each in reversed(between)], last.states
 
-    def _written(self, checkpoint: Checkpoint, states: States, size: int) -> _Written:
-        if checkpoint.leans_on is None or self._last is None:
-            return _Written(checkpoint.number, states, checkpoint.number, size, 0)
+    def _remember(self, checkpoint: Checkpoint, states: States, size: int) -> _LastCheckpoint:
+        if checkpoint.base is None or self._last is None:
+            return _LastCheckpoint(checkpoint.number, states, checkpoint.number, size, 0)
         last = self._last
-        return _Written(checkpoint.number, states, last.whole, last.whole_bytes, last.bytes_since + size)
+        return _LastCheckpoint(checkpoint.number, states, last.full, last.full_bytes, last.delta_bytes + size)
 
 
-def _merged(
+def _merge_changes(
     step: str, between: list[CheckpointFile], changed: Mapping[str, bytes | None]
 ) -> Mapping[str, bytes | None]:
     merged: dict[str, bytes | None] = {}
@@ -211,13 +214,13 @@ def _merged(
     return merged
 
 
-def _header(checkpoint: Checkpoint, arrays: list[ArrayEntry], keyed: list[KeyedEntry]) -> dict[str, Any]:
+def _manifest(checkpoint: Checkpoint, arrays: list[ArrayEntry], keyed: list[KeyedEntry]) -> dict[str, Any]:
     return {
         "number": checkpoint.number,
         "epoch": checkpoint.epoch,
         "applied": checkpoint.applied.line(),
         "versions": dict(checkpoint.versions),
-        "leans_on": checkpoint.leans_on,
+        "base": checkpoint.base,
         "arrays": [entry.line() for entry in arrays],
         "keyed": [entry.line() for entry in keyed],
     }
@@ -231,16 +234,16 @@ def _chunks(arrays: list[ArrayEntry], keyed: list[KeyedEntry]) -> Iterator[bytes
 
 
 def read_newest(folder: Path, read: Callable[[Checkpoint, States], _Read]) -> _Read | None:
-    """What `read` makes of the newest checkpoint, beside a run that may be writing and dropping checkpoints; None
-    without any.
+    """Call `read` with the newest checkpoint and return its result; None if there is no checkpoint.
 
-    It may be called again, when what it was reading has been dropped for a newer save.
+    A run may write and drop checkpoints meanwhile. If it drops a file that `read` needs, `read` is called again with
+    the newer checkpoint.
     """
     vanished = None
     while (checkpoint := (reader := CheckpointReader(folder)).newest()) is not None:
         try:
             return read(checkpoint, reader.load(checkpoint))
-        except FileNotFoundError:  # dropped since: there is a newer one
+        except FileNotFoundError:  # dropped meanwhile: there is a newer one
             if vanished == checkpoint.number:
                 message = f"{folder}: a file that checkpoint {checkpoint.number} needs is gone; start over with --fresh"
                 raise AlteredLog(message) from None

@@ -1,4 +1,4 @@
-"""Digests of state: equal when every name has the same type, shape and bits."""
+"""Digests of state: equal if every name has the same type, shape and bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["state_digest", "states_digest"]
 
 
 def state_digest(state: Mapping[str, Value]) -> str:
-    """A digest of named arrays and byte strings, free of the order of the names.
+    """A digest of named arrays and byte strings, independent of the order of the names.
 
     >>> counts = np.array([1.0, 2.0])
     >>> state_digest({"a": counts, "b": b"x"}) == state_digest({"b": b"x", "a": counts.copy()})
@@ -26,7 +26,7 @@ def state_digest(state: Mapping[str, Value]) -> str:
 
 
 def states_digest(states: Mapping[str, Mapping[str, Value]]) -> str:
-    """A digest of the states of several steps, free of the order of the steps."""
+    """A digest of the states of several steps, independent of the order of the steps."""
     return _digest(sorted((f"{step}/", state) for step, state in states.items()))
 
 

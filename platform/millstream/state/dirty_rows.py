@@ -1,8 +1,9 @@
-"""Arrays kept so that a checkpoint costs the rows that were written to, and not all that are there.
+"""Arrays that track their dirty rows, so that the cost of a checkpoint depends on these rows and not on the array.
 
-A model's kernel writes to the array itself, and sets a flag for each row. A snapshot copies these rows, and no others:
-it is a second array, as it was when the oldest snapshot that somebody keeps was taken or before, and what was put over
-its rows until this one was. So the rows that were touched between two snapshots are those that were put between them.
+A model's kernel writes to the array itself and sets a flag for each row that it writes to. A snapshot copies only the
+flagged rows, as one update. A snapshot consists of a shared base array and all updates up to its own number; updates up
+to the oldest live snapshot are moved into the base array. The rows that changed between two snapshots are the rows of
+the updates between them.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ __all__ = ["ArraySnapshot", "DirtyRows", "RowStore", "Value"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Put:
-    """Rows that were put, for the snapshot of this number and those after it."""
+class _Update:
+    """New contents of rows; part of the snapshot with this number and of all later ones."""
 
     number: int
     indices: Array
@@ -30,11 +31,11 @@ class _Put:
 
 
 class ArraySnapshot:
-    """An array of rows at one moment, as a step or model saves it. It stays as it is while they go on.
+    """The rows of an array at one moment; they stay the same while the step or model continues to write.
 
-    Once no older snapshot is kept, the store moves what was put into its array, and only then forgets that it was put.
-    So whoever reads first what was put, and then the array, has all of it without a lock: it makes no difference that
-    a row was moved meanwhile.
+    When no older snapshot is alive, the store moves updates into its array, and removes them from its list afterwards.
+    So a reader that takes the list of updates first and reads the array then needs no lock: if an update is moved
+    meanwhile, the reader applies it a second time, with the same result.
     """
 
     __slots__ = ("__weakref__", "_store", "number")
@@ -58,41 +59,43 @@ class ArraySnapshot:
         return self._store.array.nbytes
 
     def since(self, earlier: object) -> Array | None:
-        """The rows that may have changed since an earlier snapshot of the same store: their numbers, ascending.
+        """The indices of rows that may have changed since an earlier snapshot of the same store, in ascending order.
 
-        None if that is not known of this other state.
+        None if `earlier` is no earlier snapshot of this store.
         """
         if not isinstance(earlier, ArraySnapshot) or earlier._store is not self._store or earlier.number > self.number:
             return None
-        parts = [put.indices for put in self._put() if put.number > earlier.number]
-        return parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+        changed = [update.indices for update in self._updates() if update.number > earlier.number]
+        return changed[0] if len(changed) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *changed]))
 
     def rows(self, indices: Array) -> Array:
-        """The rows of these numbers, not to be written to."""
-        puts = self._put()
-        if puts and puts[-1].indices is indices:
-            return puts[-1].rows
+        """The rows at these indices; the caller must not write to the result."""
+        updates = self._updates()
+        if updates and updates[-1].indices is indices:
+            return updates[-1].rows
         rows = self._store.array.take(indices, axis=0)
-        for put in puts:
-            at = np.searchsorted(put.indices, indices)
-            at[at == len(put.indices)] = 0
-            found = put.indices[at] == indices
-            rows[found] = put.rows[at[found]]
+        for update in updates:
+            at = np.searchsorted(update.indices, indices)
+            at[at == len(update.indices)] = 0
+            found = update.indices[at] == indices
+            rows[found] = update.rows[at[found]]
         return rows
 
     def compact(self) -> None:
-        """Move what can be, in the background: the next snapshot need not."""
-        self._store.move()
+        """Compact the store; a background thread can do this, so that the next snapshot has less to do."""
+        self._store.compact()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
-            message = "a snapshot's rows are still written to; without a copy they do not stay as they are"
+            message = (
+                "the rows of a snapshot can be read only as a copy, because their store changes; leave out copy=False"
+            )
             raise ValueError(message)
-        puts = self._put()
-        whole = self._store.array.copy()
-        for put in puts:
-            _put_rows(whole, put)
-        return whole if dtype is None else whole.astype(dtype, copy=False)
+        updates = self._updates()
+        array = self._store.array.copy()
+        for update in updates:
+            _apply(array, update)
+        return array if dtype is None else array.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         return len(self._store.array)
@@ -106,17 +109,17 @@ class ArraySnapshot:
     def __reduce__(self) -> tuple[Callable[[Array], Array], tuple[Array]]:
         return np.asarray, (np.asarray(self),)
 
-    def _put(self) -> list[_Put]:
-        """What was put until then, and perhaps not yet moved."""
-        return [put for put in self._store.puts if put.number <= self.number]
+    def _updates(self) -> list[_Update]:
+        """The updates in this snapshot that may not be in the array yet, oldest first."""
+        return [update for update in self._store.updates if update.number <= self.number]
 
 
 Value = Array | ArraySnapshot | bytes
-"""What a state has under a name."""
+"""The value of a name in the state of a step."""
 
 
 class RowStore:
-    """Rows of an array that are put, and snapshots of them. The array is the store's own from now on.
+    """An array whose rows are set with `put`, and its snapshots. The store takes over the array.
 
     >>> store = RowStore(np.zeros((3, 2)))
     >>> first = store.snapshot()
@@ -127,44 +130,47 @@ class RowStore:
     """
 
     def __init__(self, array: Array) -> None:
-        self.array = _of_rows(array)
-        """The rows as they were when the oldest snapshot that is kept was taken, or before."""
-        self.puts: tuple[_Put, ...] = ()
-        """What is put over them since."""
+        self.array = _require_rows(array)
+        """The rows at the time of the oldest live snapshot or before."""
+        self.updates: tuple[_Update, ...] = ()
+        """The updates that are not in the array yet, oldest first."""
         self._number = 0
-        self._kept: list[weakref.ref[ArraySnapshot]] = []
-        self._moving = threading.Lock()
-        """Held by whoever changes `puts`."""
+        self._snapshots: list[weakref.ref[ArraySnapshot]] = []
+        self._changing = threading.Lock()
+        """Every change of `updates` holds this lock."""
 
     def put(self, indices: Array, rows: Array) -> None:
-        """Set the rows of these numbers, which ascend. Both arrays are the store's own from now on."""
+        """Set the rows at these indices, which must be in ascending order. The store takes over both arrays."""
         if len(indices):
-            with self._moving:
-                self.puts = (*self.puts, _Put(self._number + 1, indices, rows))
+            with self._changing:
+                self.updates = (*self.updates, _Update(self._number + 1, indices, rows))
 
     def snapshot(self) -> ArraySnapshot:
-        """All rows as they are now."""
-        newest = self._kept[-1]() if self._kept else None
-        if newest is not None and not any(put.number > newest.number for put in self.puts):
+        """A snapshot of all rows."""
+        newest = self._snapshots[-1]() if self._snapshots else None
+        if newest is not None and not any(update.number > newest.number for update in self.updates):
             return newest
         self._number += 1
         made = ArraySnapshot(self, self._number)
-        self._kept = [*(ref for ref in self._kept if ref() is not None), weakref.ref(made)]
-        self.move()
+        self._snapshots = [*(ref for ref in self._snapshots if ref() is not None), weakref.ref(made)]
+        self.compact()
         return made
 
-    def move(self) -> None:
-        """Move into the array what was put until the oldest snapshot was taken that is kept; whoever keeps one may."""
-        with self._moving:
-            oldest = min(each.number for ref in self._kept if (each := ref()) is not None)
-            moved = [put for put in self.puts if put.number <= oldest]
-            for put in moved:
-                _put_rows(self.array, put)
-            self.puts = self.puts[len(moved) :]
+    def compact(self) -> None:
+        """Move all updates up to the oldest live snapshot into the array.
+
+        The caller must hold a snapshot of this store. A thread other than the writer's may call this.
+        """
+        with self._changing:
+            oldest = min(each.number for ref in self._snapshots if (each := ref()) is not None)
+            moved = [update for update in self.updates if update.number <= oldest]
+            for update in moved:
+                _apply(self.array, update)
+            self.updates = self.updates[len(moved) :]
 
 
 class DirtyRows:
-    """What a model keeps in an array that its kernel writes to: `array`, and `dirty`, 1 for each row written to.
+    """An `array` that a model's kernel writes to, and `dirty`, where the kernel sets 1 for each row that it writes to.
 
     >>> store = DirtyRows(np.zeros((4, 2), np.float32))
     >>> first = store.snapshot()
@@ -174,32 +180,32 @@ class DirtyRows:
     """
 
     def __init__(self, array: Array) -> None:
-        self.array = _of_rows(array)
+        self.array = _require_rows(array)
         self.dirty: Array = np.zeros(len(array), np.uint8)
-        self._copied: RowStore | None = None
+        self._rows: RowStore | None = None
 
     def snapshot(self) -> ArraySnapshot:
-        """All rows as they are now. The first one is a copy of all of them."""
-        if self._copied is None:
-            self._copied = RowStore(self.array.copy())
+        """Snapshot all rows and clear the flags. The first snapshot copies all rows, a later one the dirty rows."""
+        if self._rows is None:
+            self._rows = RowStore(self.array.copy())
             self.dirty[:] = 0
         else:
-            indices = np.flatnonzero(self.dirty != 0)  # of booleans it is quick
-            self._copied.put(indices, self.array.take(indices, axis=0))
+            indices = np.flatnonzero(self.dirty != 0)  # flatnonzero is fast for booleans
+            self._rows.put(indices, self.array.take(indices, axis=0))
             self.dirty[indices] = 0
-        return self._copied.snapshot()
+        return self._rows.snapshot()
 
 
-def _of_rows(array: Array) -> Array:
+def _require_rows(array: Array) -> Array:
     if array.ndim != 2 or not array.flags.c_contiguous or array.dtype.hasobject:
         found = f"{array.ndim} dimensions of {array.dtype}, {'' if array.flags.c_contiguous else 'not '}C-contiguous"
-        message = f"rows are kept of arrays of numbers with two dimensions, C-contiguous; this one has {found}"
+        message = f"rows need a C-contiguous array of numbers with two dimensions; this array has {found}"
         raise ValueError(message)
     return array
 
 
-def _put_rows(array: Array, put: _Put) -> None:
-    """Set whole rows, each at one go, which takes half the time."""
+def _apply(array: Array, update: _Update) -> None:
+    """Write an update into the array; to copy each row as a single value of its size takes half the time."""
     if array.nbytes:
         row = np.dtype((np.void, array.shape[1] * array.itemsize))
-        array.view(row)[put.indices, 0] = np.ascontiguousarray(put.rows, array.dtype).view(row)[:, 0]
+        array.view(row)[update.indices, 0] = np.ascontiguousarray(update.rows, array.dtype).view(row)[:, 0]

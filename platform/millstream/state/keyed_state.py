@@ -1,8 +1,9 @@
-"""State by key, kept so that a checkpoint costs what has changed, and not all that is there.
+"""State by key with snapshots, so that the cost of a checkpoint depends on the changed keys and not on all keys.
 
-Nothing is copied when a step checkpoints. What it checkpoints is a snapshot, a view of the values as they are now; when
-a key is first written to after that, the snapshot keeps what was there before. So the keys that have changed between
-two snapshots are those that the snapshots in between have kept, and it does not matter which of them were ever written.
+A snapshot copies nothing when it is taken: it is a view of the values at that moment. When the step writes to a key for
+the first time afterwards, the newest snapshot keeps the previous value. So the keys that changed between two snapshots
+are the keys whose values the earlier one and those in between keep. It does not matter which of the snapshots became
+checkpoints.
 """
 
 from __future__ import annotations
@@ -16,56 +17,56 @@ from typing import Any, Protocol
 
 __all__ = ["Entries", "KeyedSnapshot", "KeyedStore", "Memory", "Values"]
 
-_AT_ONCE = 4096
+_KEYS_PER_PART = 4096
 
 
 class KeyedSnapshot(Mapping[str, bytes]):
-    """The state of a keyed step at one moment: bytes by key. It stays as it is while the step goes on."""
+    """The state of a keyed step at one moment, as bytes by key. It stays the same while the step continues."""
 
     __slots__ = ()
 
     @abstractmethod
     def since(self, earlier: object) -> Mapping[str, bytes | None] | None:
-        """What has changed since an earlier state of the same step, None for keys that are gone.
+        """The changes since an earlier state of the same step; a key that was deleted has the value None.
 
-        None if that is not known of this other state.
+        None instead of the changes, if they are unknown for this other state.
         """
 
     @abstractmethod
     def parts(self) -> Iterator[Mapping[str, bytes | None]]:
-        """All of it, some keys at a time; where parts overlap the later one holds, and None is for keys that are gone.
+        """The complete state in parts of some keys each. A later part overrides an earlier one; None deletes a key.
 
-        What is larger than memory goes through memory part by part.
+        So a state that is larger than memory can be read.
         """
 
-    def copied(self) -> dict[str, bytes]:
-        """All of it at once."""
-        return put_together(self.parts())
+    def to_dict(self) -> dict[str, bytes]:
+        """A copy of the complete state."""
+        return merge_parts(self.parts())
 
     def in_order(self) -> Iterator[tuple[str, bytes]]:
-        """All of it, by key."""
-        return iter(sorted(self.copied().items()))
+        """The complete state in the order of the keys."""
+        return iter(sorted(self.to_dict().items()))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.copied())
+        return iter(self.to_dict())
 
     def __len__(self) -> int:
-        return len(self.copied())
+        return len(self.to_dict())
 
 
-def put_together(parts: Iterable[Mapping[str, bytes | None]]) -> dict[str, bytes]:
-    """What parts come to, one over the other."""
-    whole: dict[str, bytes | None] = {}
+def merge_parts(parts: Iterable[Mapping[str, bytes | None]]) -> dict[str, bytes]:
+    """Merge parts of a state; a later part overrides an earlier one, and None deletes a key."""
+    merged: dict[str, bytes | None] = {}
     for part in parts:
-        whole.update(part)
+        merged.update(part)
         if None in part.values():
             for key in [key for key, value in part.items() if value is None]:
-                del whole[key]
-    return whole  # type: ignore[return-value]  # no None is left
+                del merged[key]
+    return merged  # type: ignore[return-value]  # no None is left
 
 
 class Entries(KeyedSnapshot):
-    """The state of a keyed step that keeps a dict: a checkpoint compares all of it, and writes what has changed.
+    """The state of a keyed step that holds a dict: `since` compares all keys, and returns the changes.
 
     >>> Entries({"ann": b"2", "cleo": b"1"}).since(Entries({"ann": b"1", "bob": b"1"}))
     {'ann': b'2', 'cleo': b'1', 'bob': None}
@@ -91,22 +92,22 @@ class Entries(KeyedSnapshot):
 
 
 class Values(Protocol):
-    """Where a store has its values. One thread writes; another may read meanwhile."""
+    """The storage of a `KeyedStore`. One thread writes; another may read at the same time."""
 
     def get(self, key: str) -> bytes | None: ...
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Set a value, or forget it."""
+        """Set a value, or delete the key with None."""
         ...
 
     def put_all(self, part: Mapping[str, bytes | None]) -> None: ...
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
-        """All of them as they are when this is called, whatever is written later."""
+        """All keys and values at the time of the call; later writes do not change the result."""
         ...
 
     def in_order(self) -> Iterator[tuple[str, bytes]]:
-        """The same, by key."""
+        """The same as `entries`, in the order of the keys."""
         ...
 
 
@@ -128,7 +129,7 @@ class Memory:
             for key, value in part.items():
                 self.put(key, value)
         else:
-            self._entries.update(part)  # type: ignore[arg-type]  # no None is there
+            self._entries.update(part)  # type: ignore[arg-type]  # there is no None
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
         return iter(self._entries.copy().items())
@@ -138,7 +139,7 @@ class Memory:
 
 
 class KeyedStore:
-    """What a keyed step remembers. `make` gives the place where the values are.
+    """The state of a keyed step, with snapshots. `make` creates the storage of the values.
 
     >>> store = KeyedStore()
     >>> store.put("ann", b"1")
@@ -159,14 +160,14 @@ class KeyedStore:
         return self._values.get(key)
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Set a value, or forget it with None."""
+        """Set a value, or delete the key with None."""
         newest = self._newest()
         if newest is not None and key not in newest.before:
             newest.before[key] = self._values.get(key)
         self._values.put(key, value)
 
     def snapshot(self) -> KeyedSnapshot:
-        """All values as they are now."""
+        """A snapshot of all values."""
         newest = self._newest()
         if newest is not None and not newest.before:
             return newest
@@ -177,7 +178,7 @@ class KeyedStore:
         return made
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, whatever has saved it; snapshots that were taken stay as they are."""
+        """Replace all values by a state from any kind of snapshot or mapping; earlier snapshots stay the same."""
         values = self._make()
         for part in state.parts() if isinstance(state, KeyedSnapshot) else [{key: bytes(state[key]) for key in state}]:
             values.put_all(part)
@@ -191,9 +192,9 @@ def _none() -> None:
 class _Snapshot(KeyedSnapshot):
     """The values of a store at one moment.
 
-    `before` has what the keys were that have been written to since, up to the snapshot that was taken next, `after`.
-    The store writes to `before` first and to its values then, so whoever reads the values first and `before` then can
-    tell that what they read is of a later time, although no lock is held.
+    `before` has the previous values of the keys that were written to after this snapshot and before the next one, which
+    is `after`. The store writes to `before` first and to its values then. So a reader without a lock reads the values
+    first and `before` then: a value that is too new for the snapshot has its key in `before`.
     """
 
     __slots__ = ("__weakref__", "_values", "after", "before")
@@ -211,31 +212,31 @@ class _Snapshot(KeyedSnapshot):
                 return None
             keys |= dict.fromkeys(link.before)
             link = link.after
-        return {key: self._at(key) for key in keys}
+        return {key: self._value_of(key) for key in keys}
 
     def parts(self) -> Iterator[Mapping[str, bytes | None]]:
         entries = self._values.entries()
-        before = self._changed_since()
+        before = self._changed_values()
         yield {key: value for key, value in before.items() if value is not None}
-        while some := list(itertools.islice(entries, _AT_ONCE)):
-            yield {key: value for key, value in some if key not in before}
+        while chunk := list(itertools.islice(entries, _KEYS_PER_PART)):
+            yield {key: value for key, value in chunk if key not in before}
 
     def in_order(self) -> Iterator[tuple[str, bytes]]:
         entries = self._values.in_order()
-        before = self._changed_since()
+        before = self._changed_values()
         unchanged = ((key, value) for key, value in entries if key not in before)
         return merge(sorted((key, value) for key, value in before.items() if value is not None), unchanged)
 
     def __getitem__(self, key: str) -> bytes:
-        value = self._at(key)
+        value = self._value_of(key)
         if value is None:
             raise KeyError(key)
         return value
 
     def __reduce__(self) -> tuple[type[Entries], tuple[dict[str, bytes]]]:
-        return Entries, (self.copied(),)
+        return Entries, (self.to_dict(),)
 
-    def _at(self, key: str) -> bytes | None:
+    def _value_of(self, key: str) -> bytes | None:
         value = self._values.get(key)
         link: _Snapshot | None = self
         while link is not None:
@@ -245,8 +246,8 @@ class _Snapshot(KeyedSnapshot):
             link = after
         return value
 
-    def _changed_since(self) -> dict[str, bytes | None]:
-        """What the keys were that have been written to since. Whoever wants all values has begun to read them."""
+    def _changed_values(self) -> dict[str, bytes | None]:
+        """The values that this snapshot has for the keys written to since. Begin to read the store's values before."""
         changed: dict[str, bytes | None] = {}
         link: _Snapshot | None = self
         while link is not None:

@@ -1,8 +1,8 @@
-"""Values that need not fit into memory: a RocksDB of this process alone.
+"""Storage of keyed state that may be larger than memory: a RocksDB database that one process uses.
 
-It lies in a folder for temporary files. That is enough: nothing in it outlives the process, since what must is in the
-checkpoints, from which it is filled again at every start. The folder is removed with what uses it; that of a process
-which was killed, by the next one that makes or has made such folders.
+The database is in a temporary folder. It need not be durable: checkpoints hold the state, and every start fills the
+database from a checkpoint. The folder is deleted together with the object that uses it. If the process was killed, the
+folder is deleted when another process makes such a folder, or when a process that imported this module ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEMTABLE_BYTES = 32 << 20
 
 
 class Rocks:
-    """Values in RocksDB. Nothing is made before the first of them comes.
+    """Values in RocksDB. The database is created when the first value is put.
 
     >>> values = Rocks()
     >>> values.put("ann", b"1")
@@ -45,18 +45,18 @@ class Rocks:
         try:
             found: bytes | None = self._database.get(key.encode()) if self._database is not None else None
         except Exception as error:
-            raise _failed(error) from error
+            raise _error(error) from error
         return found
 
     def put(self, key: str, value: bytes | None) -> None:
         try:
-            database = self._database if self._database is not None else self._made()
+            database = self._database if self._database is not None else self._create()
             if value is None:
                 database.delete(key.encode())
             else:
                 database.put(key.encode(), value)
         except Exception as error:
-            raise _failed(error) from error
+            raise _error(error) from error
 
     def put_all(self, part: Mapping[str, bytes | None]) -> None:
         batch = WriteBatch(raw_mode=True)
@@ -67,9 +67,9 @@ class Rocks:
                 batch.put(key.encode(), value)
         try:
             if part:
-                (self._database if self._database is not None else self._made()).write(batch)
+                (self._database if self._database is not None else self._create()).write(batch)
         except Exception as error:
-            raise _failed(error) from error
+            raise _error(error) from error
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
         return self.in_order()
@@ -78,13 +78,13 @@ class Rocks:
         if self._database is None:
             return iter(())
         found: Iterator[tuple[bytes, bytes]] = iter(self._database.items())  # type: ignore[arg-type]  # raw mode
-        return ((key.decode(), value) for key, value in found)  # in order of text, as UTF-8 is
+        return ((key.decode(), value) for key, value in found)  # UTF-8 sorts like the text
 
-    def _made(self) -> Rdict:
-        folder, lock = _own_folder()
+    def _create(self) -> Rdict:
+        folder, lock = _make_folder()
         self._database = Rdict(str(folder), _options())
         options = WriteOptions()
-        options.disable_wal = True  # type: ignore[method-assign,assignment]  # its stub is wrong
+        options.disable_wal = True  # type: ignore[method-assign,assignment]  # the type stub is wrong
         self._database.set_write_options(options)
         weakref.finalize(self, _discard, self._database, folder, lock)
         return self._database
@@ -102,44 +102,44 @@ def _options() -> Options:
     return options
 
 
-def _failed(error: Exception) -> MillstreamError:
-    """RocksDB's own errors have no class that distinguishes them from a mistake in a record."""
+def _error(error: Exception) -> MillstreamError:
+    """The error to raise for an error of RocksDB, which has no exception class of its own."""
     kind = Unavailable if os.strerror(errno.ENOSPC) in str(error) else MillstreamError
-    return kind(f"state by key in RocksDB: {error}; make room there, or set TMPDIR to a folder that has some")
+    return kind(f"state by key in RocksDB: {error}; free disk space there, or set TMPDIR to a folder with more space")
 
 
 def _discard(database: Rdict, folder: Path, lock: int) -> None:
-    with suppress(Exception):  # it may be unable to write, what nobody will read
+    with suppress(Exception):  # closing may fail to write, but nothing reads the files again
         database.close()
     shutil.rmtree(folder, ignore_errors=True)
     os.close(lock)
 
 
-def _own_folder() -> tuple[Path, int]:
-    """A new folder, and the lock on it, which the kernel lets go of when this process dies."""
-    _remove_left()
+def _make_folder() -> tuple[Path, int]:
+    """A new folder, and the lock on it, which the kernel releases when this process dies."""
+    _remove_abandoned()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        with suppress(FileNotFoundError, BlockingIOError):  # another process has taken it for one that was left
-            lock = _locked(folder)
+        with suppress(FileNotFoundError, BlockingIOError):  # another process has deleted the folder as an abandoned one
+            lock = _lock(folder)
             if folder.exists():
                 return folder, lock
             os.close(lock)
 
 
-def _remove_left() -> None:
-    """Remove the folders of processes that are no more."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another user's, in use, or gone by now
-            lock = _locked(left)
-            shutil.rmtree(left, ignore_errors=True)
+def _remove_abandoned() -> None:
+    """Delete the folders of processes that have ended."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # the folder is of another user, in use, or deleted
+            lock = _lock(folder)
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
 
-atexit.register(_remove_left)  # of workers, which are killed
+atexit.register(_remove_abandoned)  # the folders of workers, which are killed
 
 
-def _locked(folder: Path) -> int:
+def _lock(folder: Path) -> int:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

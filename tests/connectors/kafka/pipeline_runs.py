@@ -114,7 +114,7 @@ class Run:
     def tables(self, output: str = "predictions") -> Iterator[pa.Table]:
         """The current rows of an output."""
         directory = RunDirectory(self.folder / "run")
-        if directory.begin_epoch:
+        if directory.initialized:
             yield from outputs_of(directory, self.loaded())[output].read()
 
     def rows(self, output: str = "predictions") -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""metrics.jsonl: windows of the records as they were first processed, whole whatever became of a run."""
+"""metrics.jsonl: windows of the records as they were first processed, complete after crashes and restarts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fail(message: str) -> None:
     raise AssertionError(message)
 
 
-def measured(loaded: Loaded, run: Path, warnings: list[str] | None = None, **options: Any) -> Summary:
+def measure(loaded: Loaded, run: Path, warnings: list[str] | None = None, **options: Any) -> Summary:
     def observers(watched: Watched) -> Sequence[Observer]:
         seconds = iter(range(1000))
         warn = fail if warnings is None else warnings.append
@@ -39,14 +39,14 @@ def measured(loaded: Loaded, run: Path, warnings: list[str] | None = None, **opt
     return start(loaded, Options(run, **options), observers=observers, fire=crash)
 
 
-def counted(run: Path) -> list[tuple[int, int, int, int, Any]]:
-    """What of the windows does not depend on the clock."""
+def counts(run: Path) -> list[tuple[int, int, int, int, Any]]:
+    """The parts of the windows that do not depend on the clock."""
     windows = read_windows(run / "metrics.jsonl")
     return [(w.records, w.epoch, w.correct, w.labelled, w.baselines_correct) for w in windows]
 
 
 def test_a_window_ends_with_the_epoch_that_fills_it(tmp_path: Path, configured: Configured) -> None:
-    summary = measured(configured(), tmp_path / "run")
+    summary = measure(configured(), tmp_path / "run")
     first, second = read_windows(tmp_path / "run/metrics.jsonl")
     assert (first.records, first.epoch, second.records, second.epoch) == (1200, 3, 2400, 7)
     assert first.accuracy == first.window_accuracy == round(first.correct / 1200, 6)
@@ -62,11 +62,11 @@ def test_a_window_ends_with_the_epoch_that_fills_it(tmp_path: Path, configured: 
     assert (first.seconds, second.seconds, second.records_per_second) == (1.0, 2.0, 1200.0)
 
 
-def test_starts_in_between_leave_no_trace(tmp_path: Path, configured: Configured) -> None:
-    measured(configured(), tmp_path / "whole")
+def test_restarts_do_not_make_windows_shorter(tmp_path: Path, configured: Configured) -> None:
+    measure(configured(), tmp_path / "golden")
     for records in (500, 100, 900, None):
-        measured(configured(), tmp_path / "run", records=records)
-    assert [w.records for w in read_windows(tmp_path / "whole/metrics.jsonl")] == [1200, 2400]
+        measure(configured(), tmp_path / "run", records=records)
+    assert [w.records for w in read_windows(tmp_path / "golden/metrics.jsonl")] == [1200, 2400]
     first, second = (w.records for w in read_windows(tmp_path / "run/metrics.jsonl"))
     assert first >= 1000 and second - first >= 1000
 
@@ -78,28 +78,28 @@ def test_a_crash_neither_loses_nor_repeats_a_window(
 ) -> None:
     loaded = configured(guarantee={"delivery": delivery})
     with pytest.raises(Crash):
-        measured(loaded, tmp_path / "run", crash=CrashPoint.parse(point))
-    measured(loaded, tmp_path / "run")
-    measured(loaded, tmp_path / "whole")
-    assert [row[:2] for row in counted(tmp_path / "run")] == [row[:2] for row in counted(tmp_path / "whole")]
+        measure(loaded, tmp_path / "run", crash=CrashPoint.parse(point))
+    measure(loaded, tmp_path / "run")
+    measure(loaded, tmp_path / "golden")
+    assert [row[:2] for row in counts(tmp_path / "run")] == [row[:2] for row in counts(tmp_path / "golden")]
     if delivery == "exactly_once":
-        assert counted(tmp_path / "run") == counted(tmp_path / "whole")
+        assert counts(tmp_path / "run") == counts(tmp_path / "golden")
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"records": 1200, "epo', b'{"records": 99000, "epoch": 3}\n'])
-def test_a_damaged_file_is_made_good_from_the_epoch_log(tmp_path: Path, configured: Configured, damage: bytes) -> None:
+def test_a_damaged_file_is_repaired_from_the_epoch_log(tmp_path: Path, configured: Configured, damage: bytes) -> None:
     run = tmp_path / "run"
-    measured(configured(), run, records=2400)
-    whole = counted(run)
+    measure(configured(), run, records=2400)
+    expected = counts(run)
     kept = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     (run / "metrics.jsonl").write_bytes((kept[0] if b"1200" in damage else b"") + damage)
-    assert len(counted(run)) < 2
-    measured(configured(), run)
-    assert counted(run) == whole
+    assert len(counts(run)) < 2
+    measure(configured(), run)
+    assert counts(run) == expected
 
 
-def test_a_reader_leaves_out_a_line_that_is_being_written(tmp_path: Path, configured: Configured) -> None:
-    measured(configured(), tmp_path / "run")
+def test_a_reader_leaves_out_an_incomplete_line(tmp_path: Path, configured: Configured) -> None:
+    measure(configured(), tmp_path / "run")
     content = (tmp_path / "run/metrics.jsonl").read_bytes()
     torn = tmp_path / "torn.jsonl"
     for length in range(len(content)):
@@ -107,22 +107,22 @@ def test_a_reader_leaves_out_a_line_that_is_being_written(tmp_path: Path, config
         assert len(list(read_windows(torn))) == content[:length].count(b"\n")
 
 
-def test_metrics_that_cannot_be_written_are_a_warning(tmp_path: Path, configured: Configured) -> None:
-    measured(configured(), tmp_path / "golden")
+def test_metrics_that_cannot_be_written_cause_one_warning(tmp_path: Path, configured: Configured) -> None:
+    measure(configured(), tmp_path / "golden")
     run, warnings = tmp_path / "run", list[str]()
-    measured(configured(), run, records=300)
+    measure(configured(), run, records=300)
     (run / "metrics.jsonl").unlink()
     (run / "metrics.jsonl").mkdir()
-    summary = measured(configured(), run, warnings)
+    summary = measure(configured(), run, warnings)
     assert summary.records == 3000
-    assert warnings == [f"cannot write {run / 'metrics.jsonl'}: Is a directory; the run goes on without it"]
+    assert warnings == [f"cannot write {run / 'metrics.jsonl'}: Is a directory; the run continues without this file"]
 
 
-def test_windows_are_handed_on_as_they_are_written(tmp_path: Path, configured: Configured) -> None:
-    handed: list[Window] = []
+def test_every_window_is_also_given_to_the_next_observer(tmp_path: Path, configured: Configured) -> None:
+    given: list[Window] = []
 
     def observers(watched: Watched) -> Sequence[Observer]:
-        return [Metrics(watched, warn=fail, then=handed.append)]
+        return [Metrics(watched, warn=fail, then=given.append)]
 
     start(configured(), Options(tmp_path / "run"), observers=observers)
-    assert handed == list(read_windows(tmp_path / "run/metrics.jsonl"))
+    assert given == list(read_windows(tmp_path / "run/metrics.jsonl"))

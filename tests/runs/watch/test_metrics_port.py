@@ -61,7 +61,7 @@ def test_metrics_are_read_only(port: MetricsPort) -> None:
     assert answer(port, "POST")[0] == 405
 
 
-def test_a_client_that_disconnects_early_disturbs_nobody(port: MetricsPort, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_disconnects_early_causes_no_error(port: MetricsPort, capfd: pytest.CaptureFixture[str]) -> None:
     port.register(Up("up" * 5_000_000))
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", port.number)) as client:
@@ -73,7 +73,7 @@ def test_a_client_that_disconnects_early_disturbs_nobody(port: MetricsPort, capf
 
 def test_another_machine_cannot_connect(port: MetricsPort) -> None:
     with socket.socket() as elsewhere:
-        elsewhere.bind(("127.0.0.2", port.number))  # free: it listens on 127.0.0.1 alone
+        elsewhere.bind(("127.0.0.2", port.number))  # this address is free, as the port listens on 127.0.0.1 only
 
 
 def test_closing_leaves_no_thread_and_a_free_port() -> None:
@@ -85,7 +85,7 @@ def test_closing_leaves_no_thread_and_a_free_port() -> None:
             pass
     first.close()
     MetricsPort(first.number).close()
-    for thread in set(threading.enumerate()) - before:  # that of the request may have its last line to do
+    for thread in set(threading.enumerate()) - before:  # the thread of the request may still be ending
         thread.join(60)
         assert not thread.is_alive()
 

@@ -1,4 +1,4 @@
-"""A run in MLflow: mirrored as it is in the run directory, and never in its way."""
+"""A run in MLflow has the content of the run directory, and MLflow never stops the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Configured = Callable[..., Loaded]
 
 
 class Stopper(Observer):
-    """Asks for an end after so many epochs, or fails."""
+    """Calls `act` after a number of epochs."""
 
     def __init__(self, epochs: int, act: Callable[[], None]) -> None:
         self._left, self._act = epochs, act
@@ -39,7 +39,7 @@ class Stopper(Observer):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One store for all tests: making its tables takes seconds."""
+    """One store for all tests, because creating its tables takes seconds."""
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
 
 
@@ -49,10 +49,10 @@ def client(store: str) -> MlflowClient:
 
 
 @pytest.fixture
-def recorded(
+def record_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: Configured, store: str, request: pytest.FixtureRequest
 ) -> Callable[..., list[str]]:
-    """Runs with MLflow, in an experiment of the test's own, and gives the warnings."""
+    """A function that runs with MLflow, in an experiment of this test, and returns the warnings."""
     monkeypatch.chdir(tmp_path)
 
     def run(name: str = "run", uri: str = store, stopper: Stopper | None = None, **options: Any) -> list[str]:
@@ -80,10 +80,10 @@ def history(client: MlflowClient, run: str, key: str = "epoch") -> list[tuple[in
     return sorted((metric.step, metric.value) for metric in client.get_metric_history(run, key))
 
 
-def test_a_run_is_there_with_its_config_its_windows_and_its_summary(
-    tmp_path: Path, recorded: Callable[..., list[str]], client: MlflowClient
+def test_mlflow_has_the_config_the_windows_and_the_summary_of_a_run(
+    tmp_path: Path, record_run: Callable[..., list[str]], client: MlflowClient
 ) -> None:
-    assert recorded() == []
+    assert record_run() == []
     run = client.get_run(run_id(tmp_path))
     assert (run.info.status, run.info.run_name) == ("FINISHED", "run")
     assert run.data.params["pipeline.model.type"] == "complement_nb"
@@ -103,17 +103,17 @@ def test_a_run_is_there_with_its_config_its_windows_and_its_summary(
     assert sorted(artefacts) == ["config.yaml", "summary.json", "versions.json"]
 
 
-def test_a_restart_goes_on_with_the_same_run(
-    tmp_path: Path, recorded: Callable[..., list[str]], client: MlflowClient
+def test_a_restart_continues_the_same_mlflow_run(
+    tmp_path: Path, record_run: Callable[..., list[str]], client: MlflowClient
 ) -> None:
     stop = threading.Event()
-    assert recorded(stop=stop, stopper=Stopper(5, stop.set)) == []
+    assert record_run(stop=stop, stopper=Stopper(5, stop.set)) == []
     first = run_id(tmp_path)
     assert client.get_run(first).info.status == "KILLED"
     with pytest.raises(MillstreamError, match="the disk is on fire"):
-        recorded(stopper=Stopper(1, _fail))
+        record_run(stopper=Stopper(1, _fail))
     assert client.get_run(first).info.status == "FAILED"
-    assert recorded() == []
+    assert record_run() == []
     assert run_id(tmp_path) == first
     assert client.get_run(first).info.status == "FINISHED"
     assert history(client, first) == [(1200, 3.0), (2400, 7.0)]
@@ -123,30 +123,32 @@ def _fail() -> None:
     raise MillstreamError("the disk is on fire")
 
 
-def test_a_run_that_was_deleted_is_made_anew_with_all_its_windows(
-    tmp_path: Path, recorded: Callable[..., list[str]], client: MlflowClient
+def test_a_deleted_mlflow_run_is_replaced_by_one_with_all_windows(
+    tmp_path: Path, record_run: Callable[..., list[str]], client: MlflowClient
 ) -> None:
-    recorded(records=1500)
+    record_run(records=1500)
     first = run_id(tmp_path)
     client.delete_run(first)
-    assert recorded() == [f"MLflow: the run {first} of {tmp_path / 'run'} has been deleted; it goes on in a new one"]
+    assert record_run() == [
+        f"MLflow: the run {first} of {tmp_path / 'run'} was deleted; this start records a new MLflow run"
+    ]
     assert run_id(tmp_path) != first
     assert history(client, run_id(tmp_path)) == [(1200, 3.0), (2400, 7.0)]
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////dev/null/mlflow.db", "nonsense://here"])
-def test_a_store_that_cannot_be_reached_is_one_warning_and_no_more(
-    tmp_path: Path, recorded: Callable[..., list[str]], uri: str
+def test_a_store_that_cannot_be_reached_causes_one_warning(
+    tmp_path: Path, record_run: Callable[..., list[str]], uri: str
 ) -> None:
-    [warning] = recorded(uri=uri)
-    assert warning.startswith("MLflow: ") and warning.endswith("; the run goes on without it")
-    assert recorded("other") == []
+    [warning] = record_run(uri=uri)
+    assert warning.startswith("MLflow: ") and warning.endswith("; the run continues without MLflow")
+    assert record_run("other") == []
     mine, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("run", "other"))
     for key in ("records", "accuracy", "baselines", "model", "state", "outputs"):
         assert mine[key] == other[key]
 
 
-def test_what_comes_from_the_environment_is_not_recorded(
+def test_values_from_the_environment_are_not_recorded(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     configured: Configured,
@@ -164,11 +166,11 @@ def test_what_comes_from_the_environment_is_not_recorded(
     start(loaded, Options(tmp_path / "run"), observers=observers)
     run = client.get_run(run_id(tmp_path))
     assert run.data.params["sinks.topics.path"] == "${PLACE}/topics"
-    kept = [Path(run.info.artifact_uri) / name for name in ("config.yaml", "summary.json")]
-    assert not any("very-secret-folder" in path.read_text() for path in kept)
+    artefacts = [Path(run.info.artifact_uri) / name for name in ("config.yaml", "summary.json")]
+    assert not any("very-secret-folder" in path.read_text() for path in artefacts)
 
 
-def test_the_store_is_the_configs_then_the_environments_then_here(
+def test_the_store_is_that_of_the_config_or_the_environment_or_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -178,7 +180,7 @@ def test_the_store_is_the_configs_then_the_environments_then_here(
     assert tracking_uri(Mlflow(experiment="e"), {}) == f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
-def test_mlflow_is_imported_only_where_it_is_wanted(tmp_path: Path, configured: Configured) -> None:
+def test_mlflow_is_imported_only_if_the_config_has_mlflow(tmp_path: Path, configured: Configured) -> None:
     (tmp_path / "small.yaml").write_text(json.dumps(configured().resolved()))
     program = (
         "import sys\n"

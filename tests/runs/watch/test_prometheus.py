@@ -63,7 +63,7 @@ def run(tmp_path: Path, configured: Configured) -> Run:
     return Run(configured(), tmp_path / "run")
 
 
-def test_counters_are_those_of_the_summary_and_go_on_with_the_run_directory(run: Run) -> None:
+def test_counters_equal_the_summary_and_continue_after_a_restart(run: Run) -> None:
     for until, records in ((900, 900), (None, 3000)):
         summary = run.start(records=until)
         assert summary.records == records
@@ -80,7 +80,7 @@ def test_counters_are_those_of_the_summary_and_go_on_with_the_run_directory(run:
         assert delivered == summary.delivered and delivered["predictions"] == records
 
 
-def test_what_a_crash_repeats_is_counted_apart(run: Run) -> None:
+def test_records_repeated_after_a_crash_have_their_own_counter(run: Run) -> None:
     with pytest.raises(Crash):
         run.start(crash=CrashPoint.parse("deliver@3"))
     assert run.value("millstream_repeated_records_total") == 0
@@ -97,27 +97,27 @@ def test_rejects_are_counted(tmp_path: Path, configured: Configured) -> None:
     assert run.value("millstream_rejects_total") == 2 == run.value("millstream_rows_total", output="rejects")
 
 
-def test_the_backlog_is_what_is_there_and_not_cut(run: Run) -> None:
-    class Looking:
-        """The local engine, with a look at the metrics after every cut."""
+def test_the_backlog_is_the_number_of_offsets_not_yet_cut(run: Run) -> None:
+    class ReadMetrics:
+        """The local engine, which reads the metrics after every cut."""
 
         def run(self, job: Job) -> None:
             admit = job.backpressure.admit
 
-            def told(epoch: Any) -> None:
+            def admit_and_read(epoch: Any) -> None:
                 admit(epoch)
                 seen.append((run.value("millstream_epochs_in_flight"), run.value("millstream_backlog_records")))
 
-            job.backpressure.admit = told  # type: ignore[method-assign]
+            job.backpressure.admit = admit_and_read  # type: ignore[method-assign]
             LocalEngine().run(job)
 
     seen: list[tuple[float, float]] = []
-    run.start(Looking())
-    assert seen == [(min(epoch, 2), 3000 - 300 * epoch) for epoch in range(1, 11)]  # one is read ahead
+    run.start(ReadMetrics())
+    assert seen == [(min(epoch, 2), 3000 - 300 * epoch) for epoch in range(1, 11)]  # one epoch is read ahead
     assert run.value("millstream_epochs_in_flight") == run.value("millstream_backlog_records") == 0
 
 
-def test_what_is_not_known_has_no_sample(run: Run, tmp_path: Path, configured: Configured) -> None:
+def test_a_value_that_is_unknown_has_no_sample(run: Run, tmp_path: Path, configured: Configured) -> None:
     run.start()
     replay = Run(configured(), tmp_path / "replay")
     replay.start(replay=tmp_path / "run")
@@ -129,16 +129,16 @@ def test_every_epoch_that_was_cut_in_this_start_is_in_the_histogram_of_latencies
         run.start(crash=CrashPoint.parse("deliver@3"))
     run.start()
     counts = run.samples("millstream_epoch_latency_seconds_bucket")
-    assert counts == sorted(counts) and counts[-1] == 10 - 5  # the fifth was read ahead
+    assert counts == sorted(counts) and counts[-1] == 10 - 5  # the fifth epoch was read ahead
     assert counts[-1] == run.value("millstream_epoch_latency_seconds_count")
     assert run.value("millstream_epoch_latency_seconds_sum") > 0
 
 
-def test_an_epoch_that_is_taken_up_again_counts_once_and_from_its_cut_on(
+def test_the_latency_of_an_epoch_that_restarts_counts_once_and_begins_at_its_cut(
     tmp_path: Path, configured: Configured
 ) -> None:
-    class Losing:
-        """Has two epochs through and a third under way when all begins again, before anything is saved."""
+    class RestartTwoEpochs:
+        """Finishes two epochs and cuts a third, then restarts from the beginning, before the first checkpoint."""
 
         def run(self, job: Job) -> None:
             feed = SingleProcessFeed(job)
@@ -157,12 +157,12 @@ def test_an_epoch_that_is_taken_up_again_counts_once_and_from_its_cut_on(
             LocalEngine().run(job)
 
     run = Run(configured(guarantee={"checkpoint_every": 4}), tmp_path / "run")
-    assert run.start(Losing()).records == 3000
+    assert run.start(RestartTwoEpochs()).records == 3000
     assert run.value("millstream_repeated_records_total") == 600
     assert run.value("millstream_epoch_latency_seconds_count") == run.value("millstream_epochs_total") == 10
 
 
-def test_checkpoints_are_timed_and_the_last_is_told_also_after_a_restart(run: Run, tmp_path: Path) -> None:
+def test_checkpoints_are_timed_and_the_last_one_is_known_after_a_restart(run: Run, tmp_path: Path) -> None:
     run.start()
     assert run.value("millstream_checkpoint_seconds_count") >= 1
     assert run.value("millstream_checkpoint_seconds_sum") > 0
@@ -170,7 +170,7 @@ def test_checkpoints_are_timed_and_the_last_is_told_also_after_a_restart(run: Ru
     for _ in range(2):
         assert run.value("millstream_last_checkpoint_bytes") == newest.stat().st_size
         assert run.value("millstream_last_checkpoint_timestamp_seconds") == pytest.approx(newest.stat().st_mtime)
-        run.start()  # there is nothing new to save
+        run.start()  # no record is new, so it writes no checkpoint
     assert run.value("millstream_checkpoint_seconds_count") == 0
 
 
@@ -185,13 +185,13 @@ def test_restarts_of_workers_are_counted(run: Run) -> None:
     assert run.stats is not None and run.stats.run_stats().last_restart == "worker 1 was killed by signal 9"
 
 
-def test_the_text_declares_each_metric_as_it_is_documented(run: Run) -> None:
+def test_the_text_has_the_help_and_type_of_each_metric(run: Run) -> None:
     run.start(records=300)
     declared = [line for line in generate_latest(run.registry).decode().splitlines() if line.startswith("#")]
     assert declared == [line for m in METRICS for line in (f"# HELP {m.name} {m.meaning}", f"# TYPE {m.name} {m.kind}")]
 
 
-def test_the_information_names_engine_delivery_and_version(run: Run) -> None:
+def test_the_info_metric_has_engine_delivery_and_version(run: Run) -> None:
     run.start(records=300)
     assert run.value("millstream_info", engine="local", delivery="exactly_once", version="1.2.3") == 1
 

@@ -1,7 +1,7 @@
-"""metrics.jsonl: accuracy and speed, window by window, over the life of a run directory.
+"""metrics.jsonl: accuracy and speed by windows, over all starts in a run directory.
 
-The counts are a fold over the epoch log's receipts, so what a crash kept from being written is written by the next
-start; only its speed is then unknown. Records count once, as they were first processed.
+The counts are computed from the receipts in the epoch log. So the next start writes the windows that a crash prevented;
+only their speed is unknown then. Each record counts once, with the result of its first processing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from millstream.steps.processor import EpochResult
 __all__ = ["WINDOW", "Metrics", "Window", "read_windows"]
 
 WINDOW = 1000
-"""The least records of a window, over which an accuracy is computed that is not of the whole run; it ends with an
-epoch."""
+"""The minimum number of records in a window; a window ends with the epoch in which it reaches this number."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """One line: counts since the run began, the window's own accuracy, and how fast it was.
+    """One line: the counts since the first start, and the accuracy and speed of the window.
 
-    `baselines` are what the accuracies would be without reading the records. `seconds` is how long the run had been
-    running by then, all starts together, as far as is known.
+    `baselines` are the accuracies of predictions that do not read the records. `seconds` is the known running time of
+    all starts until the end of the window.
     """
 
     records: int
@@ -47,7 +46,7 @@ class Window:
 
     @property
     def scores(self) -> Scores:
-        """The scores since the run began."""
+        """The scores since the first start."""
         return Scores(self.records, self.correct, self.labelled, Baselines(**self.baselines_correct))
 
 
@@ -55,13 +54,13 @@ _BEFORE_FIRST = Window(0, -1, 0, 0, None, None, None, 0.0, Baselines().counts(),
 
 
 def read_windows(path: Path) -> Iterator[Window]:
-    """The windows in a file, beside the run that writes it; a last line that is torn is left out."""
+    """The windows in a file, which a run may be writing; an incomplete last line is left out."""
     for _, window in _lines(path):
         yield window
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Window]]:
-    """Each window with the place in the file where its line ends."""
+    """Each window with the position in the file at which its line ends."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -80,7 +79,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Window]]:
 
 
 class Metrics(Observer):
-    """Writes metrics.jsonl. `then` is given every window that it writes; `warn` is told, once, if it cannot write."""
+    """Writes metrics.jsonl. Calls `then` with every window; calls `warn` once if the file cannot be written."""
 
     def __init__(
         self,
@@ -95,26 +94,26 @@ class Metrics(Observer):
         self._file = -1
         self._written = _BEFORE_FIRST
         self._scores = Scores()
-        self._timed: tuple[float, int] | None = None
-        """When the last window ended in this start, and how many records there were then."""
+        self._last_time: tuple[float, int] | None = None
+        """The time at the end of the last window in this start, and the number of records then."""
         try:
             self._open(watched.epoch_log.totals.records)
         except OSError as error:
-            self._failed(error)
+            self._give_up(error)
         self._catch_up(watched)
 
     def _open(self, records: int) -> None:
-        """Go on behind the last whole line that the epoch log bears out."""
-        kept = 0
+        """Cut the file after the last complete line whose records are in the epoch log, and append there."""
+        length = 0
         for end, window in _lines(self._path):
             if window.records > records:
                 break
-            kept, self._written = end, window
+            length, self._written = end, window
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        os.ftruncate(self._file, kept)
+        os.ftruncate(self._file, length)
 
     def _catch_up(self, watched: Watched) -> None:
-        """Count what earlier starts have processed and not written."""
+        """Count the epochs that earlier starts processed and that are in no window of the file."""
         last = self._written
         self._scores = last.scores
         totals = watched.epoch_log.totals
@@ -123,11 +122,11 @@ class Metrics(Observer):
         for receipt in watched.epoch_log.reader().receipts(last.epoch + 1):
             if receipt.epoch > last.epoch:
                 self._count(receipt)
-        # the epoch log no longer goes back that far
+        # older receipts may be gone from the epoch log: its totals have all epochs
         self._scores = totals.scores
 
     def started(self, first: int) -> None:
-        self._timed = (self._clock(), self._scores.records)
+        self._last_time = (self._clock(), self._scores.records)
 
     def finished_epoch(self, result: EpochResult) -> None:
         self._count(result.receipt)
@@ -145,42 +144,42 @@ class Metrics(Observer):
             self._write(receipt.epoch)
 
     def _write(self, epoch: int) -> None:
-        before, scores, passed, speed = self._written, self._scores, 0.0, None
-        if self._timed is not None:
+        before, scores, elapsed, speed = self._written, self._scores, 0.0, None
+        if self._last_time is not None:
             now = self._clock()
-            passed = now - self._timed[0]
-            speed = per_second(scores.records - self._timed[1], passed)
-            self._timed = (now, scores.records)
+            elapsed = now - self._last_time[0]
+            speed = per_second(scores.records - self._last_time[1], elapsed)
+            self._last_time = (now, scores.records)
         fresh = scores - before.scores
         window = Window(
             records=scores.records,
             epoch=epoch,
             correct=scores.correct,
             labelled=scores.labelled,
-            accuracy=_rounded(scores.accuracy),
-            window_accuracy=_rounded(fresh.accuracy),
+            accuracy=_round(scores.accuracy),
+            window_accuracy=_round(fresh.accuracy),
             records_per_second=None if speed is None else round(speed, 1),
-            seconds=round(before.seconds + passed, 3),
+            seconds=round(before.seconds + elapsed, 3),
             baselines_correct=scores.baselines.counts(),
-            baselines=_all_rounded(scores.baseline_accuracies),
-            window_baselines=_all_rounded(fresh.baseline_accuracies),
+            baselines=_round_all(scores.baseline_accuracies),
+            window_baselines=_round_all(fresh.baseline_accuracies),
         )
         self._written = window
         if self._file >= 0:
             try:
                 os.write(self._file, json.dumps(asdict(window)).encode() + b"\n")
             except OSError as error:
-                self._failed(error)
+                self._give_up(error)
         self._then(window)
 
-    def _failed(self, error: OSError) -> None:
-        self._warn(f"cannot write {self._path}: {error.strerror}; the run goes on without it")
+    def _give_up(self, error: OSError) -> None:
+        self._warn(f"cannot write {self._path}: {error.strerror}; the run continues without this file")
         self.close()
 
 
-def _rounded(share: float | None) -> float | None:
+def _round(share: float | None) -> float | None:
     return None if share is None else round(share, 6)
 
 
-def _all_rounded(shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
+def _round_all(shares: Mapping[str, float] | None) -> Mapping[str, float] | None:
     return None if shares is None else {name: round(share, 6) for name, share in shares.items()}

@@ -1,4 +1,4 @@
-"""The HTTP port that Prometheus scrapes, on the loopback address only."""
+"""The HTTP port that Prometheus scrapes; it listens on the loopback address only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MetricsPort:
         return f"http://{_HOST}:{self.number}/metrics"
 
     def register(self, collector: Collector) -> None:
-        """Answer with the metrics of this collector; threads of the server call it."""
+        """Add a collector to the page; threads of the server call it at each request."""
         self._registry.register(collector)
 
     def close(self) -> None:

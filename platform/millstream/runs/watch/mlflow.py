@@ -1,9 +1,11 @@
-"""A run in MLflow: its config, its accuracy and speed window by window, its summary. Imported only where it is wanted.
+"""A run in MLflow: its config, its accuracy and speed by windows, its summary.
 
-MLflow mirrors what the run directory has, from a thread of its own: it never delays an epoch, and when it fails the run
-goes on without it, with one warning. A run directory has one MLflow run; later starts go on with it.
+This module is imported only if the config has `mlflow`.
 
-Without a `tracking_uri` and without MLFLOW_TRACKING_URI, runs are kept in `mlflow.db` in the current folder.
+A background thread copies the content of the run directory to MLflow, so MLflow never delays an epoch. If MLflow fails,
+the run continues without it and prints one warning. A run directory has one MLflow run, which later starts continue.
+
+Without a `tracking_uri` and without MLFLOW_TRACKING_URI, MLflow stores runs in `mlflow.db` in the current folder.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from millstream.runs.watch.observer import Observer, Watched
 __all__ = ["MlflowObserver", "tracking_uri"]
 
 _GATHER_SECONDS = 1.0
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _LONGEST_VALUE = 6000
 _LONGEST_WARNING = 200
 _MOST_PARAMS, _MOST_METRICS = 100, 1000
@@ -43,7 +45,7 @@ _QUIET = {
 
 
 def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
-    """Where runs are recorded.
+    """The address of the store in which MLflow records runs.
 
     >>> tracking_uri(MlflowConfig(experiment="news"), {"MLFLOW_TRACKING_URI": "http://localhost:5000"})
     'http://localhost:5000'
@@ -53,7 +55,7 @@ def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
 
 
 class MlflowObserver(Observer):
-    """Mirrors a run in MLflow. `window` takes every window of its metrics; `warn` is told if MLflow fails."""
+    """Copies a run to MLflow. `window` takes every window of the metrics; `warn` is called if MLflow fails."""
 
     def __init__(self, watched: Watched, config: MlflowConfig, *, warn: Callable[[str], None]) -> None:
         for name, value in _QUIET.items():
@@ -68,7 +70,7 @@ class MlflowObserver(Observer):
         self._thread.start()
 
     def window(self, window: Window) -> None:
-        """A window of the metrics, in order; those that MLflow has already are left out."""
+        """Record a window; windows come in order, and one that MLflow already has is ignored."""
         self._queue.put(window)
 
     def finished(self, summary: Summary) -> None:
@@ -77,25 +79,25 @@ class MlflowObserver(Observer):
     def close(self) -> None:
         self._queue.put(None)
         self._ending.set()
-        self._thread.join(_PATIENCE_SECONDS)
+        self._thread.join(_TIMEOUT_SECONDS)
         if self._thread.is_alive():
             self._warn(
-                f"MLflow has not taken everything in {_PATIENCE_SECONDS:.0f} s; "
-                f"what it lacks is in {self._watched.directory.metrics}"
+                f"MLflow did not record everything within {_TIMEOUT_SECONDS:.0f} s; "
+                f"{self._watched.directory.metrics} has all windows"
             )
 
     def _work(self) -> None:
         try:
             mirror = _Mirror(self._watched, self._config, self._uri, self._warn)
-            while mirror.take(self._gathered()):
+            while mirror.record(self._next_items()):
                 pass
-        except Exception as error:  # of whatever store MLflow has; the run must not notice
+        except Exception as error:  # any error of the store of MLflow: the run must not fail
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             message = f"MLflow: {self._watched.loaded.redact(reason)}"
-            self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run goes on without it")
+            self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run continues without MLflow")
 
-    def _gathered(self) -> list[Window | Summary | None]:
-        """What has come, waiting a little so that it comes in few calls."""
+    def _next_items(self) -> list[Window | Summary | None]:
+        """Wait for an item, and a little longer, so that several items are recorded with few calls."""
         items = [self._queue.get()]
         self._ending.wait(_GATHER_SECONDS)
         while not self._queue.empty():
@@ -109,18 +111,18 @@ class _Mirror:
     def __init__(self, watched: Watched, config: MlflowConfig, uri: str, warn: Callable[[str], None]) -> None:
         from mlflow import MlflowClient
 
-        for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations have much to tell
+        for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations log many lines
             logging.getLogger(name).setLevel(logging.ERROR)
         self._client = MlflowClient(tracking_uri=uri)
         self._directory, self._loaded, self._warn = watched.directory, watched.loaded, warn
-        self._run = self._opened(self._experiment(config.experiment))
+        self._run = self._open(self._experiment(config.experiment))
         self._ended = "FAILED"
         self._last = max(
             (metric.step for metric in self._client.get_metric_history(self._run, "epoch")), default=-1
         )  # every window has an epoch
 
-    def take(self, items: Sequence[Window | Summary | None]) -> bool:
-        """Record what has come; whether there may be more."""
+    def record(self, items: Sequence[Window | Summary | None]) -> bool:
+        """Record the items; False if they end with None, which ends the run in MLflow."""
         self._log_windows([item for item in items if isinstance(item, Window) and item.records > self._last])
         for item in items:
             if isinstance(item, Summary):
@@ -135,12 +137,12 @@ class _Mirror:
         if found is None:
             return str(self._client.create_experiment(name))
         if found.lifecycle_stage != "active":
-            message = f"the experiment {name!r} has been deleted there; restore it, or name another"
+            message = f"the experiment {name!r} was deleted; restore it, or give another `experiment`"
             raise MillstreamError(message)
         return str(found.experiment_id)
 
-    def _opened(self, experiment: str) -> str:
-        """The run of this directory, going on; a new one if there is none."""
+    def _open(self, experiment: str) -> str:
+        """The id of this directory's MLflow run, which continues; of a new one, if there is none."""
         run = self._known(experiment)
         if run is None:
             made = self._client.create_run(experiment, run_name=self._directory.path.absolute().name)
@@ -163,16 +165,16 @@ class _Mirror:
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            why = "is not there"
+            why = "does not exist"
         else:
             if info.lifecycle_stage == "active" and info.experiment_id == experiment:
                 return run
-            why = "has been deleted" if info.lifecycle_stage != "active" else "is in another experiment"
-        self._warn(f"MLflow: the run {run} of {self._directory.path} {why}; it goes on in a new one")
+            why = "was deleted" if info.lifecycle_stage != "active" else "is in another experiment"
+        self._warn(f"MLflow: the run {run} of {self._directory.path} {why}; this start records a new MLflow run")
         return None
 
     def _log_params(self, run: str, known: Mapping[str, str]) -> None:
-        """The config; what has changed since the first start is in the artefact only, as a parameter is for good."""
+        """Log the config. Parameters cannot change in MLflow, so later changes are only in the artefact."""
         from mlflow.entities import Param
 
         config = {key: value for key, value in self._loaded.resolved().items() if key != "mlflow"}
@@ -209,7 +211,7 @@ class _Mirror:
 
 
 def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every single value with its key path.
+    """Each single value with its key path.
 
     >>> list(_flat({"model": {"type": "sgd", "classes": ["a", "b"]}}))
     [('model.type', 'sgd'), ('model.classes.0', 'a'), ('model.classes.1', 'b')]

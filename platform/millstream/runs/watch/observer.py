@@ -1,4 +1,4 @@
-"""Observers of a run: live progress, metrics, MLflow. Observing never changes a result."""
+"""Observers of a run, for the progress display, metrics and MLflow. They never change a result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.state.checkpoints import Checkpoint
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EpochResult
 
-__all__ = ["Observer", "Observers", "Watched", "Watching"]
+__all__ = ["Observer", "ObserverGroup", "Observers", "Watched"]
 
 
 @dataclass(frozen=True)
@@ -30,37 +30,37 @@ class Watched:
     cutter: Cutter
     backpressure: Backpressure
     archived: Path | None = None
-    """The folder to which `--fresh` has moved the run before."""
+    """The folder to which `--fresh` moved the previous run."""
 
 
 class Observer:
-    """Receives the events of a run's lifecycle, and of its end; by default it ignores them.
+    """Receives the events of a run's lifecycle and of its end; the methods of this class ignore them.
 
-    All calls come from the run's own thread, but `checkpointed`, which comes from the thread that wrote the checkpoint.
+    The thread of the run makes all calls, except `checkpointed`: the thread that wrote the checkpoint makes it.
     """
 
     def started(self, first: int) -> None:
-        """State has been loaded; `first` is the epoch that the run goes on from."""
+        """The state is loaded; `first` is the next epoch that the run processes."""
 
     def finished_epoch(self, result: EpochResult) -> None:
         """An epoch has passed all its points."""
 
     def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """A checkpoint is on disk; writing it took so many seconds."""
+        """A checkpoint is on disk; writing it took `seconds`."""
 
     def restarted(self, reason: str) -> None:
-        """Workers were started again, for this reason."""
+        """Workers were restarted for this reason."""
 
     def finished(self, summary: Summary) -> None:
         """The run has ended cleanly, and its summary is written."""
 
     def close(self) -> None:
-        """Nothing more comes, whether the end was clean or not."""
+        """The run has ended, cleanly or not; no more calls follow."""
 
 
 @dataclass
-class Watching(Observer):
-    """Several observers as one, called in their order."""
+class ObserverGroup(Observer):
+    """Calls several observers in their order."""
 
     observers: Sequence[Observer] = ()
 
@@ -90,4 +90,4 @@ class Watching(Observer):
 
 
 Observers = Callable[[Watched], Sequence[Observer]]
-"""Makes the observers of a start."""
+"""A function that makes the observers of a start."""

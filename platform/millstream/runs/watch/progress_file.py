@@ -1,6 +1,7 @@
-"""live.json: how a run is doing, for who looks from another process. Written every second that changes something.
+"""live.json: the present speed, latency and restarts of a run, for other processes.
 
-It is there while a run goes on, and after a kill; it counts only beside the process that wrote it.
+A run writes the file at most once a second, if a value has changed, and deletes it at its end. The file of a killed run
+remains; readers ignore it, because its process does not hold the run directory.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.observer import Observer
 from millstream.runs.watch.run_stats import RunStats
 
-__all__ = ["Live", "read_run_stats"]
+__all__ = ["ProgressFile", "read_run_stats"]
 
 _EVERY_SECONDS = 1.0
 
 
 def read_run_stats(directory: RunDirectory) -> RunStats | None:
-    """What the process that has the directory now tells of itself; None if it has not told anything yet."""
+    """The values written by the process that holds the directory; None if it has written none yet."""
     try:
         written = json.loads(directory.live.read_text())
     except FileNotFoundError:
@@ -30,8 +31,8 @@ def read_run_stats(directory: RunDirectory) -> RunStats | None:
     return RunStats(**written["stats"]) if written["process"] == directory.holder else None
 
 
-class Live(Observer):
-    """Writes live.json, from a thread of its own; `warn` is told, once, if it cannot."""
+class ProgressFile(Observer):
+    """Writes live.json in a background thread; calls `warn` once if the file cannot be written."""
 
     def __init__(
         self, directory: RunDirectory, run_stats: Callable[[], RunStats], *, warn: Callable[[str], None]
@@ -41,20 +42,20 @@ class Live(Observer):
         self._warned = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="millstream-live", daemon=True)
-        self._tell()
+        self._update()
         self._thread.start()
 
     def close(self) -> None:
         self._closing.set()
         self._thread.join()
-        with suppress(OSError):  # what stays is not believed
+        with suppress(OSError):  # readers ignore a file that remains
             self._directory.live.unlink()
 
     def _run(self) -> None:
         while not self._closing.wait(_EVERY_SECONDS):
-            self._tell()
+            self._update()
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         run_stats = self._run_stats()
         if run_stats == self._written:
             return
@@ -63,11 +64,12 @@ class Live(Observer):
             self._written = run_stats
         except OSError as error:
             if not self._warned:
-                self._warn(f"cannot write {self._directory.live}: {error.strerror}; status tells less of this run")
+                lost = "`millstream status` cannot show the speed and latency of this run"
+                self._warn(f"cannot write {self._directory.live}: {error.strerror}; {lost}")
             self._warned = True
 
     def _write(self, run_stats: RunStats) -> None:
-        """Whole or not at all for readers; it need not outlive a loss of power."""
+        """Replace the file atomically for readers; it need not survive a loss of power."""
         path = self._directory.live
         partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         try:

@@ -1,6 +1,6 @@
 """The metrics of a run for Prometheus.
 
-Counters continue over all starts of a run directory if the epoch log has totals of them.
+A counter that is a total of the epoch log counts over all starts in a run directory; others count in this start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Values = Mapping[tuple[str, ...], float]
 """Values by the labels that a metric has besides the pipeline."""
 
 
-@dataclass(frozen=True, eq=False)  # a registry keeps collectors by their hash
+@dataclass(frozen=True, eq=False)  # a registry needs collectors that can be hashed
 class RunCollector(Collector):
     """Reads all metrics of a run when Prometheus asks for them."""
 
@@ -84,20 +84,20 @@ METRICS = (
     Metric(
         "millstream_info",
         "gauge",
-        "Always 1; its labels say which engine, delivery and version.",
+        "Always 1; the labels have the engine, the delivery and the version.",
         lambda run: run.information,
         ("engine", "delivery", "version"),
     ),
     Metric(
         "millstream_records_total",
         "counter",
-        "Records read, rejects included, each counted once.",
+        "Records that were read, rejects included; each counts once.",
         lambda run: run.totals.records,
     ),
     Metric(
         "millstream_repeated_records_total",
         "counter",
-        "Records processed once more after a crash.",
+        "Records that were processed again after a crash.",
         lambda run: run.totals.processed - run.totals.records,
     ),
     Metric(
@@ -115,82 +115,82 @@ METRICS = (
     Metric(
         "millstream_correct_records_total",
         "counter",
-        "Records that were predicted right.",
+        "Records whose prediction was right.",
         lambda run: run.totals.correct,
     ),
     Metric(
         "millstream_accuracy",
         "gauge",
-        "The share of labelled records that were predicted right, over the life of the run directory.",
+        "The share of labelled records whose prediction was right, over all starts.",
         lambda run: run.totals.accuracy,
     ),
     Metric(
         "millstream_baseline_correct_records_total",
         "counter",
-        "Records that would have been right with the label before (no_change), or the most common so far (majority).",
+        "Records that a baseline predicted right: the previous label (no_change) or the most common label (majority).",
         lambda run: _by_baseline(counts.counts()) if (counts := run.totals.baselines) else None,
         ("baseline",),
     ),
     Metric(
         "millstream_baseline_accuracy",
         "gauge",
-        "What the accuracy would be with those, without reading the records.",
+        "The accuracy of a baseline, which does not read the records.",
         lambda run: _by_baseline(run.totals.baseline_accuracies),
         ("baseline",),
     ),
     Metric(
         "millstream_rows_total",
         "counter",
-        "Rows made, by output; those made once more after a crash are not counted.",
+        "Rows of an output; rows that are made again after a crash do not count.",
         lambda run: run.rows,
         ("output",),
     ),
     Metric(
         "millstream_epochs_total",
         "counter",
-        "Epochs processed, each counted once.",
+        "Epochs that were processed; each counts once.",
         lambda run: run.totals.epochs,
     ),
     Metric(
         "millstream_epochs_in_flight",
         "gauge",
-        "Epochs that are cut and not yet through.",
+        "Epochs that are cut and not yet done.",
         lambda run: run.watched.backpressure.in_flight,
     ),
     Metric(
         "millstream_backlog_records",
         "gauge",
-        "Offsets that are there and not yet cut.",
+        "Offsets in the sources that are not yet cut.",
         lambda run: run.watched.cutter.behind,
     ),
     Metric(
         "millstream_epoch_latency_seconds",
         "histogram",
-        "From the cut of an epoch until it is through, in this start.",
+        "The time from the cut of an epoch until it is done, in this start.",
         lambda run: run.stats.latency,
     ),
     Metric(
         "millstream_checkpoint_seconds",
         "histogram",
-        "What writing a save took, in this start.",
-        lambda run: run.stats.saving,
+        "The time to write a checkpoint, in this start.",
+        lambda run: run.stats.checkpoint_seconds,
     ),
     Metric(
         "millstream_last_checkpoint_timestamp_seconds",
         "gauge",
-        "When the last checkpoint was written, in seconds since 1970.",
+        "The time at which the last checkpoint was written, in seconds since 1970.",
         lambda run: checkpoint.at if (checkpoint := run.stats.last_checkpoint) else None,
     ),
     Metric(
         "millstream_last_checkpoint_bytes",
         "gauge",
-        "How large the last checkpoint is on disk.",
+        "The size of the last checkpoint on disk.",
         lambda run: checkpoint.size if (checkpoint := run.stats.last_checkpoint) else None,
     ),
     Metric(
         "millstream_worker_restarts_total",
         "counter",
-        "How often workers were started anew, in this start.",
+        "The number of restarts of workers, in this start.",
         lambda run: run.stats.restarts,
     ),
 )

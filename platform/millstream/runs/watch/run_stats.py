@@ -1,4 +1,4 @@
-"""How a run is doing while it goes: its speed, the latency of its epochs, its checkpoints and restarts."""
+"""Statistics of a running run: its speed, the latency of its epochs, its checkpoints and restarts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECENT_EPOCHS = 1000
 
 @dataclass(frozen=True)
 class LastCheckpoint:
-    """The checkpoint that was written last: when, in seconds since 1970, and how large."""
+    """The last checkpoint: its time in seconds since 1970, and its size in bytes."""
 
     at: float
     size: int
@@ -30,7 +30,7 @@ class LastCheckpoint:
 
 @dataclass(frozen=True)
 class RunStats:
-    """How a run is doing at one moment; seconds of the epochs that were through last. None: not known yet."""
+    """The statistics at one moment. Latencies are in seconds, over the last epochs; None means not known yet."""
 
     records_per_second: float | None
     latency_median: float | None
@@ -41,25 +41,25 @@ class RunStats:
 
 
 class StatsCollector(Observer):
-    """Takes the measure of one start of a run; may be asked from any thread."""
+    """Collects the statistics of one start of a run; any thread may read them."""
 
     def __init__(self, watched: Watched, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._backpressure, self._clock = watched.backpressure, clock
         self._next = watched.epoch_log.totals.next_epoch
-        """Epochs before it were cut by another start, or have been through in this one."""
-        self._lock = threading.RLock()  # a signal handler asks too, whatever it has interrupted
+        """Earlier epochs were cut by another start, or are done in this one; their latency does not count."""
+        self._lock = threading.RLock()  # a signal handler may read while this thread holds the lock
         self._speed = Speed()
         self._records = 0
         self._recent: deque[float] = deque(maxlen=_RECENT_EPOCHS)
         self._checkpoints = CheckpointReader(watched.directory.checkpoints)
-        self._save = self._checkpoints.newest()
-        self.latency, self.saving = Histogram(_BOUNDS), Histogram(_BOUNDS)
+        self._last = self._checkpoints.newest()
+        self.latency, self.checkpoint_seconds = Histogram(_BOUNDS), Histogram(_BOUNDS)
         self.restarts = 0
         self.last_restart: str | None = None
 
     def started(self, first: int) -> None:
         with self._lock:
-            self._speed.mark(self._clock(), self._records)
+            self._speed.sample(self._clock(), self._records)
 
     def finished_epoch(self, result: EpochResult) -> None:
         number = result.epoch.number
@@ -67,29 +67,29 @@ class StatsCollector(Observer):
         self._next = max(self._next, number + 1)
         with self._lock:
             self._records += result.receipt.records
-            self._speed.mark(self._clock(), self._records)
+            self._speed.sample(self._clock(), self._records)
             if latency is not None:
                 self._recent.append(latency)
         if latency is not None:
             self.latency.observe(latency)
 
     def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
-        self.saving.observe(seconds)
-        self._save = checkpoint
+        self.checkpoint_seconds.observe(seconds)
+        self._last = checkpoint
 
     def restarted(self, reason: str) -> None:
         self.restarts, self.last_restart = self.restarts + 1, reason
 
     @property
     def last_checkpoint(self) -> LastCheckpoint | None:
-        if (checkpoint := self._save) is None:
+        if (checkpoint := self._last) is None:
             return None
         at, size = self._checkpoints.written_at(checkpoint), self._checkpoints.size(checkpoint)
         return LastCheckpoint(at / 1e6, size) if at is not None and size is not None else None
 
     @property
     def records_per_second(self) -> float | None:
-        """The speed of late; None before the first epoch."""
+        """The present speed; None before the first epoch."""
         with self._lock:
             return self._speed.at(self._clock())
 

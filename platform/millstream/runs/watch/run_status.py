@@ -1,4 +1,4 @@
-"""How far a run is, told from its directory alone: of one that runs, and of one that has crashed. Changes nothing."""
+"""The status of a running or ended run, read from its directory and its sources. Changes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SMALL = 4 << 20
 
 @dataclass(frozen=True)
 class Epochs:
-    """How many epochs have passed each point; `checkpointed` counts those that the newest checkpoint covers."""
+    """The number of epochs past each point; `checkpointed` counts the epochs in the newest checkpoint."""
 
     cut: int
     processed: int
@@ -40,7 +40,7 @@ class Epochs:
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """Up to which offset a partition is cut, and up to where it goes; None if that cannot be told."""
+    """The offset up to which a partition is cut, and its end; None if the end is unknown."""
 
     source: str
     partition: str
@@ -54,7 +54,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class OutputStatus:
-    """What a reader of an output sees now; None if an environment variable that its place is named by is not set."""
+    """The rows that a reader of an output sees now (None: unknown), and their location."""
 
     rows: int | None
     location: str
@@ -75,29 +75,31 @@ class RunStatus:
     processed: int
     accuracy: float | None
     baselines: Mapping[str, float] | None
-    """By name, what the accuracy would be without reading the records."""
+    """The accuracy of each baseline, by name."""
     partitions: tuple[PartitionStatus, ...]
     unknown: Mapping[str, str]
-    """Why the end of a source cannot be told."""
+    """The reason why the end of a source, or the rows of `outputs`, are unknown."""
     checkpointed_at: str | None
     checkpoint_age: float | None
-    """For how many seconds the last checkpoint has been the last."""
+    """The seconds since the last checkpoint was written."""
     outputs: Mapping[str, OutputStatus]
     error: str | None
     stats: RunStats | None
-    """How it is doing, as a run that goes on tells it."""
+    """The statistics that a running run writes to live.json; None for other runs."""
 
     @property
     def behind(self) -> int | None:
-        """The offsets that are there and not cut, of all partitions."""
+        """The offsets of all partitions that are not yet cut; None if the end of a partition is unknown."""
         known = [partition.behind for partition in self.partitions if partition.behind is not None]
         return sum(known) if len(known) == len(self.partitions) and self.unknown.keys() <= {_OUTPUTS} else None
 
 
 def run_status(directory: RunDirectory) -> RunStatus:
-    """Look at a run."""
+    """The status of a run at this moment."""
     loaded = load_run(directory)
-    outputs = outputs_of(directory, loaded)  # takes seconds where a step imports much, and the run goes on meanwhile
+    outputs = outputs_of(
+        directory, loaded
+    )  # may take seconds of imports, so it comes before reading the run's progress
     running = directory.in_use
     totals, processed = _epoch_log(directory)
     checkpoints = CheckpointReader(directory.checkpoints)
@@ -134,8 +136,8 @@ def run_status(directory: RunDirectory) -> RunStatus:
 
 
 def _rows(output: RunOutput, unknown: dict[str, str]) -> int | None:
-    """How many rows there are; None if that cannot be told, and why then is among the unknown."""
-    if not output.found or _OUTPUTS in unknown:  # one that is away is away for all
+    """The number of rows; None if it is unknown, with the reason in `unknown`."""
+    if not output.found or _OUTPUTS in unknown:  # if one sink cannot be reached, do not wait for the others
         return None
     try:
         return sum(int(rows.num_rows) for rows in output.read())
@@ -145,7 +147,7 @@ def _rows(output: RunOutput, unknown: dict[str, str]) -> int | None:
 
 
 def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:
-    """Whether nothing has been processed since the summary of the last clean end."""
+    """True if no record was processed after the last clean end."""
     if not directory.summary.exists():
         return False
     processed: int = json.loads(directory.summary.read_text())["processed"]
@@ -159,7 +161,7 @@ def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str
 
 
 def _epoch_log(directory: RunDirectory) -> tuple[Totals, int]:
-    """The totals of the epoch log, and the last epoch with a receipt; as nothing, if it has not been begun."""
+    """The totals of the epoch log, and the last epoch with a receipt; empty totals and -1 without an epoch log."""
     if not any(directory.epochs.glob("*")):
         return Totals(), -1
     reader = EpochReader(directory.epochs)
@@ -177,14 +179,14 @@ def _partitions(
     for source in loaded.config.logs:
         try:
             loaded.need(*source.path)
-            with _copied(directory.path / "cache" / source.name) as cache:
+            with _copy_cache(directory.path / "cache" / source.name) as cache:
                 log = source.config.open(OpenContext(loaded.base, cache, loaded.config.name, fail_fast=True))
                 try:
                     for partition in log.partitions():
                         ends[source.name, partition.name] = log.end(partition.name)
                 finally:
                     log.close()
-        except Exception as error:  # of whatever a source is made of: it is told, and the rest is shown
+        except Exception as error:  # any error of a source: report it, and show the rest of the status
             unknown[source.name] = loaded.redact(f"{error}" or type(error).__name__)
     positions = {
         (partition.source, partition.name): totals.positions.get(rank, 0)
@@ -195,10 +197,10 @@ def _partitions(
 
 
 @contextmanager
-def _copied(cache: Path) -> Iterator[Path]:
-    """What a source keeps, in a folder of ours: large files as links, the others as copies that may be changed."""
+def _copy_cache(cache: Path) -> Iterator[Path]:
+    """A temporary copy of a source's cache: large files are links, small files are copies that may be changed."""
 
-    def copied(source: str, target: str) -> None:
+    def copy(source: str, target: str) -> None:
         if Path(source).stat().st_size > _SMALL:
             Path(target).symlink_to(Path(source).absolute())
         else:
@@ -209,6 +211,6 @@ def _copied(cache: Path) -> Iterator[Path]:
         target.mkdir()
         if cache.is_dir():
             shutil.copytree(
-                cache, target, copy_function=copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp")
+                cache, target, copy_function=copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.tmp")
             )
         yield target
