@@ -53,7 +53,8 @@ class Following:
 
     @property
     def processed(self) -> int:
-        return EpochReader(self._run / "epochs").totals().processed if (self._run / "epochs").is_dir() else 0
+        begun = any((self._run / "epochs").glob("*.journal"))
+        return EpochReader(self._run / "epochs").totals().processed if begun else 0
 
     @property
     def committed(self) -> int:
