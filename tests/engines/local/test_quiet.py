@@ -53,8 +53,8 @@ class Following:
 
     @property
     def processed(self) -> int:
-        started = any((self._run / "epochs").glob("*.journal"))  # the folder is there a moment earlier
-        return EpochReader(self._run / "epochs").totals().processed if started else 0
+        begun = any((self._run / "epochs").glob("*.journal"))
+        return EpochReader(self._run / "epochs").totals().processed if begun else 0
 
     @property
     def committed(self) -> int:
