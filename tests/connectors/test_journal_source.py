@@ -37,7 +37,7 @@ def entry(number: int) -> bytes:
 
 
 def test_entries_are_records_at_their_index_as_they_come(tmp_path: Path) -> None:
-    with Journal(tmp_path / "news", part_bytes=100_000) as journal:
+    with Journal(tmp_path / "news", segment_bytes=100_000) as journal:
         log, copy = opened(tmp_path), opened(tmp_path)
         assert (log.beginning("0"), log.end("0"), log.ended("0")) == (0, 0, False)
         for start in range(0, 30_000, 3000):
@@ -100,7 +100,7 @@ def test_what_was_dropped_or_cut_is_an_error_that_names_it(tmp_path: Path) -> No
         journal.drop_before(2)
     log = opened(tmp_path)
     assert (log.beginning("0"), log.end("0")) == (2, 3)
-    with pytest.raises(Truncated, match=r"entry 1 was dropped, the first that is left is 2"):
+    with pytest.raises(Truncated, match=r"entry 1 was dropped; the first entry that is left is 2"):
         texts(log, 1, 3)
     with pytest.raises(AlteredLog, match=r"ends with entry 2, and entry 4 was read"):
         texts(log, 2, 5)

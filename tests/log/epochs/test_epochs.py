@@ -57,7 +57,7 @@ def test_without_labels_there_is_no_accuracy_and_no_baseline(tmp_path: Path) -> 
 
 def test_totals_go_on_from_the_head_of_a_part() -> None:
     before = Totals()
-    before.take_receipt(receipt(0, 8))
+    before.add_receipt(receipt(0, 8))
     assert Totals.from_header(before.header()) == before
 
 

@@ -32,9 +32,9 @@ class EpochLog:
         self._journal = Journal(folder, header=lambda: self.totals.header())
         self.totals = Totals.from_header(self._journal.header)
         self.folder = folder
-        newest, _ = JournalReader(folder).part_start(self._journal.next_index)
+        newest, _ = JournalReader(folder).segment_start(self._journal.next_index)
         for entry in self._journal.entries(newest):
-            self.totals.take(line_of(entry))
+            self.totals.add_line(line_of(entry))
 
     @property
     def id(self) -> str:
@@ -48,14 +48,14 @@ class EpochLog:
         with self._lock:
             self._check_next(epoch)
             self._append(epoch.line())
-            self.totals.take_epoch(epoch)
+            self.totals.add_epoch(epoch)
 
     def receipt(self, receipt: EpochReceipt) -> None:
         """Append the receipt of an epoch that was cut."""
         with self._lock:
             assert 0 <= receipt.epoch < self.totals.next_epoch, f"epoch {receipt.epoch} was processed and never cut"
             self._append(receipt.line())
-            self.totals.take_receipt(receipt)
+            self.totals.add_receipt(receipt)
 
     def commit(self, epoch: int) -> None:
         """Append a commit; commits never go back, and never beyond the epochs that were cut."""

@@ -46,10 +46,10 @@ class EpochReader:
     def totals(self) -> Totals:
         """What is defined over the whole log as it is now."""
         end = self._reader.end()
-        start, header = self._reader.part_start(end)
+        start, header = self._reader.segment_start(end)
         totals = Totals.from_header(header)
         for entry in self._reader.read(start, end):
-            totals.take(line_of(entry))
+            totals.add_line(line_of(entry))
         return totals
 
     def follow(self, first: int) -> Iterator[Epoch]:
@@ -70,7 +70,7 @@ class EpochReader:
             return low
         first = low
         while low < high:
-            start, header = self._reader.part_start((low + high) // 2)
+            start, header = self._reader.segment_start((low + high) // 2)
             if Totals.from_header(header).next_epoch <= epoch:
                 first = start
                 low = (low + high) // 2 + 1

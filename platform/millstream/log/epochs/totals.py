@@ -52,7 +52,7 @@ class Totals:
     def baseline_accuracies(self) -> Mapping[str, float] | None:
         return self.scores.baseline_accuracies
 
-    def take_epoch(self, epoch: Epoch) -> None:
+    def add_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
             message = f"the epoch log goes from epoch {self.next_epoch - 1} to {epoch.number}; its files were altered"
             raise AlteredLog(message)
@@ -77,7 +77,7 @@ class Totals:
         for rank, (_, stop) in epoch.cut.items():
             self.positions[rank] = stop
 
-    def take_receipt(self, receipt: EpochReceipt) -> None:
+    def add_receipt(self, receipt: EpochReceipt) -> None:
         self.processed += receipt.records
         if receipt.attempt == 1:
             self.epochs += 1
@@ -89,11 +89,11 @@ class Totals:
             for output, (count, _) in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
 
-    def take(self, line: Mapping[str, Any]) -> None:
+    def add_line(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
-            self.take_epoch(Epoch.from_line(line))
+            self.add_epoch(Epoch.from_line(line))
         elif "receipt" in line:
-            self.take_receipt(EpochReceipt.from_line(line))
+            self.add_receipt(EpochReceipt.from_line(line))
         else:
             self.committed = line["commit"]
 
