@@ -1,6 +1,6 @@
-"""Times as logs carry them (ISO 8601 text, or seconds since 1970) into microseconds UTC, a column at a time.
+"""Converts the times in logs (ISO 8601 text, or seconds since 1970) into microseconds in UTC, a column at a time.
 
-Every value is judged by itself, so that a result never depends on the rows around it.
+The result for a value never depends on the other rows.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _ZONES = (6, 5, 3)  # +01:00, +0100, +01
 
 
 def within_calendar(micros: Array) -> Array:
-    """Whether microseconds since 1970 are in the years 1 to 9999."""
+    """True for microseconds since 1970 that are in the years 1 to 9999."""
     good: Array = (micros >= _FIRST) & (micros <= _LAST)
     return good
 
 
 def from_seconds(seconds: Array) -> tuple[Array, Array]:
-    """(microseconds, whether it is a time) of seconds since 1970; not one beyond the years 1 to 9999, NaN neither."""
+    """(microseconds, valid) of seconds since 1970; NaN and times outside the years 1 to 9999 are not valid."""
     with np.errstate(invalid="ignore"):
         micros = np.rint(seconds * _MICROS)
-        good = (micros >= _FIRST) & (micros < float(_LAST + 1))  # _LAST is no float
+        good = (micros >= _FIRST) & (micros < float(_LAST + 1))  # a float cannot represent _LAST
     return np.where(good, micros, 0).astype(np.int64), good
 
 
 def from_text(texts: pa.Array) -> tuple[Array, Array]:
-    """(microseconds, whether it is a time) of ISO 8601 text; without a zone it is UTC, beyond microseconds it is cut.
+    """(microseconds, valid) of ISO 8601 text. A time without a zone is in UTC; digits after microseconds are cut off.
 
     >>> micros, good = from_text(pa.array(["1970-01-01T00:00:01Z", "1970-01-01 01:00:01.5+01:00", "soon", None]))
     >>> micros.tolist(), good.tolist()
@@ -54,27 +54,27 @@ def from_text(texts: pa.Array) -> tuple[Array, Array]:
     good = np.zeros(len(texts), dtype=bool)
     if len(texts) == texts.null_count:
         return micros, good
-    if len(texts) <= FEW_ROWS and (few := _few(texts.to_pylist())) is not None:
+    if len(texts) <= FEW_ROWS and (few := _parse_few(texts.to_pylist())) is not None:
         return few
     lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
     starts = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts)]
     data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
     for length in np.unique(lengths[(lengths >= 10) & (lengths <= _LONGEST)]):
         rows = np.flatnonzero(lengths == length)
-        places = starts[rows].astype(np.int64)[:, None] + np.arange(length)
-        _of_one_length(data[places], rows, micros, good)
+        indexes = starts[rows].astype(np.int64)[:, None] + np.arange(length)
+        _parse_one_length(data[indexes], rows, micros, good)
     return micros, good
 
 
-def _few(texts: list[str | None]) -> tuple[Array, Array] | None:
-    """The same for texts that all are missing or in the usual form, in UTC; None if there is another one."""
-    read = [0 if text is None else _usual(text) for text in texts]
-    if None in read:
+def _parse_few(texts: list[str | None]) -> tuple[Array, Array] | None:
+    """The same for few texts, if each is null or in the usual form in UTC; otherwise None."""
+    values = [0 if text is None else _parse_usual(text) for text in texts]
+    if None in values:
         return None
-    return np.array(read, np.int64), np.array([text is not None for text in texts])
+    return np.array(values, np.int64), np.array([text is not None for text in texts])
 
 
-def _usual(text: str) -> int | None:
+def _parse_usual(text: str) -> int | None:
     found = _USUAL.fullmatch(text)
     if found is None:
         return None
@@ -88,29 +88,29 @@ def _usual(text: str) -> int | None:
     return seconds * _MICROS + int((fraction or "")[:6].ljust(6, "0"))
 
 
-def _of_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> None:
-    """Read times that are equally long, grouped by how they write their zone."""
+def _parse_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> None:
+    """Parse times of the same length, grouped by the form of their zone."""
     length = signs.shape[1]
     last = signs[:, -1]
     if length == 10:
-        _read(signs, 0, rows, micros, good)
+        _parse(signs, 0, rows, micros, good)
         return
     zulu = (last == ord("Z")) | (last == ord("z"))
     if length > 16:
-        _read(signs[zulu, :-1], 0, rows[zulu], micros, good)
+        _parse(signs[zulu, :-1], 0, rows[zulu], micros, good)
     left = ~zulu
     for size in _ZONES:
         if length - size >= 16:
             signed = left & np.isin(signs[:, -size], (_PLUS, _MINUS))
             if size == 6:
                 signed &= signs[:, -3] == _COLON
-            _read(signs[signed], size, rows[signed], micros, good)
+            _parse(signs[signed], size, rows[signed], micros, good)
             left &= ~signed
-    _read(signs[left], 0, rows[left], micros, good)
+    _parse(signs[left], 0, rows[left], micros, good)
 
 
 def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
-    """The number that these columns write; where one is no digit, `ok` becomes false."""
+    """The number in these columns; in rows where a sign is not a digit, `ok` becomes false."""
     value = np.zeros(len(signs), dtype=np.int64)
     for index in range(start, stop):
         digit = signs[:, index].astype(np.int64) - _ZERO
@@ -119,8 +119,8 @@ def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
     return value
 
 
-def _read(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
-    """Read times whose last `zone` columns are an offset from UTC."""
+def _parse(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
+    """Parse times whose last `zone` columns are an offset from UTC."""
     if not len(rows):
         return
     length = signs.shape[1] - zone
@@ -155,7 +155,7 @@ def _read(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> N
 
 
 def _days(year: Array, month: Array, day: Array, ok: Array) -> Array:
-    """Days since 1970-01-01 in the Gregorian calendar; where there is no such day, `ok` becomes false."""
+    """Days since 1970-01-01 in the Gregorian calendar; for a day that does not exist, `ok` becomes false."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     ok &= (year >= 1) & (month >= 1) & (month <= 12)
     longest = _DAYS[np.clip(month, 0, 12)] + (leap & (month == 2))
