@@ -109,7 +109,7 @@ def test_what_was_dropped_or_cut_is_an_error_that_names_it(tmp_path: Path) -> No
 def test_a_missing_journal_is_found_without_opening_it(tmp_path: Path) -> None:
     ((option, said),) = JournalSource(path="news").problems(at(tmp_path))
     assert (option, "holds no journal" in said) == ("path", True)
-    assert said.endswith("makes one, and so does a pipeline with a sink of `type: journal`")
+    assert said.endswith("creates one, and so does a pipeline with a sink of `type: journal`")
     with pytest.raises(ConfigError, match="holds no journal"):
         opened(tmp_path)
     Journal(tmp_path / "news").close()

@@ -37,7 +37,8 @@ _MAKING = "_making"
 class Journal:
     """The one writer of a journal. A second process is refused; in the same process the newest writer takes over.
 
-    `append` and `sync` may be called from different threads.
+    `append` and `sync` may be called from different threads. `header` is called for each new segment and returns its
+    header. A segment is full when it has `segment_bytes`.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -78,7 +79,9 @@ class Journal:
             self._continue(newest)
 
     def _continue(self, segment: Segment) -> None:
-        sync_folder(self._folder)  # the process that created the segment may have been killed before it did so
+        sync_folder(
+            self._folder
+        )  # the process that created the segment may have been killed before it synced the folder
         with segment:
             segment.refresh()
             self.id, self.header = segment.journal, segment.header
@@ -117,7 +120,7 @@ class Journal:
             self._append(data, len(payloads), tag)
 
     def append_lines(self, lines: bytes, tag: int = -1) -> None:
-        """The same for entries that are lines: a newline ends each line and is not part of the entry."""
+        """Append lines in one write, each as an entry. A newline ends each line and is not part of the entry."""
         with self._lock:
             self._roll_if_full()
             data, entries = encode_lines(self._size, lines, tag, self._seed) if lines else (b"", 0)

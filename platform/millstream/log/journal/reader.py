@@ -102,7 +102,7 @@ class JournalReader:
                 yield from LineBlock.of(frame, index, start, upto).entries()
 
     def blocks(self, start: int, stop: int | None = None) -> Iterator[LineBlock]:
-        """The same entries in the blocks in which they were appended: many entries at a time."""
+        """The same entries as line blocks; an entry that is not in a line block is a block of its own."""
         upto = self._limit(stop)
         for index, frame in self._frames(start, upto):
             yield LineBlock.of(frame, index, start, upto)
