@@ -30,7 +30,7 @@ EVERYTHING = pa.schema(
 
 def rows(count: int, seed: int = 1) -> pa.Table:
     chance = random.Random(seed)
-    signs = ["a", "é", "😀", '"', "\\", "\n", "\r", "\t", "\b", "\f", "\0", "\x1f", "\x7f", "/", "\u2028", "u0041"]
+    chars = ["a", "é", "😀", '"', "\\", "\n", "\r", "\t", "\b", "\f", "\0", "\x1f", "\x7f", "/", "\u2028", "u0041"]
     floats = [0.0, 1.0, -0.0, 0.1, 1e16, 1e-7, 1.5e300, 123456789.123, 5e-324, None]
     times = [0, 1, -1, 1_644_336_511_000_000, 1_644_336_511_000_010, -62_135_596_800_000_000, 253_402_300_799_999_999]
     return pa.table(
@@ -39,7 +39,7 @@ def rows(count: int, seed: int = 1) -> pa.Table:
             "_partition": list(range(count)),
             "_offset": [2**62 + index for index in range(count)],
             "text": [
-                None if chance.random() < 0.1 else "".join(chance.choices(signs, k=chance.randrange(9)))
+                None if chance.random() < 0.1 else "".join(chance.choices(chars, k=chance.randrange(9)))
                 for _ in range(count)
             ],
             "probability": [chance.choice(floats) for _ in range(count)],

@@ -25,8 +25,8 @@ def some_entries(rng: random.Random) -> list[bytes]:
     )
     entries = []
     for _ in range(rng.choice((1, 1, 2, 3, 9))):
-        longest, signs = rng.choice(kinds)
-        entries.append(bytes(rng.choices(signs, k=rng.randint(0, longest))) if longest else b"")
+        longest, chars = rng.choice(kinds)
+        entries.append(bytes(rng.choices(chars, k=rng.randint(0, longest))) if longest else b"")
     return entries
 
 

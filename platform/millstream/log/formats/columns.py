@@ -55,13 +55,13 @@ def records_of(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array | None]:
+def _times(column: pa.Array, key: str) -> tuple[pa.Array, pa.Array | None]:
     """(microseconds, reasons for rejection) of a column of times: text, or seconds, or a struct of both.
 
-    `theirs` is the source's name of the field.
+    `key` is the source's name of the field.
     """
     if pa.types.is_struct(column.type):
-        (text, not_text), (seconds, no_seconds) = (_times(column.field(n), theirs) for n in ("text", "seconds"))
+        (text, not_text), (seconds, no_seconds) = (_times(column.field(n), key) for n in ("text", "seconds"))
         wrong = no_seconds if not_text is None else not_text
         if not_text is not None and no_seconds is not None:
             wrong = pc.coalesce(not_text, no_seconds)
@@ -79,5 +79,5 @@ def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array | None]:
     if bad.any():
         shown = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, 40)
         problem = "is not an ISO 8601 time: " if pa.types.is_string(column.type) else "is beyond the years 1 to 9999: "
-        wrong = pc.if_else(pa.array(bad), pc.binary_join_element_wise(f"{theirs} {problem}", shown, ""), None)
+        wrong = pc.if_else(pa.array(bad), pc.binary_join_element_wise(f"{key} {problem}", shown, ""), None)
     return pa.array(micros, mask=~(present & good)), wrong

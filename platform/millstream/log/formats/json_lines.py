@@ -88,11 +88,11 @@ def _parse_plain(block: bytes, count: int, fields: Mapping[str, str]) -> dict[st
     """The columns of a plain block: each line is one JSON object, and no field changes its type. Otherwise None."""
     if count == 0 or not block.startswith(b"{") or not block.endswith((b"}", b"}\n", b"}\r\n")):
         return None
-    signs = np.frombuffer(block, dtype=np.uint8)
-    newlines = np.flatnonzero(signs[:-1] == _NEWLINE)
-    if not _one_object_a_line(signs, newlines) or not _is_utf8(block) or b"\0" in block:
+    chars = np.frombuffer(block, dtype=np.uint8)
+    newlines = np.flatnonzero(chars[:-1] == _NEWLINE)
+    if not _one_object_a_line(chars, newlines) or not _is_utf8(block) or b"\0" in block:
         return None
-    if _may_be_deep(signs, newlines) or _has_no_number(block, signs):
+    if _may_be_deep(chars, newlines) or _has_no_number(block, chars):
         return None
     types = _types(block, fields)
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
@@ -103,7 +103,7 @@ def _parse_plain(block: bytes, count: int, fields: Mapping[str, str]) -> dict[st
         return None
     if table.num_rows != count:
         return None
-    columns = {ours: table[theirs].combine_chunks() for ours, theirs in fields.items()}
+    columns = {field: table[key].combine_chunks() for field, key in fields.items()}
     whole = [name for name in columns if name != "time" and pa.types.is_integer(columns[name].type)]
     if whole and _ZERO_BELOW.search(block):
         return None
@@ -114,11 +114,11 @@ def _as_text(column: pa.Array) -> pa.Array:
     return column if pa.types.is_string(column.type) else column.cast(pa.string())
 
 
-def _one_object_a_line(signs: Array, newlines: Array) -> bool:
+def _one_object_a_line(chars: Array, newlines: Array) -> bool:
     """True if all lines begin with { and end with }: then no object that can be parsed extends beyond its line."""
-    before = signs[newlines - 1]
-    before = np.where(before == ord("\r"), signs[newlines - 2], before)
-    return bool((before == ord("}")).all() and (signs[newlines + 1] == ord("{")).all())
+    before = chars[newlines - 1]
+    before = np.where(before == ord("\r"), chars[newlines - 2], before)
+    return bool((before == ord("}")).all() and (chars[newlines + 1] == ord("{")).all())
 
 
 def _is_utf8(block: bytes) -> bool:
@@ -132,22 +132,22 @@ def _is_utf8(block: bytes) -> bool:
     return True
 
 
-def _may_be_deep(signs: Array, newlines: Array) -> bool:
+def _may_be_deep(chars: Array, newlines: Array) -> bool:
     """True if a line has so many brackets that only `_too_deep` can find out how deeply they are nested."""
-    if np.count_nonzero(signs == ord("{")) + np.count_nonzero(signs == ord("[")) - len(newlines) <= _DEEPEST:
+    if np.count_nonzero(chars == ord("{")) + np.count_nonzero(chars == ord("[")) - len(newlines) <= _DEEPEST:
         return False
-    opened = np.cumsum((signs == ord("{")) | (signs == ord("[")))
-    return bool(np.diff(opened[np.append(newlines, len(signs) - 1)], prepend=0).max() > _DEEPEST)
+    opened = np.cumsum((chars == ord("{")) | (chars == ord("[")))
+    return bool(np.diff(opened[np.append(newlines, len(chars) - 1)], prepend=0).max() > _DEEPEST)
 
 
-def _has_no_number(block: bytes, signs: Array) -> bool:
+def _has_no_number(block: bytes, chars: Array) -> bool:
     """True if the block may have a NaN or Infinity, which pyarrow accepts as numbers although JSON does not."""
     for word in (b"NaN", b"Inf", b"Infinity"):
         starts = np.flatnonzero(
-            signs[: -len(word)] == word[0]
+            chars[: -len(word)] == word[0]
         )  # capital letters are rare, so this is faster than a search
-        for index, sign in enumerate(word):
-            starts = starts[signs[starts + index] == sign]
+        for index, char in enumerate(word):
+            starts = starts[chars[starts + index] == char]
         for start in starts.tolist():
             end = start + len(word)
             before, after = block[max(0, start - 32) : start].rstrip(b" \t\r-"), block[end : end + 32].lstrip()
@@ -164,14 +164,14 @@ def _types(block: bytes, fields: Mapping[str, str]) -> dict[str, pa.DataType]:
             record = _DECODER.decode(line.decode())
         except (ValueError, RecursionError):
             continue
-        for ours, theirs in fields.items():
-            value = record.get(theirs)
-            if value is not None and theirs not in types:
-                types[theirs] = _type(value, ours == "time")
+        for field, key in fields.items():
+            value = record.get(key)
+            if value is not None and key not in types:
+                types[key] = _type(value, field == "time")
         if len(types) == len(fields):
             break
     wanted = list(fields.values())
-    return {theirs: types.get(theirs, pa.string()) if wanted.count(theirs) == 1 else pa.string() for theirs in wanted}
+    return {key: types.get(key, pa.string()) if wanted.count(key) == 1 else pa.string() for key in wanted}
 
 
 def _type(value: Any, is_time: bool) -> pa.DataType:
@@ -239,35 +239,35 @@ def _values(line: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(record, dict):
         message = f"not a JSON object but {_kind(record)}"
         raise ValueError(message)
-    return {ours: _scalar(record.get(theirs), ours, theirs) for ours, theirs in fields.items()}
+    return {field: _scalar(record.get(key), field, key) for field, key in fields.items()}
 
 
 def _too_deep(line: bytes) -> bool:
     if line.count(b"{") + line.count(b"[") <= _DEEPEST:
         return False
-    signs = np.frombuffer(_STRINGS.sub(b"", line), dtype=np.uint8)
-    up = (signs == ord("{")) | (signs == ord("["))
-    down = (signs == ord("}")) | (signs == ord("]"))
+    chars = np.frombuffer(_STRINGS.sub(b"", line), dtype=np.uint8)
+    up = (chars == ord("{")) | (chars == ord("["))
+    down = (chars == ord("}")) | (chars == ord("]"))
     return bool(np.cumsum(up.astype(np.int64) - down).max(initial=0) > _DEEPEST)
 
 
-def _scalar(value: Any, ours: str, theirs: str) -> str | None:
+def _scalar(value: Any, field: str, key: str) -> str | None:
     """A value as text: strings unchanged, numbers and booleans as in JSON."""
     if isinstance(value, bool):
-        if ours == "time":
-            message = f"{theirs} is no time but {_kind(value)}"
+        if field == "time":
+            message = f"{key} is no time but {_kind(value)}"
             raise ValueError(message)
         return "true" if value else "false"
     if value is None:
         return None
     if not isinstance(value, str):
-        message = f"{theirs} is not text but {_kind(value)}"
+        message = f"{key} is not text but {_kind(value)}"
         raise ValueError(message)
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            message = f"{theirs} holds half a surrogate pair"
+            message = f"{key} holds half a surrogate pair"
             raise ValueError(message) from None
     return value
 

@@ -25,7 +25,7 @@ _LONGEST = 35  # 2022-02-08T16:08:31.123456789+00:00
 _USUAL = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?[Zz]?")
 _EPOCH_DAY = datetime(1970, 1, 1).toordinal()
 
-_ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(sign) for sign in "0-+:.")
+_ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(char) for char in "0-+:.")
 _ZONES = (6, 5, 3)  # +01:00, +0100, +01
 
 
@@ -88,66 +88,66 @@ def _parse_usual(text: str) -> int | None:
     return seconds * _MICROS + int((fraction or "")[:6].ljust(6, "0"))
 
 
-def _parse_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> None:
+def _parse_one_length(chars: Array, rows: Array, micros: Array, good: Array) -> None:
     """Parse times of the same length, grouped by the form of their zone."""
-    length = signs.shape[1]
-    last = signs[:, -1]
+    length = chars.shape[1]
+    last = chars[:, -1]
     if length == 10:
-        _parse(signs, 0, rows, micros, good)
+        _parse(chars, 0, rows, micros, good)
         return
     zulu = (last == ord("Z")) | (last == ord("z"))
     if length > 16:
-        _parse(signs[zulu, :-1], 0, rows[zulu], micros, good)
+        _parse(chars[zulu, :-1], 0, rows[zulu], micros, good)
     left = ~zulu
     for size in _ZONES:
         if length - size >= 16:
-            signed = left & np.isin(signs[:, -size], (_PLUS, _MINUS))
+            signed = left & np.isin(chars[:, -size], (_PLUS, _MINUS))
             if size == 6:
-                signed &= signs[:, -3] == _COLON
-            _parse(signs[signed], size, rows[signed], micros, good)
+                signed &= chars[:, -3] == _COLON
+            _parse(chars[signed], size, rows[signed], micros, good)
             left &= ~signed
-    _parse(signs[left], 0, rows[left], micros, good)
+    _parse(chars[left], 0, rows[left], micros, good)
 
 
-def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
-    """The number in these columns; in rows where a sign is not a digit, `ok` becomes false."""
-    value = np.zeros(len(signs), dtype=np.int64)
+def _number(chars: Array, start: int, stop: int, ok: Array) -> Array:
+    """The number in these columns; in rows where a character is not a digit, `ok` becomes false."""
+    value = np.zeros(len(chars), dtype=np.int64)
     for index in range(start, stop):
-        digit = signs[:, index].astype(np.int64) - _ZERO
+        digit = chars[:, index].astype(np.int64) - _ZERO
         ok &= (digit >= 0) & (digit <= 9)
         value = value * 10 + digit
     return value
 
 
-def _parse(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
+def _parse(chars: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
     """Parse times whose last `zone` columns are an offset from UTC."""
     if not len(rows):
         return
-    length = signs.shape[1] - zone
+    length = chars.shape[1] - zone
     if length not in (10, 16, 19) and not 21 <= length <= 29:
         return
-    ok = (signs[:, 4] == _MINUS) & (signs[:, 7] == _MINUS)
-    year, month, day = (_number(signs, *span, ok) for span in ((0, 4), (5, 7), (8, 10)))
+    ok = (chars[:, 4] == _MINUS) & (chars[:, 7] == _MINUS)
+    year, month, day = (_number(chars, *span, ok) for span in ((0, 4), (5, 7), (8, 10)))
     seconds = _days(year, month, day, ok) * 86_400
     fraction: Array | int = 0
     if length > 10:
-        ok &= np.isin(signs[:, 10], (ord("T"), ord("t"), ord(" "))) & (signs[:, 13] == _COLON)
-        hour, minute = _number(signs, 11, 13, ok), _number(signs, 14, 16, ok)
+        ok &= np.isin(chars[:, 10], (ord("T"), ord("t"), ord(" "))) & (chars[:, 13] == _COLON)
+        hour, minute = _number(chars, 11, 13, ok), _number(chars, 14, 16, ok)
         ok &= (hour < 24) & (minute < 60)
         seconds += hour * 3600 + minute * 60
     if length > 16:
-        second = _number(signs, 17, 19, ok)
-        ok &= (signs[:, 16] == _COLON) & (second < 60)
+        second = _number(chars, 17, 19, ok)
+        ok &= (chars[:, 16] == _COLON) & (second < 60)
         seconds += second
     if length > 19:
-        ok &= signs[:, 19] == _DOT
-        fraction = _number(signs, 20, min(length, 26), ok) * 10 ** max(0, 26 - length)
-        _number(signs, 26, length, ok)
+        ok &= chars[:, 19] == _DOT
+        fraction = _number(chars, 20, min(length, 26), ok) * 10 ** max(0, 26 - length)
+        _number(chars, 26, length, ok)
     if zone:
-        hours = _number(signs, length + 1, length + 3, ok)
-        minutes = _number(signs, signs.shape[1] - 2, signs.shape[1], ok) if zone > 3 else np.int64(0)
+        hours = _number(chars, length + 1, length + 3, ok)
+        minutes = _number(chars, chars.shape[1] - 2, chars.shape[1], ok) if zone > 3 else np.int64(0)
         ok &= (hours < 24) & (minutes < 60)
-        seconds -= np.where(signs[:, length] == _MINUS, -1, 1) * (hours * 3600 + minutes * 60)
+        seconds -= np.where(chars[:, length] == _MINUS, -1, 1) * (hours * 3600 + minutes * 60)
     total = seconds * _MICROS + fraction
     ok &= within_calendar(total)
     micros[rows[ok]] = total[ok]

@@ -102,7 +102,7 @@ def encode_lines(at: int, lines: bytes, tag: int, seed: int) -> tuple[bytes, int
         message = f"the last of the lines does not end in a newline: ...{lines[-40:]!r}"
         raise ValueError(message)
     pieces: list[bytes | memoryview] = []
-    view, signs = memoryview(lines), np.frombuffer(lines, np.uint8)
+    view, chars = memoryview(lines), np.frombuffer(lines, np.uint8)
     start = entries = 0
     while start < len(lines):
         stop = _end_of_block(lines, start)
@@ -111,7 +111,7 @@ def encode_lines(at: int, lines: bytes, tag: int, seed: int) -> tuple[bytes, int
             payload, length, count, head = view[start : stop - 1], stop - 1 - start, 1, b""
         else:
             payload, flags = view[start:stop], flags | _NO_ENTRY
-            count = int(np.count_nonzero(signs[start:stop] == _NEWLINE[0]))
+            count = int(np.count_nonzero(chars[start:stop] == _NEWLINE[0]))
             head = _COUNT.pack(count)
             length = len(head) + stop - start
         pieces += (_header(at, length, tag, crc32c(payload, crc32c(head)), flags, seed), head, payload)
