@@ -1,4 +1,4 @@
-"""The exceptions and exit codes are those that the docstring of `errors` draws."""
+"""The docstring of `errors` shows the exceptions and their exit codes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Line = tuple[str, str | None, int]
 """An exception, its parent and its exit code."""
 
 
-def drawn() -> Iterator[Line]:
-    """The lines of the tree in the docstring."""
+def documented() -> Iterator[Line]:
+    """The exceptions in the tree of the docstring."""
     parents: list[str] = []
     for branch, name, code in re.findall(r"^([│├└─ ]*)(\w+) +(\d): ", errors.__doc__ or "", re.MULTILINE):
         depth = len(branch) // 4
@@ -22,19 +22,19 @@ def drawn() -> Iterator[Line]:
 
 
 def defined(kind: type[MillstreamError] = MillstreamError, parent: str | None = None) -> Iterator[Line]:
-    """The classes of the module, below this one."""
+    """The exceptions that the module defines: this class and its subclasses."""
     yield kind.__name__, parent, kind.exit_code
     for below in kind.__subclasses__():
         if below.__module__ == errors.__name__:
             yield from defined(below, kind.__name__)
 
 
-def test_the_docstring_draws_every_exception_below_its_parent_with_its_exit_code() -> None:
-    lines = list(drawn())
+def test_the_docstring_shows_each_exception_below_its_parent_with_its_exit_code() -> None:
+    lines = list(documented())
     assert len(lines) == len(set(lines))
     assert set(lines) == set(defined())
 
 
-def test_the_module_exports_every_exception() -> None:
+def test_the_module_exports_each_exception() -> None:
     names = {name for name, *_ in defined()} | {"DISK_FULL"}
     assert sorted(errors.__all__) == sorted(names)

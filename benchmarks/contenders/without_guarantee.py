@@ -33,7 +33,7 @@ class _Bare(EpochLifecycle):
     def take(self, epochs: Sequence[Epoch]) -> None:
         results = [self._steps.process(epoch, 1) for epoch in epochs]
         for one in results:
-            self.log.totals.take_receipt(one.receipt)  # for observers; nothing is written
+            self.log.totals.add_receipt(one.receipt)  # for observers; nothing is written
         for name, sink in self.sinks.items():
             sink.append(pa.concat_tables([one.rows[name] for one in results]), Progress(self.log.id, epochs[-1].number))
         for one in results:

@@ -14,9 +14,9 @@ from millstream.errors import AlteredLog, ConfigError, Truncated
 from millstream.log.contracts import OpenContext, Partition, Progress
 from millstream.log.formats.json_lines import parse_block, parse_lines
 from millstream.log.formats.rows import json_lines, table_of
-from millstream.log.journal import Block, JournalReader, are_lines, as_lines
+from millstream.log.journal import JournalReader, LineBlock, are_lines, as_lines
 from millstream.log.journal.lock import LOCK, FolderLock
-from millstream.log.journal.segment import first_indexes, part_path
+from millstream.log.journal.segment import first_indexes, segment_path
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.sink_journal import SinkJournal, progress_of
 
@@ -169,7 +169,7 @@ class JournalSink(BaseModel):
             return
         with FolderLock(folder):
             for first in first_indexes(folder):
-                part_path(folder, first).unlink()
+                segment_path(folder, first).unlink()
             (folder / LOCK).unlink()
 
 
@@ -213,9 +213,9 @@ def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:
             yield table_of(as_lines(blocks), schema)
 
 
-def _group(blocks: Iterator[Block]) -> Iterator[Sequence[Block]]:
+def _group(blocks: Iterator[LineBlock]) -> Iterator[Sequence[LineBlock]]:
     """Group line blocks: enough for efficient parsing, and few enough for little memory."""
-    group: list[Block] = []
+    group: list[LineBlock] = []
     size = 0
     for block in blocks:
         group.append(block)

@@ -76,7 +76,7 @@ class JournalUrl:
         except ConfigError:  # it does not exist yet
             return
         with reader:
-            _, header = reader.part_start(reader.end())
+            _, header = reader.segment_start(reader.end())
         if header:
             message = f"{self._folder} is the epoch log or a sink of a pipeline, which alone appends to it"
             raise ConfigError(message)

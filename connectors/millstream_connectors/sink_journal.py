@@ -16,7 +16,7 @@ __all__ = ["SinkJournal", "progress_of", "state_of"]
 
 def state_of(reader: JournalReader) -> dict[str, Any]:
     """The state in the header of the newest segment of a sink's journal."""
-    _, header = reader.part_start(reader.end())
+    _, header = reader.segment_start(reader.end())
     return dict(json.loads(header)) if header else {}
 
 

@@ -4,5 +4,6 @@ import os
 
 __version__ = "0.1.0"
 
-# Learners work in small blocks; BLAS threads cost up to ten times more than they give there, and change sums' order.
+# Learners work on small mini-batches: there, BLAS threads cost up to ten times more than they save, and they change the
+# order of sums.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -1,4 +1,4 @@
-"""Arrays: their type, and the number of rows from which on they are quicker than Python objects."""
+"""The type of arrays, and the number of rows above which array functions are faster than Python objects."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["FEW_ROWS", "Array"]
 Array = np.ndarray[Any, Any]
 
 FEW_ROWS = 16
-"""Up to so many rows, a loop over Python objects is quicker than the calls that work on whole columns."""
+"""Up to this number of rows, a loop over Python objects is faster than functions that work on whole columns."""

@@ -1,20 +1,20 @@
 """Every exception that Millstream raises on purpose, and the exit code of the command that it ends.
 
 MillstreamError                 1: anything else that a user can act on
-├── ConfigError                 2: the config is wrong, as `validate` finds without a run
+├── ConfigError                 2: the config is wrong, as `validate` reports without a run
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
 │   ├── AlteredLog              3: a log or a file of the run directory was altered
 │   ├── ForeignSink             3: a sink holds rows of another epoch log
 │   ├── Truncated               3: a range that the run needs was removed from a log
 │   └── UnknownFormat           3: a run directory, a journal or a checkpoint has the format of another version
-├── DifferentReplay             1: a replayed epoch gave other results than the first time
+├── DifferentReplay             1: a replayed epoch gave different results than the first attempt
 ├── StepFailed                  1: a step raised an exception
-└── Unavailable                 4: a server is away, or a disk is full: the same command may succeed later
-    └── InUse                   4: another process holds the run directory, or appends to the journal
+└── Unavailable                 4: a server is unavailable, or a disk is full: the same command may succeed later
+    └── InUse                   4: another process uses the run directory, or appends to the journal
 
-Exit codes without an exception from here:
+Exit codes without an exception of this module:
 
-0       the command is done, or SIGINT or SIGTERM stopped a run after its epoch
+0       the command succeeded, or SIGINT or SIGTERM stopped a run after its epoch
 1       any other exception: a defect, or an error of the operating system
 2       click refused the command line
 4       an OSError of `DISK_FULL`
@@ -42,17 +42,17 @@ __all__ = [
 ]
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The numbers of the operating system's errors that end with the exit code of `Unavailable`."""
+"""The error numbers for a full disk: an `OSError` with one of these ends a command with the code of `Unavailable`."""
 
 
 class MillstreamError(Exception):
-    """Something a user can read and act on; never shown with a traceback."""
+    """An error that a user can act on; the command line prints its message without a traceback."""
 
     exit_code = 1
 
 
 class ConfigError(MillstreamError):
-    """The config is wrong, or a guarantee it asks for is impossible."""
+    """The config is wrong, or the guarantee that it selects is impossible."""
 
     exit_code = 2
 
@@ -80,7 +80,7 @@ class UnknownFormat(Contradiction):
 
 
 class DifferentReplay(MillstreamError):
-    """A replayed epoch gave other results than the first time."""
+    """A replayed epoch gave different results than the first attempt."""
 
 
 class StepFailed(MillstreamError):
@@ -98,4 +98,4 @@ class Unavailable(MillstreamError):
 
 
 class InUse(Unavailable):
-    """Another process holds the run directory, or appends to the journal."""
+    """Another process uses the run directory, or appends to the journal."""

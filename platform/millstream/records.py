@@ -1,8 +1,8 @@
 """Records in columns: identities, times, the schema that a log yields, and digests.
 
-A record's identity is its position: the source, the partition, the offset. Inside the platform a partition is known by
-its *rank*, its place by first appearance in the epoch log; `_source` and `_partition` are what users see.
-Times are int64 microseconds UTC; a missing time is null and orders before every other.
+The identity of a record is its position: source, partition and offset. Within Millstream a partition has a *rank*, its
+index in the epoch log in the order of first appearance; users see `_source` and `_partition`. Times are int64
+microseconds in UTC; a missing time is null and sorts before all other times.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _LEAST = np.iinfo(np.int64).min
 
 
 def log_schema(fields: Sequence[str]) -> pa.Schema:
-    """The columns that a log yields for a config with these fields (`time` is always there, as `_time`).
+    """The columns that a log yields for a config with these fields. `time` is always a column, with the name `_time`.
 
-    A record that cannot be read is a row too: its `_reject` says why, its fields are null.
+    A record that cannot be read is a row too: its `_reject` has the reason, its fields are null.
 
     >>> log_schema(["text", "label"]).names
     ['_offset', '_time', '_reject', 'text', 'label']
@@ -56,7 +56,7 @@ def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type is text, perhaps coded by a dictionary.
+    """True if a column of this type is text, with or without a dictionary.
 
     >>> is_text(pa.dictionary(pa.int8(), pa.string())), is_text(pa.binary())
     (True, False)
@@ -66,23 +66,24 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def in_step_order(records: pa.Table) -> pa.Table:
-    """The records of one epoch in (time, partition, offset) order, their times made non-decreasing per partition.
+    """Sort the records of one epoch by time, partition and offset.
 
-    Expects `_rank, _offset, _time`. Only the order uses the mended times: the `_time` column stays as it was.
+    For sorting, each time is replaced by the latest time of its partition up to this record; the column `_time` stays
+    unchanged. `records` has the columns `_rank`, `_offset` and `_time`.
     """
     records = records.combine_chunks()
     rank = records[RANK].to_numpy()
     offset = records[OFFSET].to_numpy()
     if (rank[1:] == rank[:-1]).all() and (offset[1:] > offset[:-1]).all():
-        return records  # of one partition, so that its times are mended in this very order
+        return records  # of one partition, already in the order of offsets
     time = pc.fill_null(records[TIME], _LEAST).to_numpy()
     by_position = np.lexsort((offset, rank))
     rank, offset, time = rank[by_position], offset[by_position], time[by_position]
     starts = np.flatnonzero(np.r_[True, rank[1:] != rank[:-1]])
-    mended = time.copy()
+    increasing = time.copy()
     for start, stop in zip(starts, [*starts[1:], len(rank)], strict=True):
-        np.maximum.accumulate(time[start:stop], out=mended[start:stop])
-    final = by_position[np.lexsort((offset, rank, mended))]
+        np.maximum.accumulate(time[start:stop], out=increasing[start:stop])
+    final = by_position[np.lexsort((offset, rank, increasing))]
     if np.array_equal(final, np.arange(len(final))):
         return records
     return records.take(pa.array(final))
@@ -110,10 +111,10 @@ def _update(digest: Any, array: pa.Array) -> None:
         filled = pc.fill_null(array, b"" if pa.types.is_binary(kind) else "") if missing else array
         _, offsets, data = filled.buffers()
         width = np.int64 if pa.types.is_large_string(kind) else np.int32
-        edges: Array = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + rows + 1]
-        digest.update(np.subtract(edges[1:], edges[:-1], dtype=np.int64).tobytes())
+        bounds: Array = np.frombuffer(offsets, dtype=width)[filled.offset : filled.offset + rows + 1]
+        digest.update(np.subtract(bounds[1:], bounds[:-1], dtype=np.int64).tobytes())
         if data is not None:
-            digest.update(memoryview(data)[int(edges[0]) : int(edges[-1])])
+            digest.update(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
     elif pa.types.is_list(kind):
         lengths = pc.list_value_length(array)
         digest.update((lengths.fill_null(-1) if missing else lengths).to_numpy().astype(np.int64).tobytes())
@@ -134,7 +135,7 @@ def _update(digest: Any, array: pa.Array) -> None:
 
 
 def digest_of(tables: Iterable[pa.Table]) -> str:
-    """A digest of rows in their order, the same however they are chunked.
+    """A digest of rows in their order. It does not depend on the chunks of the tables.
 
     >>> rows = pa.table({"a": ["x", None, "yz"]})
     >>> digest_of([rows]) == digest_of([pa.concat_tables([rows.slice(0, 1), rows.slice(1)])])
@@ -151,7 +152,7 @@ def digest_of(tables: Iterable[pa.Table]) -> str:
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _mixed(values: Array) -> Array:
+def _mix(values: Array) -> Array:
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -159,14 +160,14 @@ def _mixed(values: Array) -> Array:
     return mixed
 
 
-def _hashed(column: pa.ChunkedArray) -> Array:
+def _hash(column: pa.ChunkedArray) -> Array:
     array = _plain(column)
     if pa.types.is_floating(array.type):
         bits = (pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(np.uint64)
-        hashes = _mixed(bits)
+        hashes = _mix(bits)
     elif pa.types.is_integer(array.type) or pa.types.is_boolean(array.type) or pa.types.is_timestamp(array.type):
         ints = array.cast(pa.int64()) if not pa.types.is_boolean(array.type) else array.cast(pa.uint8())
-        hashes = _mixed(pc.fill_null(ints, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
+        hashes = _mix(pc.fill_null(ints, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
     else:
         coded = array.cast(pa.string()).dictionary_encode()
         words = [b"\0" if word is None else b"\1" + word.encode() for word in coded.dictionary.to_pylist()]
@@ -181,10 +182,10 @@ def _hashed(column: pa.ChunkedArray) -> Array:
 
 
 def row_hashes(rows: pa.Table, columns: Sequence[str] | None = None) -> Array:
-    """A 64-bit hash of each row over these columns (all of them by default), free of chunking and column order."""
+    """A 64-bit hash of each row over these columns (default: all), independent of chunks and of the column order."""
     total = np.zeros(rows.num_rows, dtype=np.uint64)
     for name in sorted(columns if columns is not None else rows.column_names):
         salt = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
         with np.errstate(over="ignore"):
-            total += _mixed(_hashed(rows[name]) + salt)
-    return _mixed(total)
+            total += _mix(_hash(rows[name]) + salt)
+    return _mix(total)

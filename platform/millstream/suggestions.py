@@ -1,4 +1,4 @@
-"""Suggestions in error messages: the name that the writer of a wrong one probably meant."""
+"""Suggestions in error messages: the known name that is most similar to a wrong name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["nearest", "suggestion"]
 
 
 def nearest(wrong: object, known: Iterable[str]) -> str | None:
-    """The known name that is most like a wrong one, whatever the case of their letters; None if none is like it.
+    """The known name that is most similar to a wrong name, ignoring case; None if no name is similar.
 
     >>> nearest("Complement-nb", ["complement_nb", "sgd"])
     'complement_nb'
@@ -23,7 +23,9 @@ def nearest(wrong: object, known: Iterable[str]) -> str | None:
 def suggestion(
     wrong: object, known: Iterable[str], otherwise: str = "", *, shown: Callable[[str], object] = str
 ) -> str:
-    """The end of an error message: the nearest of the known names, or `otherwise` if none is near.
+    """The end of an error message: the most similar known name, or `otherwise` if no name is similar.
+
+    `shown` formats the name.
 
     >>> suggestion("modle", ["model", "window"])
     '; did you mean `model`?'

@@ -1,4 +1,4 @@
-"""Times as whole microseconds since 1970 in UTC, and as the standard library has them."""
+"""Converts between times as microseconds since 1970 in UTC and times of the standard library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def in_utc(time: datetime) -> datetime:
-    """The same time in UTC; one without a zone is in UTC already.
+    """The same time in UTC. A time without a zone counts as UTC.
 
     >>> in_utc(datetime.fromisoformat("2022-02-08T16:08:31+02:00")).isoformat()
     '2022-02-08T14:08:31+00:00'
@@ -19,7 +19,7 @@ def in_utc(time: datetime) -> datetime:
 
 
 def micros_of(time: datetime) -> int:
-    """The microseconds of a time that has a zone.
+    """The microseconds since 1970 of a time that has a zone.
 
     >>> micros_of(datetime(1970, 1, 2, tzinfo=UTC))
     86400000000
@@ -28,7 +28,7 @@ def micros_of(time: datetime) -> int:
 
 
 def format_time(micros: int) -> str:
-    """A time as users read it.
+    """A time as text for users, in ISO 8601.
 
     >>> format_time(1_644_336_511_000_000)
     '2022-02-08T16:08:31Z'

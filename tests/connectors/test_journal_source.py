@@ -37,7 +37,7 @@ def entry(number: int) -> bytes:
 
 
 def test_new_entries_are_records_with_their_index_as_offset(tmp_path: Path) -> None:
-    with Journal(tmp_path / "news", part_bytes=100_000) as journal:
+    with Journal(tmp_path / "news", segment_bytes=100_000) as journal:
         log, copy = open_log(tmp_path), open_log(tmp_path)
         assert (log.beginning("0"), log.end("0"), log.ended("0")) == (0, 0, False)
         for start in range(0, 30_000, 3000):
@@ -100,7 +100,7 @@ def test_reading_dropped_or_cut_entries_is_an_error_that_names_them(tmp_path: Pa
         journal.drop_before(2)
     log = open_log(tmp_path)
     assert (log.beginning("0"), log.end("0")) == (2, 3)
-    with pytest.raises(Truncated, match=r"entry 1 was dropped, the first that is left is 2"):
+    with pytest.raises(Truncated, match=r"entry 1 was dropped; the first entry that is left is 2"):
         texts(log, 1, 3)
     with pytest.raises(AlteredLog, match=r"ends with entry 2, and entry 4 was read"):
         texts(log, 2, 5)
@@ -109,7 +109,7 @@ def test_reading_dropped_or_cut_entries_is_an_error_that_names_them(tmp_path: Pa
 def test_a_missing_journal_is_found_without_opening_it(tmp_path: Path) -> None:
     ((option, problem),) = JournalSource(path="news").problems(at(tmp_path))
     assert (option, "holds no journal" in problem) == ("path", True)
-    assert problem.endswith("makes one, and so does a pipeline with a sink of `type: journal`")
+    assert problem.endswith("creates one, and so does a pipeline with a sink of `type: journal`")
     with pytest.raises(ConfigError, match="holds no journal"):
         open_log(tmp_path)
     Journal(tmp_path / "news").close()

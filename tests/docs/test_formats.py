@@ -16,7 +16,7 @@ from docs.reader import Reader
 from millstream.log.epochs import Totals
 from millstream.log.journal import Journal, JournalReader
 from millstream.log.journal.frames import HEADER_BYTES
-from millstream.log.journal.segment import first_indexes, part_path
+from millstream.log.journal.segment import first_indexes, segment_path
 from millstream.runs import directory
 from millstream.state.checkpoint_file import read_header
 
@@ -60,7 +60,7 @@ def test_the_function_of_the_page_reads_a_segment(run: Path, tmp_path: Path) -> 
     for folder in (run / "epochs", journal):
         [first] = first_indexes(folder)
         read = [(entry.tag, entry.payload) for entry in JournalReader(folder).read(first)]
-        assert list(entries(part_path(folder, first).read_bytes())) == read
+        assert list(entries(segment_path(folder, first).read_bytes())) == read
     assert f"a header of {HEADER_BYTES} bytes" in TEXTS[PAGE]
 
 
@@ -68,7 +68,7 @@ def test_the_lines_of_the_epoch_log_have_the_keys_of_the_table(run: Path) -> Non
     rows = {row[0]: keys(row[1]) for row in table(section(PAGE, "## The epoch log"), "entry")}
     events = [keys(row[0]) for row in table(section(PAGE, "## The epoch log"), "event")]
     [first] = first_indexes(run / "epochs")
-    lines = [json.loads(line) for _, line in documented("entries")(part_path(run / "epochs", first).read_bytes())]
+    lines = [json.loads(line) for _, line in documented("entries")(segment_path(run / "epochs", first).read_bytes())]
     assert {frozenset(line) for line in lines} == {frozenset(shown) for shown in rows.values()}
     assert all(set(event) in events for line in lines for event in line.get("events", ()))
     totals = section(PAGE, "## The epoch log").rpartition("reads the newest segment only:")[2]

@@ -1,4 +1,4 @@
-"""Logs: what is read, where it is cut, and the journal; `open` gives a log by its URL.
+"""Logs: the contracts of connectors, the epoch log, journals and formats; `open` opens a log by its URL.
 
 >>> import tempfile
 >>> folder = tempfile.mkdtemp()

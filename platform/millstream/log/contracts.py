@@ -1,4 +1,8 @@
-"""The contracts of the edges: logs that are read, sinks that are written."""
+"""The contracts of connectors: sources, which open logs to read, and sinks, which open outputs to write.
+
+A plug-in registers a config class (`SourceConfig` or `SinkConfig`). The config opens the object that does the work
+(`Log` or `Sink`).
+"""
 
 from __future__ import annotations
 
@@ -14,23 +18,27 @@ __all__ = ["Log", "OpenContext", "Partition", "Progress", "Sink", "SinkConfig", 
 
 @dataclass(frozen=True)
 class OpenContext:
-    """Where relative paths of a config start (`base`), and where a part may keep files of its own (`cache`).
-
-    `pipeline` is the pipeline's name, for what has to be told apart outside the run directory. In a `fail_fast`
-    somebody only looks and waits for the answer: a server that is away is not waited for. Once a run is `stopped` it
-    waits no longer either.
-    """
+    """The surroundings in which a connector is opened."""
 
     base: Path
+    """The folder that relative paths in the config start from."""
     cache: Path
+    """For a source: a folder for its own files, which is safe to delete. For a sink: the run directory."""
     pipeline: str = ""
+    """The pipeline's name, to make names outside the run directory unique, such as the name of a consumer group."""
     fail_fast: bool = False
+    """True if a command only reads and a user waits for the answer: do not wait for a server that is unavailable."""
     stopped: Callable[[], bool] = lambda: False
+    """Returns true once the run has been asked to stop: stop waiting for a server then, too."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of a log: its lasting name, and its own number for `_partition`; None to count by appearance."""
+    """One partition of a log.
+
+    `name` never changes. `number` is the value of `_partition` for the records of this partition; None: partitions are
+    numbered in the order of their first appearance.
+    """
 
     name: str
     number: int | None = None
@@ -38,122 +46,142 @@ class Partition:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a sink holds: rows of this epoch log, the last of them of this epoch."""
+    """The progress of a sink: the sink holds the rows of the epoch log with the id `log` up to the epoch `epoch`."""
 
     log: str
     epoch: int
 
 
 class Log(Protocol):
-    """A source: partitions of records that can be read again.
+    """An open source: partitions of records, each with an offset.
 
-    Reading a range twice gives the same records. Gaps in offsets are normal: a range is done by position, never by
-    row count. `read` may run in another process than the other methods, on a copy made by the config's `open`.
+    Records can be read again: reading a range a second time gives the same records. Offsets may have gaps, so the
+    number of records in a range may be smaller than the length of the range. `read` may be called in another thread
+    than the other methods; or in another process, on another log that the same config has opened.
     """
 
     @property
     def fields(self) -> Sequence[str]:
-        """The columns that `read` yields beside `_offset`, `_time` and `_reject`."""
+        """The names of the columns that `read` yields in addition to `_offset`, `_time` and `_reject`."""
         ...
 
     def partitions(self) -> Sequence[Partition]:
-        """All partitions that there are now, in the order in which new ones are to be counted."""
+        """All partitions that exist now. New partitions get their numbers in this order."""
         ...
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
-        """The first offset to read of a partition that is new; `joined`: it came while the source was being read."""
+        """The first offset to read of a partition that the run has not read yet.
+
+        `joined` is true if the partition appeared after the run had begun to read the source.
+        """
         ...
 
     def resume(self, partition: str, wanted: int) -> int:
-        """Where reading goes on that has come to `wanted`: there.
+        """The offset at which reading continues after the run has read up to `wanted`: normally `wanted` itself.
 
-        Or at a later offset, if what was there has been removed and the config says to go on without it; `Truncated`,
-        if it does not.
+        If the records at `wanted` have been removed: the offset of the first record that is left, if the config allows
+        skipping; otherwise raise `Truncated`.
         """
         ...
 
     def end(self, partition: str) -> int:
-        """One past the last offset that can be read now, or could a few milliseconds ago; asked again and again."""
+        """One past the last offset that can be read. It may be a few milliseconds old. A run calls this frequently."""
         ...
 
     def ended(self, partition: str) -> bool:
-        """Whether nothing will ever come after `end`."""
+        """True if no record will ever be appended after `end`."""
         ...
 
     def identity(self, partition: str, upto: int) -> str:
-        """Tells this partition, up to this offset, from every other: another string means an altered log."""
+        """A string that identifies the partition and its records before the offset `upto`.
+
+        If a later call with the same arguments returns another string, the run stops, because the log was altered.
+        """
         ...
 
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The records at [start, stop), in the columns of `records.log_schema(self.fields)`."""
+        """The records at the offsets [start, stop), in the columns of `records.log_schema(self.fields)`."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close files and connections."""
+        ...
 
 
 class SourceConfig(Protocol):
-    """What a source plug-in registers: a pydantic model with a `type`, and the log that it opens.
+    """The config of a source, which a plug-in registers: a pydantic model with a `type`; it opens a log.
 
-    A run keeps to its source's options, but for fields with `json_schema_extra={"may_change": True}`: an address, say.
+    The options of a source must not change between two starts of a run. Exceptions are fields with
+    `json_schema_extra={"may_change": True}`, such as the address of a server.
     """
 
     type: str
 
-    def open(self, context: OpenContext) -> Log: ...
+    def open(self, context: OpenContext) -> Log:
+        """Open the log."""
+        ...
 
     @property
     def bounded(self) -> bool:
-        """Whether a run of it stops at the end of the log unless told otherwise."""
+        """True if a run stops at the end of the log, unless the command line has `--follow`."""
         ...
 
     @property
     def fields(self) -> Iterable[str]:
-        """The names of the columns that its log yields, `time` perhaps among them; known without opening it."""
+        """The fields of the log's records, known without opening the log; unlike `Log.fields`, `time` is included."""
         ...
 
     def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
-        """What can be found wrong without reading, such as a missing file: the option's name, and what to do."""
+        """Problems that can be found without reading, such as a missing file: for each the option and a message."""
         ...
 
     def reads(self, context: OpenContext, location: str) -> bool:
-        """Whether rows that a sink writes to this location would come back as records."""
+        """True if this source would read the rows that a sink writes to `location` (see `SinkConfig.location`)."""
         ...
 
 
 class Sink(Protocol):
-    """Where an output goes. It appends what it is given: dropping what it has is the guard's work, never the sink's."""
+    """An open sink: it appends the rows of one output.
+
+    A sink appends all rows that it gets. It never compares epochs to drop repeated rows: the guard does so before it
+    calls the sink.
+    """
 
     @property
     def keeps(self) -> bool:
-        """Whether rows stay until they are cleared; if not, they may be removed in time, and the mark with them."""
+        """True if rows stay until `SinkConfig.clear`; false if rows and progress may be removed after some time."""
         ...
 
     def progress(self) -> Progress | None:
-        """What it holds, durable with its rows; None if nothing was ever appended."""
+        """The progress that was appended last, stored atomically with the rows; None if nothing was ever appended."""
         ...
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
-        """Add rows (perhaps none) and the mark, in one atomic step; durable on return where there are rows.
+        """Append rows and store the progress, both in one atomic step.
 
-        The same epoch again, or a lower one, is appended like any other.
+        If there are rows, rows and progress are durable on return. A call may have no rows: then the progress may
+        become durable later. An epoch that is equal to or lower than the last one is appended like any other.
         """
         ...
 
     def read(self) -> Iterator[pa.Table]:
-        """All rows that a reader of it sees, in the order they were appended; asked after `close` too."""
+        """All rows that a reader of the sink sees, in the order in which they were appended; also after `close`."""
         ...
 
     def close(self) -> None:
-        """A clean end: what is open becomes plain files, and nothing is appended any more."""
+        """End cleanly: finish open files so that other programs can read them. `append` is not called after it."""
         ...
 
     def abandon(self) -> None:
-        """An end that is not clean, perhaps after `close`: let go of locks and connections, write nothing."""
+        """End without a clean end, also after `close`: release locks and connections, write nothing."""
         ...
 
 
 class SinkConfig(Protocol):
-    """What a sink plug-in registers: a pydantic model with a `type`, and the sink that it opens for one output."""
+    """The config of a sink, which a plug-in registers: a pydantic model with a `type`.
+
+    It opens one sink for each output that the config sends to it.
+    """
 
     type: str
 
@@ -166,33 +194,36 @@ class SinkConfig(Protocol):
         identity: Sequence[str] = (),
         guarded: bool = True,
     ) -> Sink:
-        """Open it for the one run that appends.
+        """Open the sink for the one run that appends to it.
 
-        `identity` has the columns that tell one row from another. `guarded`: a guard will rely on its marks; if not,
-        rows and mark need not be one step.
+        `identity`: the columns whose values identify a row. `guarded`: true if a guard relies on the sink's progress;
+        if false, rows and progress need not be stored in one atomic step.
         """
         ...
 
     def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
-        """What `Sink.read` gives, beside a run that may be appending; changes nothing."""
+        """The same rows as `Sink.read`, while a run may be appending; changes nothing."""
         ...
 
     def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
-        """What can be found wrong without opening it: the option's name, and what to do."""
+        """Problems that can be found without opening the sink: for each the option and a message."""
         ...
 
     def progress(self, context: OpenContext, output: str) -> Progress | None:
-        """What `Sink.progress` gives, without opening it for a run; changes nothing."""
+        """The same as `Sink.progress`, without opening the sink for a run; changes nothing."""
         ...
 
     def location(self, context: OpenContext, output: str) -> str:
-        """Where the rows lie, for people; two outputs of a config may not have the same."""
+        """The address of the rows, as users read it, such as a path or a URL; unique among the outputs of a config."""
         ...
 
     def may_clear(self, context: OpenContext, output: str) -> None:
-        """Refuse what `clear` would refuse, before anything is moved; changes nothing."""
+        """Raise the error that `clear` would raise; called before `--fresh` moves anything. Changes nothing."""
         ...
 
     def clear(self, context: OpenContext, output: str) -> None:
-        """Start over: move away or delete all rows (`--fresh`); called only if `progress` is of this run, or None."""
+        """Move away or delete all rows and the progress, for `--fresh`.
+
+        Called only if the progress belongs to this run, or if there is none.
+        """
         ...

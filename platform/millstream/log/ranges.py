@@ -1,4 +1,4 @@
-"""Ranges of records, read from logs into the columns that steps get."""
+"""Ranges of offsets, and reading their records from logs into the columns that steps get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Range", "ranges_of", "read_ranges", "read_table", "records_schema"]
 
 @dataclass(frozen=True)
 class Range:
-    """Offsets [start, stop) of a partition."""
+    """The offsets [start, stop) of a partition."""
 
     rank: int
     partition: PartitionName
@@ -26,7 +26,7 @@ class Range:
 
 
 def records_schema(fields: Sequence[str]) -> pa.Schema:
-    """The schema of records on their way to the steps: the rank, then the log's columns."""
+    """The schema of the records that steps get: the rank, then the columns of the log."""
     return log_schema(fields).insert(0, pa.field(RANK, pa.int32()))
 
 
@@ -36,10 +36,10 @@ def ranges_of(epoch: Epoch, partitions: PartitionTable | Sequence[PartitionName]
 
 
 def read_ranges(ranges: Iterable[Range], log_of: Callable[[str], Log], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The records of these ranges; `log_of` gives the log of a source. Fields that a source does not have are null."""
+    """Yield the records of these ranges. `log_of` returns the log of a source; fields that a source lacks are null."""
     for wanted in ranges:
         for batch in log_of(wanted.partition.source).read(wanted.partition.name, wanted.start, wanted.stop):
-            yield _fitted(batch, wanted.rank, schema)
+            yield _fit(batch, wanted.rank, schema)
 
 
 def read_table(ranges: Iterable[Range], log_of: Callable[[str], Log], schema: pa.Schema) -> pa.Table:
@@ -47,8 +47,8 @@ def read_table(ranges: Iterable[Range], log_of: Callable[[str], Log], schema: pa
     return pa.Table.from_batches(read_ranges(ranges, log_of, schema), schema)
 
 
-def _fitted(batch: pa.RecordBatch, rank: int, schema: pa.Schema) -> pa.RecordBatch:
-    """A log's batch with its rank and with exactly the schema's columns."""
+def _fit(batch: pa.RecordBatch, rank: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Add the rank to a log's batch, and give it exactly the columns of the schema."""
     columns: list[pa.Array] = []
     for column in schema:
         if column.name == RANK:

@@ -1,6 +1,7 @@
-"""Logs by their URL, for the command line and for notebooks: what a plug-in registers for a scheme.
+"""Logs by their URL, for the command line and for notebooks.
 
-An entry point of the group `millstream.logs` has the scheme as its name, and makes a `UrlLog` from what follows `://`.
+A plug-in registers a scheme by an entry point of the group `millstream.logs`: its name is the scheme, and its function
+makes a `UrlLog` from the text after `://`.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ _PLAIN = "journal"
 
 
 class UrlLog(Protocol):
-    """A log that people look into and append to, outside of any run."""
+    """A log that users read and append to without a run."""
 
     def describe(self) -> Iterator[str]:
-        """A line for each log that the URL means: what is in it, and how much."""
+        """One line of text for each log that the URL names, about its contents and its size."""
         ...
 
     def entries(self, start: int | None = None, *, follow: bool = False) -> Iterator[bytes]:
-        """What was appended, from the offset `start` of each partition on; with `follow` it goes on as more comes."""
+        """The entries from the offset `start` of each partition on; with `follow`, also later entries, without end."""
         ...
 
     def appender(self, partitions: int | None = None) -> AbstractContextManager[Callable[[list[bytes]], None]]:
-        """Appends lists of entries, each list durable when the call returns; a log that is not there is made."""
+        """A function that appends a list of entries, durable on return; a log that does not exist is created first."""
         ...
 
     def log(self, fields: Mapping[str, str] | None = None) -> Log:
-        """The log as a pipeline's source opens it, by default with the usual fields."""
+        """The log as a pipeline's source opens it; `fields` as in the source's config, by default the usual fields."""
         ...
 
 
 def open_url(url: str) -> UrlLog:
-    """The log of a URL; a plain path is the folder of a journal.
+    """Open the log of a URL; a URL without a scheme is the folder of a journal.
 
     >>> type(open_url("journal://news")).__name__
     'JournalUrl'
@@ -51,7 +52,7 @@ def open_url(url: str) -> UrlLog:
     points = {point.name: point for point in importlib.metadata.entry_points(group=_GROUP)}
     if scheme not in points:
         known = ", ".join(f"{name}://" for name in sorted(points))
-        message = f"{url}: no logs of the scheme {scheme!r} are known; there are {known}, and plain paths of journals"
+        message = f"{url}: the scheme {scheme!r} is unknown; use one of {known}, or the path of a journal's folder"
         raise ConfigError(message)
     opened: UrlLog = points[scheme].load()(rest)
     return opened

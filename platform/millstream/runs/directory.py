@@ -34,7 +34,7 @@ from millstream.errors import (
     UnknownFormat,
 )
 from millstream.log.journal.durability import make_folder, sync_folder, write_whole
-from millstream.log.journal.lock import locked
+from millstream.log.journal.lock import try_lock
 
 __all__ = ["RunDirectory"]
 
@@ -83,7 +83,7 @@ class RunDirectory:
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another folder with --run"
             raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
-        if not locked(self._lock.fileno()):
+        if not try_lock(self._lock.fileno()):
             self._lock.close()
             who = self.holder or "?"
             message = f"{self.path} is in use by process {who}; wait for it, stop it, or give another --run"

@@ -38,12 +38,12 @@ def totals(folder: Path, receipts: Sequence[EpochReceipt]) -> Totals:
     return EpochReader(folder).totals()
 
 
-def test_a_receipt_is_read_as_it_was_written() -> None:
+def test_reading_a_receipt_gives_the_receipt_that_was_written() -> None:
     written = receipt(3, 8)
     assert EpochReceipt.from_line(json.loads(json.dumps(written.line()))) == written
 
 
-def test_records_count_once_as_they_were_first_processed(tmp_path: Path) -> None:
+def test_records_count_once_with_the_results_of_the_first_attempt(tmp_path: Path) -> None:
     found = totals(tmp_path, [receipt(0, 8), receipt(1, 8), receipt(1, 4, attempt=2)])
     assert (found.labelled, found.processed, found.accuracy) == (16, 30, 1)
     assert found.baselines == Baselines(4, 8)
@@ -55,9 +55,9 @@ def test_without_labels_there_is_no_accuracy_and_no_baseline(tmp_path: Path) -> 
     assert (found.accuracy, found.baseline_accuracies) == (None, None)
 
 
-def test_totals_go_on_from_the_head_of_a_part() -> None:
+def test_totals_continue_from_the_header_of_a_segment() -> None:
     before = Totals()
-    before.take_receipt(receipt(0, 8))
+    before.add_receipt(receipt(0, 8))
     assert Totals.from_header(before.header()) == before
 
 
@@ -70,7 +70,7 @@ FIRST = Epoch(0, {0: (5, 9)}, (Added(PartitionName("source", "a", 0), 5),))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("append", "message"),
     [
         (lambda log: log.cut(Epoch(2, {0: (9, 10)})), "epoch 2 was cut after 0"),
         (lambda log: log.cut(Epoch(0, {0: (9, 10)})), "epoch 0 was cut after 0"),
@@ -83,16 +83,16 @@ FIRST = Epoch(0, {0: (5, 9)}, (Added(PartitionName("source", "a", 0), 5),))
         (lambda log: log.commit(-1), "a commit of epoch -1 after 0, with 0 the last cut"),
     ],
 )
-def test_a_line_that_breaks_the_protocol_is_a_programmer_s_error_and_is_not_written(
-    tmp_path: Path, wrong: Callable[[EpochLog], None], said: str
+def test_a_line_that_breaks_the_protocol_raises_an_assertion_error_and_is_not_written(
+    tmp_path: Path, append: Callable[[EpochLog], None], message: str
 ) -> None:
     log = EpochLog(tmp_path)
     log.cut(FIRST)
     log.receipt(receipt(0, 8))
     log.commit(0)
     before = list(log.reader().lines())
-    with pytest.raises(AssertionError, match=said):
-        wrong(log)
+    with pytest.raises(AssertionError, match=message):
+        append(log)
     assert list(log.reader().lines()) == before
     assert log.totals == log.reader().totals()
     log.cut(Epoch(1, {0: (12, 13), 1: (0, 2)}, (Skipped(0, 12), Added(PartitionName("source", "b", 1)))))

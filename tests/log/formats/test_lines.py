@@ -1,4 +1,4 @@
-"""JSON lines into columns: what each line gives, and that it gives it in whatever block it comes."""
+"""JSON lines: each line gives the same record in every block."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def rejected(reason: str) -> dict[str, Any]:
     ],
     ids=lambda value: repr(value)[:60],
 )
-def test_a_line_gives_a_record_or_says_what_is_wrong(line: bytes, row: dict[str, Any]) -> None:
+def test_a_line_gives_a_record_or_the_reason_why_it_cannot_be_read(line: bytes, row: dict[str, Any]) -> None:
     assert read(line + b"\n") == row
     assert not line or read(line) == row
     assert parse_lines([line, b'{"text":\n"u"}'], FIELDS, 5).to_pylist()[0] == {"_offset": 5, **row}
@@ -95,12 +95,12 @@ def test_only_a_missing_text_is_an_error_and_only_when_text_is_wanted() -> None:
     assert read(b"{}", {"title": "x"}) == {"_time": None, "_reject": None, "title": None}
 
 
-def test_two_of_our_fields_may_come_from_one_of_theirs() -> None:
+def test_two_fields_of_the_config_may_have_the_same_name_in_the_lines() -> None:
     row = read(b'{"x": 7}', {"text": "x", "label": "x", "time": "x"})
     assert row == {"_time": 7_000_000, "_reject": None, "text": "7", "label": "7"}
 
 
-def test_a_reason_never_carries_much_of_the_contents() -> None:
+def test_a_reason_shows_only_the_beginning_of_a_value() -> None:
     reject = read(b'{"text": "t", "at": "' + b"y" * 500 + b'"}')["_reject"]
     assert reject is not None
     assert len(reject) < 80
@@ -111,18 +111,18 @@ def test_an_empty_block_has_no_records() -> None:
     assert parse_lines([], FIELDS, 0).num_rows == 0
 
 
-def test_a_newline_within_a_line_that_comes_by_itself_is_whitespace() -> None:
+def test_a_newline_within_a_line_of_a_list_is_whitespace() -> None:
     lines = [b'{"text":\n"a"}', b'{"text": "b"}', b'{"text": "c"}\n']
     assert parse_lines(lines, FIELDS, 0)["text"].to_pylist() == ["a", "b", "c"]
 
 
-def test_objects_that_share_lines_are_told_from_one_object_a_line() -> None:
+def test_lines_with_two_objects_or_half_an_object_are_rejected() -> None:
     shared = b'{"text": "a"}{"text": "b"}\n{"text":\n"c"}\n'
     assert parse_block(shared, FIELDS, 0)["text"].to_pylist() == [None, None, None]
 
 
 def any_line(chance: random.Random) -> bytes:
-    """A line, most often a good one of some kind."""
+    """A random line, most often a good one."""
     text = chance.choice(["plain", "Infinity, and NaN, too", "-0, {x}[y]", "naïve 😀", "", "2022-01-01", 'tab\t"q"'])
     time: Any = chance.choice(
         [
@@ -166,7 +166,7 @@ def any_line(chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_line_gives_the_same_in_every_block(seed: int) -> None:
+def test_a_line_gives_the_same_record_in_every_block(seed: int) -> None:
     chance = random.Random(seed)
     kinds = [any_line(chance) for _ in range(chance.choice([1, 2, 8, 60]))]
     lines = [chance.choice(kinds) for _ in range(chance.choice([50, 1500]))]
@@ -184,11 +184,11 @@ def test_a_line_gives_the_same_in_every_block(seed: int) -> None:
         assert pa.Table.from_batches(blocks).equals(expected)
 
 
-def test_lines_that_are_all_alike_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("millstream.log.formats.json_lines._line_by_line", refuse)
+    monkeypatch.setattr("millstream.log.formats.json_lines._parse_line_by_line", refuse)
     for label in ('"news"', "3", "true", "null"):
         for time in ('"2022-02-08"', "1644336511", "1.5", "null"):
             line = f'{{"text": "Information, [x]", "label": {label}, "at": {time}, "more": [{{"a": null}}]}}\n'.encode()

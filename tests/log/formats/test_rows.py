@@ -1,4 +1,4 @@
-"""Rows as JSON lines: what is printed is what was there, whatever the types."""
+"""Rows as JSON lines: the lines have every value of the rows, whatever its type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVERYTHING = pa.schema(
 
 def rows(count: int, seed: int = 1) -> pa.Table:
     chance = random.Random(seed)
-    signs = ["a", "é", "😀", '"', "\\", "\n", "\r", "\t", "\b", "\f", "\0", "\x1f", "\x7f", "/", "\u2028", "u0041"]
+    chars = ["a", "é", "😀", '"', "\\", "\n", "\r", "\t", "\b", "\f", "\0", "\x1f", "\x7f", "/", "\u2028", "u0041"]
     floats = [0.0, 1.0, -0.0, 0.1, 1e16, 1e-7, 1.5e300, 123456789.123, 5e-324, None]
     times = [0, 1, -1, 1_644_336_511_000_000, 1_644_336_511_000_010, -62_135_596_800_000_000, 253_402_300_799_999_999]
     return pa.table(
@@ -39,7 +39,7 @@ def rows(count: int, seed: int = 1) -> pa.Table:
             "_partition": list(range(count)),
             "_offset": [2**62 + index for index in range(count)],
             "text": [
-                None if chance.random() < 0.1 else "".join(chance.choices(signs, k=chance.randrange(9)))
+                None if chance.random() < 0.1 else "".join(chance.choices(chars, k=chance.randrange(9)))
                 for _ in range(count)
             ],
             "probability": [chance.choice(floats) for _ in range(count)],
@@ -53,7 +53,7 @@ def rows(count: int, seed: int = 1) -> pa.Table:
 
 
 @pytest.mark.parametrize("count", [1, 49, 700])
-def test_every_value_is_json_as_python_writes_it(count: int) -> None:
+def test_each_line_has_the_values_of_its_row(count: int) -> None:
     table = rows(count)
     printed = json_lines(table).decode().split("\n")
     assert printed.pop() == ""
@@ -64,31 +64,31 @@ def test_every_value_is_json_as_python_writes_it(count: int) -> None:
         assert list(json.loads(line)) == EVERYTHING.names
 
 
-def test_what_was_printed_can_be_read_back() -> None:
+def test_reading_the_lines_gives_the_rows_back() -> None:
     table = rows(700, seed=5)
     assert table_of(json_lines(table), EVERYTHING).equals(table)
     assert table_of(b"", EVERYTHING).num_rows == 0
 
 
-def test_however_rows_are_chunked_they_print_the_same() -> None:
+def test_the_lines_do_not_depend_on_the_chunks_of_the_rows() -> None:
     table = rows(200)
     chunked = pa.concat_tables([table.slice(0, 1), table.slice(1, 120), table.slice(121, 0), table.slice(121)])
     assert json_lines(chunked) == json_lines(table)
     assert json_lines(table.slice(60, 60)) + json_lines(table.slice(120)) == json_lines(table.slice(60))
 
 
-def test_few_rows_print_as_they_do_among_many() -> None:
+def test_a_row_has_the_same_line_alone_and_among_many_rows() -> None:
     table = rows(700)
     assert b"".join(json_lines(table.slice(row, 1)) for row in range(700)) == json_lines(table)
     whole = pa.table({"x": [number / 7 * 10.0**power for number in range(-9, 10) for power in range(-12, 18)]})
     assert b"".join(json_lines(whole.slice(row, 1)) for row in range(whole.num_rows)) == json_lines(whole)
 
 
-def test_what_is_not_a_number_is_null() -> None:
+def test_nan_and_infinity_are_null() -> None:
     assert json_lines(pa.table({"x": [math.nan, math.inf, 2.0]})) == b'{"x": null}\n{"x": null}\n{"x": 2.0}\n'
 
 
-def test_times_are_in_utc_whatever_their_column() -> None:
+def test_times_are_in_utc_whatever_the_unit_and_zone_of_their_column() -> None:
     noon = datetime(2022, 2, 8, 12, tzinfo=UTC)
     table = pa.table(
         {"ns": pa.array([noon], pa.timestamp("ns", "Europe/Berlin")), "plain": pa.array([noon], pa.timestamp("s"))}
@@ -96,5 +96,5 @@ def test_times_are_in_utc_whatever_their_column() -> None:
     assert json_lines(table) == b'{"ns": "2022-02-08T12:00:00Z", "plain": "2022-02-08T12:00:00Z"}\n'
 
 
-def test_no_rows_are_no_lines() -> None:
+def test_no_rows_give_no_lines() -> None:
     assert json_lines(rows(3).slice(0, 0)) == b""

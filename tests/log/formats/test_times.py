@@ -1,4 +1,4 @@
-"""Times of logs, against Python's own reading of ISO 8601."""
+"""Times in logs, compared with the ISO 8601 parser of Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def micros_of(text: str) -> int | None:
     return int(micros[0]) if good[0] else None
 
 
-def test_every_usual_form_is_read_as_python_reads_it() -> None:
+def test_each_usual_form_gives_the_same_time_as_in_python() -> None:
     chance = random.Random(3)
     zones = ["", "Z", "+00:00", "-05:30", "+1130", "+02"]
     clocks = ["", "T16:08", " 16:08:31", "T23:59:59.5", "t00:00:00.123456", "T12:00:00.123"]
@@ -69,23 +69,23 @@ def test_every_usual_form_is_read_as_python_reads_it() -> None:
         "-022-02-08",
     ],
 )
-def test_what_is_no_time_is_told_from_times(text: str) -> None:
+def test_a_text_that_is_not_a_time_is_not_valid(text: str) -> None:
     assert micros_of(text) is None
 
 
-def test_leap_days_are_there_in_leap_years_only() -> None:
+def test_only_leap_years_have_a_leap_day() -> None:
     _, good = from_text(pa.array([f"{year:04d}-02-29" for year in range(10_000)]))
     assert np.flatnonzero(good).tolist() == [
         year for year in range(1, 10_000) if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     ]
 
 
-def test_what_is_finer_than_microseconds_is_cut() -> None:
+def test_digits_after_microseconds_are_cut_off() -> None:
     assert micros_of("1970-01-01T00:00:00.123456999Z") == 123456
     assert micros_of("1970-01-01T00:00:00.1Z") == 100000
 
 
-def test_a_slice_of_a_column_is_read_by_itself() -> None:
+def test_a_slice_of_a_column_gives_only_its_own_times() -> None:
     texts = pa.array(["x", "1970-01-01", None, "1970-01-02"]).slice(1)
     assert from_text(texts)[0].tolist() == [0, 0, 86_400_000_000]
     assert from_text(texts)[1].tolist() == [True, False, True]

@@ -1,4 +1,4 @@
-"""The journal: what is read back, what readers see beside the writer, and what is left after crashes."""
+"""The journal: readers get what was appended, at the same time as the writer appends and after crashes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def payloads(folder: Path, start: int = 0) -> list[bytes]:
         return [entry.payload for entry in reader.read(start)]
 
 
-def parts(folder: Path) -> list[Path]:
+def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.journal"))
 
 
-def with_parts_of_five(folder: Path, entries: int) -> list[bytes]:
-    """A journal that begins a new part every five entries."""
+def with_segments_of_five(folder: Path, entries: int) -> list[bytes]:
+    """A journal with a new segment after every five entries."""
     written = [b"entry %d" % number for number in range(entries)]
     with Journal(folder) as journal:
         for number, payload in enumerate(written):
@@ -39,7 +39,7 @@ def with_parts_of_five(folder: Path, entries: int) -> list[bytes]:
     return written
 
 
-def test_entries_come_back_in_order_with_their_marks_whatever_their_bytes(tmp_path: Path) -> None:
+def test_a_reader_gets_entries_of_any_bytes_in_order_with_their_tags(tmp_path: Path) -> None:
     with Journal(tmp_path / "deep" / "journal") as journal:
         assert (journal.next_index, journal.last_tag) == (0, -1)
         assert journal.append(BINARY, tag=3) == 0
@@ -57,18 +57,18 @@ def test_entries_come_back_in_order_with_their_marks_whatever_their_bytes(tmp_pa
         ]
 
 
-def test_the_id_is_drawn_once_and_goes_with_every_part(tmp_path: Path) -> None:
+def test_every_segment_has_the_id_that_the_journal_got_when_it_was_created(tmp_path: Path) -> None:
     with Journal(tmp_path / "a") as journal:
         journal.append(b"x")
         journal.roll()
         first = journal.id
     with Journal(tmp_path / "a") as again, Journal(tmp_path / "b") as other:
         assert again.id == first != other.id
-    parts(tmp_path / "a")[0].unlink()
+    segments(tmp_path / "a")[0].unlink()
     assert JournalReader(tmp_path / "a").id == first
 
 
-def test_a_progress_may_be_lower_than_the_one_before_and_may_come_without_entries(tmp_path: Path) -> None:
+def test_a_tag_may_be_lower_than_the_one_before_and_may_be_appended_without_entries(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append(b"x", tag=9)
         journal.append(b"y", tag=4)
@@ -79,9 +79,9 @@ def test_a_progress_may_be_lower_than_the_one_before_and_may_come_without_entrie
     assert payloads(tmp_path) == [b"x", b"y", b"z"]
 
 
-def test_the_last_mark_and_the_header_outlive_the_parts_that_were_dropped(tmp_path: Path) -> None:
-    said = iter([b"at the start", b"after one", b"after two"])
-    with Journal(tmp_path, header=lambda: next(said)) as journal:
+def test_the_last_tag_and_the_header_remain_when_older_segments_are_dropped(tmp_path: Path) -> None:
+    headers = iter([b"at the start", b"after one", b"after two"])
+    with Journal(tmp_path, header=lambda: next(headers)) as journal:
         journal.append(b"one", tag=5)
         journal.roll()
         journal.append(b"two")
@@ -89,38 +89,38 @@ def test_the_last_mark_and_the_header_outlive_the_parts_that_were_dropped(tmp_pa
         journal.roll()
         journal.drop_before(2)
         assert journal.first_index == 2
-    assert len(parts(tmp_path)) == 1
+    assert len(segments(tmp_path)) == 1
     with Journal(tmp_path) as journal:
         assert (journal.last_tag, journal.next_index, journal.header) == (6, 2, b"after two")
 
 
-def test_whole_parts_only_are_dropped_and_reading_them_says_what_is_left(tmp_path: Path) -> None:
-    written = with_parts_of_five(tmp_path, 17)
+def test_only_whole_segments_are_dropped_and_reading_a_dropped_entry_names_the_first_one_left(tmp_path: Path) -> None:
+    written = with_segments_of_five(tmp_path, 17)
     with Journal(tmp_path) as journal:
         journal.drop_before(9)
         assert journal.first_index == 5
         journal.drop_before(100)
         assert journal.first_index == 15
     assert payloads(tmp_path, 15) == written[15:]
-    with pytest.raises(Truncated, match="entry 14 was dropped, the first that is left is 15"):
+    with pytest.raises(Truncated, match="entry 14 was dropped; the first entry that is left is 15"):
         payloads(tmp_path, 14)
 
 
-def test_a_part_begins_by_itself_when_the_one_before_is_full(tmp_path: Path) -> None:
-    with Journal(tmp_path, part_bytes=1000) as journal:
+def test_a_new_segment_begins_when_the_last_one_is_full(tmp_path: Path) -> None:
+    with Journal(tmp_path, segment_bytes=1000) as journal:
         for number in range(100):
             journal.append(b"%100d" % number)
-    assert len(parts(tmp_path)) == pytest.approx(13, abs=2)
+    assert len(segments(tmp_path)) == pytest.approx(13, abs=2)
     assert [int(payload) for payload in payloads(tmp_path)] == list(range(100))
     with JournalReader(tmp_path) as reader:
-        first, _ = reader.part_start(50)
+        first, _ = reader.segment_start(50)
         assert first <= 50
         assert (tmp_path / f"{first:020d}.journal").exists()
-        assert reader.part_start(100)[0] == int(parts(tmp_path)[-1].stem)
+        assert reader.segment_start(100)[0] == int(segments(tmp_path)[-1].stem)
 
 
-def test_reading_on_from_anywhere_gives_what_reading_at_once_gives(tmp_path: Path) -> None:
-    with Journal(tmp_path, part_bytes=20_000) as journal:
+def test_reading_from_any_entry_gives_the_same_entries_as_reading_all(tmp_path: Path) -> None:
+    with Journal(tmp_path, segment_bytes=20_000) as journal:
         for number in range(0, 3000, 3):
             journal.append_many([b"%d" % (number + index) for index in range(3)])
     with JournalReader(tmp_path) as reader:
@@ -134,7 +134,7 @@ def test_reading_on_from_anywhere_gives_what_reading_at_once_gives(tmp_path: Pat
         ]
 
 
-def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_without_a_journal_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no journal"):
         JournalReader(tmp_path)
     with pytest.raises(ConfigError, match="nothing here"):
@@ -144,9 +144,9 @@ def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
 # Crashes
 
 
-def test_what_an_interrupted_write_left_is_cut_wherever_it_stopped(tmp_path: Path) -> None:
+def test_opening_cuts_off_an_interrupted_write_wherever_it_stopped(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        path = parts(tmp_path)[0]
+        path = segments(tmp_path)[0]
         sizes = [(path.stat().st_size, 0)]
         for payload, tag in ((b"first", 1), (BINARY, 2)):
             journal.append(payload, tag)
@@ -166,9 +166,9 @@ def test_what_an_interrupted_write_left_is_cut_wherever_it_stopped(tmp_path: Pat
         assert payloads(tmp_path)[there:] == [b"next"]
 
 
-def test_a_journal_whose_making_was_interrupted_is_made_again(tmp_path: Path) -> None:
+def test_a_journal_whose_creation_was_interrupted_is_created_again(tmp_path: Path) -> None:
     Journal(tmp_path).close()
-    path = parts(tmp_path)[0]
+    path = segments(tmp_path)[0]
     head = path.read_bytes()
     for size in range(len(head)):
         path.write_bytes(head[:size])
@@ -179,8 +179,8 @@ def test_a_journal_whose_making_was_interrupted_is_made_again(tmp_path: Path) ->
         assert payloads(tmp_path) == [b"x"]
 
 
-def test_a_part_whose_making_was_interrupted_is_made_again(tmp_path: Path) -> None:
-    written = with_parts_of_five(tmp_path, 10)
+def test_a_segment_whose_creation_was_interrupted_is_created_again(tmp_path: Path) -> None:
+    written = with_segments_of_five(tmp_path, 10)
     (tmp_path / f"{10:020d}.journal").write_bytes(b"MSJ")
     (tmp_path / "_making").write_bytes(b"MSJ")
     assert payloads(tmp_path) == written
@@ -210,7 +210,7 @@ def crash(*args):
     return real(*args)
 
 setattr(os, operation, crash)
-with Journal(folder, part_bytes=300) as journal:
+with Journal(folder, segment_bytes=300) as journal:
     for number in range(40):
         journal.append_many([b"%d.%d" % (number, index) for index in range(4)], tag=number)
         journal.sync()
@@ -230,13 +230,11 @@ with Journal(folder, part_bytes=300) as journal:
         ("fdatasync", 8),
     ],
 )
-def test_after_a_kill_every_append_is_there_as_a_whole_or_not_at_all(
-    tmp_path: Path, operation: str, count: int
-) -> None:
+def test_after_a_kill_each_append_is_complete_or_missing(tmp_path: Path, operation: str, count: int) -> None:
     folder = tmp_path / "journal"
     done = subprocess.run([sys.executable, "-c", CRASHING, str(folder), operation, str(count)], check=False)
     assert done.returncode == -signal.SIGKILL
-    with Journal(folder, part_bytes=300) as journal:
+    with Journal(folder, segment_bytes=300) as journal:
         appends, rest = divmod(journal.next_index, 4)
         assert rest == 0
         assert journal.last_tag == appends - 1
@@ -246,8 +244,8 @@ def test_after_a_kill_every_append_is_there_as_a_whole_or_not_at_all(
 
 
 @contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """Files may not grow beyond this; only meanwhile, or the test run could not write its own output."""
+def file_size_limit(size: int) -> Iterator[None]:
+    """Limit the size of files for a moment: with a permanent limit the test run could not write its own output."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -256,15 +254,15 @@ def room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_torn_entry(
+def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_incomplete_entry(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path) as journal:
         journal.append(b"before", tag=1)
-        room = parts(tmp_path)[0].stat().st_size + 500
-        with room_for(room), pytest.raises(OSError, match="cannot append") as raised:
+        limit = segments(tmp_path)[0].stat().st_size + 500
+        with file_size_limit(limit), pytest.raises(OSError, match="cannot append") as raised:
             journal.append_many([b"x" * 200] * 5, tag=2)
-        assert raised.value.filename == str(parts(tmp_path)[0])
+        assert raised.value.filename == str(segments(tmp_path)[0])
         assert (journal.next_index, journal.last_tag) == (1, 1)
         journal.append(b"small", tag=3)
     assert payloads(tmp_path) == [b"before", b"small"]
@@ -286,7 +284,7 @@ with Journal(Path(sys.argv[1])) as journal:
 
 @pytest.fixture
 def writing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that has the journal open."""
+    """Another process that has the journal open for writing."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", WRITING, str(tmp_path)], stdin=pipe, stdout=pipe) as process:
         assert process.stdout is not None
@@ -296,8 +294,8 @@ def writing(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, writing: subprocess.Popen[bytes]) -> None:
-    with parts(tmp_path)[0].open("ab") as part:
-        part.write(b"half an append")
+    with segments(tmp_path)[0].open("ab") as segment:
+        segment.write(b"half an append")
     (tmp_path / "_making").write_bytes(b"MSJ")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(InUse, match=f"another process is appending to {tmp_path}.*; wait for it, stop it"):
@@ -310,7 +308,7 @@ def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, writing
     assert payloads(tmp_path) == [b"theirs", b"ours"]
 
 
-def test_in_one_process_the_newest_writer_takes_over_from_one_that_was_never_closed(tmp_path: Path) -> None:
+def test_in_one_process_a_new_writer_takes_over_from_a_writer_that_was_never_closed(tmp_path: Path) -> None:
     dropped = Journal(tmp_path)
     dropped.append(b"before")
     with Journal(tmp_path) as journal:
@@ -323,19 +321,19 @@ def test_in_one_process_the_newest_writer_takes_over_from_one_that_was_never_clo
     assert payloads(tmp_path) == [b"before", b"after", b"and on"]
 
 
-def test_a_journal_is_free_once_its_writer_is_closed_or_could_not_open_it(tmp_path: Path) -> None:
+def test_a_journal_is_unlocked_after_its_writer_was_closed_or_failed_to_open_it(tmp_path: Path) -> None:
     Journal(tmp_path).close()
-    assert fed_by_another(tmp_path) == 0
-    data = parts(tmp_path)[0].read_bytes()
-    parts(tmp_path)[0].write_bytes(b"x" + data[1:])
-    with pytest.raises(AlteredLog) as kept:
+    assert append_in_another_process(tmp_path) == 0
+    data = segments(tmp_path)[0].read_bytes()
+    segments(tmp_path)[0].write_bytes(b"x" + data[1:])
+    with pytest.raises(AlteredLog) as refusal:
         Journal(tmp_path)
-    assert kept.tb is not None
-    parts(tmp_path)[0].write_bytes(data)
-    assert fed_by_another(tmp_path) == 0
+    assert refusal.tb is not None
+    segments(tmp_path)[0].write_bytes(data)
+    assert append_in_another_process(tmp_path) == 0
 
 
-def fed_by_another(folder: Path) -> int:
+def append_in_another_process(folder: Path) -> int:
     done = subprocess.run([sys.executable, "-c", WRITING, str(folder)], input=b"", capture_output=True, check=False)
     return done.returncode
 
@@ -343,11 +341,11 @@ def fed_by_another(folder: Path) -> int:
 # Alterations
 
 
-def test_a_flipped_bit_anywhere_before_the_last_append_is_refused(tmp_path: Path) -> None:
+def test_a_journal_with_a_flipped_bit_before_the_last_append_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         for payload in (b"first", b"", BINARY[:40], b"fourth"):
             journal.append(payload)
-        path = parts(tmp_path)[0]
+        path = segments(tmp_path)[0]
         last = path.stat().st_size
         journal.append(b"the last one")
     data = path.read_bytes()
@@ -359,10 +357,10 @@ def test_a_flipped_bit_anywhere_before_the_last_append_is_refused(tmp_path: Path
             list(reader.read(0))
 
 
-def test_the_last_append_if_damaged_is_taken_for_torn_never_for_good(tmp_path: Path) -> None:
+def test_a_damaged_last_append_counts_as_interrupted(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append(b"first")
-        path = parts(tmp_path)[0]
+        path = segments(tmp_path)[0]
         last = path.stat().st_size
         journal.append(b"the last one")
     data = path.read_bytes()
@@ -373,75 +371,77 @@ def test_the_last_append_if_damaged_is_taken_for_torn_never_for_good(tmp_path: P
     assert payloads(tmp_path) == [b"first"]
 
 
-def test_entries_that_were_removed_or_swapped_are_refused(tmp_path: Path) -> None:
+def test_entries_behind_a_removed_entry_are_not_read(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        path, sizes = parts(tmp_path)[0], []
+        path, sizes = segments(tmp_path)[0], []
         for _ in range(5):
             sizes.append(path.stat().st_size)
             journal.append(b"the same")
     data = path.read_bytes()
     path.write_bytes(data[: sizes[1]] + data[sizes[2] :])
-    assert payloads(tmp_path) == [b"the same"]  # nothing that follows is in its place: as after a torn write
+    assert payloads(tmp_path) == [
+        b"the same"
+    ]  # no later frame is at its position: the same as after an interrupted write
 
 
-def test_a_journal_stored_in_an_entry_that_is_torn_is_not_taken_for_good_entries(tmp_path: Path) -> None:
+def test_frames_of_a_journal_within_an_incomplete_entry_are_not_good_entries(tmp_path: Path) -> None:
     with Journal(tmp_path / "inner") as inner:
         inner.append_many([b"x"] * 10)
     with Journal(tmp_path / "outer") as outer:
         outer.append(b"before")
-        outer.append(parts(tmp_path / "inner")[0].read_bytes())
-    path = parts(tmp_path / "outer")[0]
+        outer.append(segments(tmp_path / "inner")[0].read_bytes())
+    path = segments(tmp_path / "outer")[0]
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
     assert payloads(tmp_path / "outer") == [b"before"]
 
 
-def test_a_missing_part_is_refused_by_its_neighbour(tmp_path: Path) -> None:
-    with_parts_of_five(tmp_path, 20)
-    parts(tmp_path)[1].unlink()
-    with pytest.raises(AlteredLog, match=r"00000\.journal was cut or damaged at byte .* entry 5 is not there"):
+def test_a_journal_without_one_of_its_segments_is_refused(tmp_path: Path) -> None:
+    with_segments_of_five(tmp_path, 20)
+    segments(tmp_path)[1].unlink()
+    with pytest.raises(AlteredLog, match=r"00000\.journal was cut or damaged at byte .* entry 5 is missing"):
         payloads(tmp_path)
 
 
-def test_an_older_part_that_is_short_is_refused_and_does_not_slow_an_open(tmp_path: Path) -> None:
-    with_parts_of_five(tmp_path, 20)
-    path = parts(tmp_path)[1]
+def test_reading_refuses_an_older_segment_that_was_cut_or_extended_and_opening_does_not_read_it(tmp_path: Path) -> None:
+    with_segments_of_five(tmp_path, 20)
+    path = segments(tmp_path)[1]
     data = path.read_bytes()
     path.write_bytes(data[:-3])
     with Journal(tmp_path) as journal:
         assert journal.next_index == 20
-    with pytest.raises(AlteredLog, match=r"05\.journal was cut or damaged at byte .* entry 9 is not there"):
+    with pytest.raises(AlteredLog, match=r"05\.journal was cut or damaged at byte .* entry 9 is missing"):
         payloads(tmp_path)
     path.write_bytes(data + b"more")
     with pytest.raises(AlteredLog, match=r"05\.journal is damaged at byte"):
         payloads(tmp_path)
 
 
-def test_a_part_that_was_renamed_or_belongs_to_another_journal_is_refused(tmp_path: Path) -> None:
-    with_parts_of_five(tmp_path / "a", 20)
-    with_parts_of_five(tmp_path / "b", 20)
-    parts(tmp_path / "b")[1].rename(parts(tmp_path / "a")[1])
-    with pytest.raises(AlteredLog, match="is not a part of the journal"):
+def test_a_segment_that_was_renamed_or_belongs_to_another_journal_is_refused(tmp_path: Path) -> None:
+    with_segments_of_five(tmp_path / "a", 20)
+    with_segments_of_five(tmp_path / "b", 20)
+    segments(tmp_path / "b")[1].rename(segments(tmp_path / "a")[1])
+    with pytest.raises(AlteredLog, match="is not a segment of the journal"):
         payloads(tmp_path / "a")
-    parts(tmp_path / "a")[2].rename(parts(tmp_path / "a")[1])
+    segments(tmp_path / "a")[2].rename(segments(tmp_path / "a")[1])
     with pytest.raises(AlteredLog, match="was renamed"):
         payloads(tmp_path / "a", 5)
 
 
-def test_a_reader_notices_that_the_journal_was_made_anew(tmp_path: Path) -> None:
-    with_parts_of_five(tmp_path, 3)
+def test_a_reader_refuses_a_journal_that_was_replaced_by_a_new_one(tmp_path: Path) -> None:
+    with_segments_of_five(tmp_path, 3)
     with JournalReader(tmp_path) as reader:
-        parts(tmp_path)[0].unlink()
-        with_parts_of_five(tmp_path, 3)
-        with pytest.raises(AlteredLog, match="made anew"):
+        segments(tmp_path)[0].unlink()
+        with_segments_of_five(tmp_path, 3)
+        with pytest.raises(AlteredLog, match="replaced by a new journal"):
             reader.end()
 
 
-# Readers beside the writer
+# Readers and a writer at the same time
 
 
-def test_a_reader_sees_at_once_what_was_appended_also_across_parts(tmp_path: Path) -> None:
+def test_a_reader_sees_each_append_at_once_also_in_new_segments(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal, JournalReader(tmp_path) as reader, JournalReader(tmp_path) as slow:
         for number in range(50):
             journal.append(b"%d" % number)
@@ -477,8 +477,8 @@ print(polls)
 """
 
 
-def test_two_readers_in_other_processes_see_whole_appends_only(tmp_path: Path) -> None:
-    with Journal(tmp_path, part_bytes=200_000) as journal:
+def test_two_readers_in_other_processes_see_only_whole_appends(tmp_path: Path) -> None:
+    with Journal(tmp_path, segment_bytes=200_000) as journal:
         command = [sys.executable, "-c", READING, str(tmp_path), "10000"]
         readers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         for reader in readers:
@@ -487,7 +487,7 @@ def test_two_readers_in_other_processes_see_whole_appends_only(tmp_path: Path) -
         for number in range(0, 10000, 10):
             journal.append_many(b"%010d" % index + bytes(index % 3000) for index in range(number, number + 10))
     for reader in readers:
-        said, _ = reader.communicate(timeout=60)
+        output, _ = reader.communicate(timeout=60)
         assert reader.returncode == 0
-        assert int(said) > 3
+        assert int(output) > 3
     assert len(os.listdir(tmp_path)) > 50

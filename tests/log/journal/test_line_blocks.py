@@ -1,4 +1,4 @@
-"""Entries that were appended together: read as blocks of lines, and as safe as entries that came one by one."""
+"""Line blocks: entries that were appended together are as safe as entries that were appended one by one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from millstream.errors import AlteredLog, UnknownFormat
-from millstream.log.journal import Block, Journal, JournalReader, are_lines, as_lines
-from millstream.log.journal.segment import part_head, part_path
+from millstream.log.journal import Journal, JournalReader, LineBlock, are_lines, as_lines
+from millstream.log.journal.segment import segment_head, segment_path
 
 Appended = list[tuple[int, list[bytes]]]
-"""For each append its mark and its entries."""
+"""For each append its tag and its entries."""
 
 
 def some_entries(rng: random.Random) -> list[bytes]:
@@ -25,19 +25,19 @@ def some_entries(rng: random.Random) -> list[bytes]:
     )
     entries = []
     for _ in range(rng.choice((1, 1, 2, 3, 9))):
-        longest, signs = rng.choice(kinds)
-        entries.append(bytes(rng.choices(signs, k=rng.randint(0, longest))) if longest else b"")
+        longest, chars = rng.choice(kinds)
+        entries.append(bytes(rng.choices(chars, k=rng.randint(0, longest))) if longest else b"")
     return entries
 
 
-def fill(folder: Path, rng: random.Random, appends: int, *, part_bytes: int = 8 << 20) -> Appended:
-    """A journal of random appends in every form, with new parts and marks on their own among them."""
+def fill(folder: Path, rng: random.Random, appends: int, *, segment_bytes: int = 8 << 20) -> Appended:
+    """A journal of random appends: every form of append, tags without entries, several segments."""
     done: Appended = []
-    with Journal(folder, part_bytes=part_bytes) as journal:
+    with Journal(folder, segment_bytes=segment_bytes) as journal:
         for number in range(appends):
             entries, tag = some_entries(rng), rng.choice((-1, number))
-            form = rng.choice(("many", "many", "lines", "one", "mark"))
-            if form == "mark":
+            form = rng.choice(("many", "many", "lines", "one", "tag"))
+            if form == "tag":
                 entries = []
                 journal.append_many(entries, tag)
             elif form == "one":
@@ -61,15 +61,15 @@ def read(folder: Path, start: int = 0, stop: int | None = None) -> list[tuple[in
         return [(entry.tag, entry.payload) for entry in reader.read(start, stop)]
 
 
-def only_part(folder: Path) -> Path:
-    (part,) = folder.glob("*.journal")
-    return part
+def only_segment(folder: Path) -> Path:
+    (segment,) = folder.glob("*.journal")
+    return segment
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_blocks_give_what_reading_entry_by_entry_gives_from_anywhere_to_anywhere(tmp_path: Path, seed: int) -> None:
+def test_reading_in_blocks_gives_the_same_entries_as_reading_one_by_one(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    written = entries_of(fill(tmp_path, rng, 300, part_bytes=rng.choice((300, 5000, 1 << 20))))
+    written = entries_of(fill(tmp_path, rng, 300, segment_bytes=rng.choice((300, 5000, 1 << 20))))
     with JournalReader(tmp_path) as reader:
         for _ in range(300):
             start = rng.randint(0, len(written))
@@ -86,13 +86,13 @@ def test_blocks_give_what_reading_entry_by_entry_gives_from_anywhere_to_anywhere
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_journal_that_is_cut_anywhere_has_the_appends_before_as_a_whole(tmp_path: Path, seed: int) -> None:
+def test_a_journal_that_was_cut_anywhere_has_all_whole_appends_before_the_cut(tmp_path: Path, seed: int) -> None:
     done = fill(tmp_path, random.Random(seed), 25)
-    data = only_part(tmp_path).read_bytes()
+    data = only_segment(tmp_path).read_bytes()
     whole = [entries_of(done[:count]) for count in range(len(done) + 1)]
     found = set()
     for size in range(len(data), data.index(b"\n") + 50, -1):
-        only_part(tmp_path).write_bytes(data[:size])
+        only_segment(tmp_path).write_bytes(data[:size])
         there = read(tmp_path)
         assert there in whole
         found.add(len(there))
@@ -101,14 +101,14 @@ def test_a_journal_that_is_cut_anywhere_has_the_appends_before_as_a_whole(tmp_pa
     assert found == {len(entries) for entries in whole}
 
 
-def test_a_journal_that_was_cut_is_gone_on_with_from_the_last_whole_append(tmp_path: Path) -> None:
+def test_a_writer_of_a_journal_that_was_cut_continues_after_the_last_whole_append(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append_many([b"one", b"two"], tag=1)
-        whole = only_part(tmp_path).stat().st_size
+        whole = only_segment(tmp_path).stat().st_size
         journal.append_lines(b"three\nfour\nfive\n", tag=2)
-    data = only_part(tmp_path).read_bytes()
+    data = only_segment(tmp_path).read_bytes()
     for size in range(whole, len(data)):
-        only_part(tmp_path).write_bytes(data[:size])
+        only_segment(tmp_path).write_bytes(data[:size])
         with Journal(tmp_path) as journal:
             assert (journal.next_index, journal.last_tag) == (2, 1)
             journal.append_lines(b"3\n4\n", tag=3)
@@ -116,19 +116,17 @@ def test_a_journal_that_was_cut_is_gone_on_with_from_the_last_whole_append(tmp_p
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_alteration_is_told_unless_it_is_in_the_last_append_which_then_never_counts(
-    tmp_path: Path, seed: int
-) -> None:
+def test_an_alteration_is_refused_and_one_in_the_last_append_removes_this_append(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     done = fill(tmp_path, rng, 25)
-    before = only_part(tmp_path).stat().st_size
+    before = only_segment(tmp_path).stat().st_size
     with Journal(tmp_path) as journal:
         journal.append_many([b"the", b"last", b"append"], tag=99)
-    data = only_part(tmp_path).read_bytes()
+    data = only_segment(tmp_path).read_bytes()
     for byte in [*rng.sample(range(before), 80), *range(before, len(data))]:
         changed = bytearray(data)
         changed[byte] ^= 1 << rng.randrange(8)
-        only_part(tmp_path).write_bytes(changed)
+        only_segment(tmp_path).write_bytes(changed)
         if byte >= before:
             assert read(tmp_path) == entries_of(done)
         else:
@@ -138,7 +136,7 @@ def test_an_alteration_is_told_unless_it_is_in_the_last_append_which_then_never_
                 Journal(tmp_path)
 
 
-def test_a_block_in_an_older_part_that_was_altered_or_goes_too_far_is_refused(tmp_path: Path) -> None:
+def test_a_line_block_in_an_older_segment_that_was_altered_or_is_too_long_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append_many([b"one", b"two", b"three"])
         journal.roll()
@@ -146,35 +144,35 @@ def test_a_block_in_an_older_part_that_was_altered_or_goes_too_far_is_refused(tm
     older, newer = sorted(tmp_path.glob("*.journal"))
     data = older.read_bytes()
     older.write_bytes(data.replace(b"two", b"TWO"))
-    with pytest.raises(AlteredLog, match=r"00\.journal was cut or damaged at byte .* entry 0 is not there"):
+    with pytest.raises(AlteredLog, match=r"00\.journal was cut or damaged at byte .* entry 0 is missing"):
         read(tmp_path)
     older.write_bytes(data)
     newer.unlink()
-    part_path(tmp_path, 2).write_bytes(part_head(journal.id, 2, -1, b""))
-    with pytest.raises(AlteredLog, match=r"00\.journal holds more, .* than the next part allows, .* with entry 2"):
+    segment_path(tmp_path, 2).write_bytes(segment_head(journal.id, 2, -1, b""))
+    with pytest.raises(AlteredLog, match=r"00\.journal has more entries, .*: the next segment begins with entry 2"):
         read(tmp_path, 0, 2)
 
 
-def test_many_entries_lie_in_the_file_as_the_lines_that_they_are(tmp_path: Path) -> None:
+def test_entries_that_were_appended_together_are_lines_in_the_file(tmp_path: Path) -> None:
     entries = [b'{"text": "t%d"}' % number for number in range(1000)]
     with Journal(tmp_path) as journal:
         journal.append_many(entries, tag=4)
         journal.append_lines(b"\n".join([*entries, b""]), tag=5)
     lines = b"\n".join([*entries, b""])
-    assert only_part(tmp_path).read_bytes().count(lines) == 2
+    assert only_segment(tmp_path).read_bytes().count(lines) == 2
     with JournalReader(tmp_path) as reader:
         assert list(reader.blocks(0)) == [
-            Block(0, 1000, 4, memoryview(lines), b""),
-            Block(1000, 2000, 5, memoryview(lines), b""),
+            LineBlock(0, 1000, 4, memoryview(lines), b""),
+            LineBlock(1000, 2000, 5, memoryview(lines), b""),
         ]
 
 
-def test_one_entry_lies_alone_however_it_was_appended(tmp_path: Path) -> None:
+def test_a_single_entry_has_the_same_frame_in_every_form_of_append(tmp_path: Path) -> None:
     sizes = []
     for form in ("append", "append_many", "append_lines"):
         with Journal(tmp_path / form) as journal:
             journal.append(b"before")
-            path = only_part(tmp_path / form)
+            path = only_segment(tmp_path / form)
             before = path.stat().st_size
             if form == "append":
                 journal.append(b"one", 7)
@@ -184,15 +182,15 @@ def test_one_entry_lies_alone_however_it_was_appended(tmp_path: Path) -> None:
                 journal.append_lines(b"one\n", 7)
             sizes.append(path.stat().st_size - before)
         with JournalReader(tmp_path / form) as reader:
-            assert list(reader.blocks(1)) == [Block(1, 2, 7, None, b"one")]
+            assert list(reader.blocks(1)) == [LineBlock(1, 2, 7, None, b"one")]
     assert len(set(sizes)) == 1
 
 
-def test_an_entry_in_the_midst_of_a_large_append_is_found_without_reading_much(
+def test_reading_one_entry_of_a_large_append_reads_little_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = [b"%07d" % number * 20 for number in range(100_000)] + [b"x" * 600_000, b"the last"]
-    with Journal(tmp_path, part_bytes=1 << 30) as journal:
+    with Journal(tmp_path, segment_bytes=1 << 30) as journal:
         journal.append_many(entries)
     read = 0
     real = os.pread
@@ -214,23 +212,23 @@ def test_an_entry_in_the_midst_of_a_large_append_is_found_without_reading_much(
         assert b"".join(entry.payload for entry in reader.read(0)) == b"".join(entries)
 
 
-def test_of_an_append_that_takes_several_blocks_there_is_all_or_nothing(tmp_path: Path) -> None:
+def test_an_append_of_several_line_blocks_is_complete_or_missing(tmp_path: Path) -> None:
     entries = [b"%07d" % number * 20 for number in range(4000)] + [b"x" * 300_000, b"the last"]
     with Journal(tmp_path) as journal:
         journal.append(b"before", tag=1)
         journal.append_many(entries, tag=2)
-    data = only_part(tmp_path).read_bytes()
+    data = only_segment(tmp_path).read_bytes()
     with JournalReader(tmp_path) as reader:
         assert len(list(reader.blocks(1))) > 3
     for size in (*range(100, len(data), 50_000), len(data) - 8, len(data) - 1):
-        only_part(tmp_path).write_bytes(data[:size])
+        only_segment(tmp_path).write_bytes(data[:size])
         with JournalReader(tmp_path) as reader:
             assert (reader.end(), reader.last_tag) == (1, 1)
-    only_part(tmp_path).write_bytes(data)
+    only_segment(tmp_path).write_bytes(data)
     assert read(tmp_path) == [(1, b"before"), *((2, entry) for entry in entries)]
 
 
-def test_lines_without_an_end_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
+def test_lines_without_a_final_newline_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
         journal.append_lines(b"")
         for lines in (b"one", b"one\ntwo"):
@@ -250,7 +248,7 @@ def test_lines_without_an_end_are_refused_and_nothing_is_appended(tmp_path: Path
 def test_a_journal_of_another_format_is_refused(tmp_path: Path, opening: Any, number: int) -> None:
     with Journal(tmp_path) as journal:
         journal.append(b"one")
-    path = only_part(tmp_path)
+    path = only_segment(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"MSJRNL2", b"MSJRNL%d" % number))
     refusal = f"{path} is a journal of format {number}, and this version of Millstream reads format 2: use the version"
     with pytest.raises(UnknownFormat, match=re.escape(refusal)):

@@ -1,4 +1,4 @@
-"""Epochs: where a stream is cut, and the epoch log, the one durable order in which a run meets its records."""
+"""Epochs: the planner, which cuts a stream into epochs, and the epoch log, which stores their order durably."""
 
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, Event, PartitionName, SinkAdded, SinkRemoved, Skipped

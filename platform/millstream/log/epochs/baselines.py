@@ -1,4 +1,4 @@
-"""What two guesses that read nothing come to, counted: they show what an accuracy is worth."""
+"""Baselines: two models that read no text, to compare an accuracy with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ __all__ = ["Baselines"]
 
 @dataclass(frozen=True)
 class Baselines:
-    """How many labelled records would have been right with the label before, and with the most common one so far.
+    """Counts of the labelled records that the baselines predicted right.
+
+    `no_change` predicts the label of the record before, `majority` the most frequent label so far.
 
     >>> Baselines(no_change=1, majority=3).shares(4)
     {'no_change': 0.25, 'majority': 0.75}
@@ -26,9 +28,9 @@ class Baselines:
         return Baselines(self.no_change - other.no_change, self.majority - other.majority)
 
     def counts(self) -> dict[str, int]:
-        """By name, as they are written down."""
+        """The counts by name, as a receipt stores them."""
         return asdict(self)
 
     def shares(self, labelled: int) -> Mapping[str, float] | None:
-        """By name, the accuracy that each would have had; None without labels."""
+        """The accuracy of each baseline by name; None without labels."""
         return {name: count / labelled for name, count in self.counts().items()} if labelled else None

@@ -1,4 +1,4 @@
-"""Epochs: pieces of the stream, cut once, and the events between them."""
+"""Epochs: pieces of the stream, and the events that come with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Added", "Ended", "Epoch", "Event", "PartitionName", "SinkAdded", "Si
 
 @dataclass(frozen=True)
 class PartitionName:
-    """A partition as users see it; its place in the epoch log is its rank."""
+    """A partition as users see it. Within Millstream its rank identifies it: its index in the epoch log."""
 
     source: str
     name: str
@@ -20,7 +20,7 @@ class PartitionName:
 
 @dataclass(frozen=True)
 class Added:
-    """A partition appears, and is read from the offset `at` on; it takes the next rank."""
+    """A partition appears. It gets the next rank and is read from the offset `at` on."""
 
     partition: PartitionName
     at: int = 0
@@ -28,28 +28,28 @@ class Added:
 
 @dataclass(frozen=True)
 class Ended:
-    """A partition has ended for good with this epoch."""
+    """A partition ends with this epoch: no record will follow."""
 
     rank: int
 
 
 @dataclass(frozen=True)
 class SinkAdded:
-    """A sink begins with this epoch; it counts as having everything before."""
+    """A sink begins with this epoch. Epochs before it are not delivered to the sink."""
 
     sink: str
 
 
 @dataclass(frozen=True)
 class SinkRemoved:
-    """A sink ends before this epoch; if it comes back, it begins anew."""
+    """A sink ends before this epoch. If the config has the sink again later, it begins again at that epoch."""
 
     sink: str
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """What a partition held before the offset `to` was removed unread, and the config says to go on without it."""
+    """Records before the offset `to` were removed before the run read them, and the config allows to skip them."""
 
     rank: int
     to: int
@@ -60,7 +60,7 @@ Event = Added | Ended | SinkAdded | SinkRemoved | Skipped
 
 @dataclass(frozen=True)
 class Epoch:
-    """A piece of the stream: for each rank the offsets [from, to), and what happened beside the log.
+    """A piece of the stream: for each rank the offsets [from, to) (the cut), and the events of this epoch.
 
     >>> Epoch.from_line(Epoch(0, {0: (0, 10)}, (Ended(0),)).line()) == Epoch(0, {0: (0, 10)}, (Ended(0),))
     True
@@ -72,10 +72,11 @@ class Epoch:
 
     @property
     def size(self) -> int:
-        """The offsets it spans: at least as many as it has records."""
+        """The number of offsets in the cut: at least the number of records."""
         return sum(stop - start for start, stop in self.cut.values())
 
     def line(self) -> dict[str, Any]:
+        """The epoch as a line of the epoch log."""
         events: list[dict[str, Any]] = []
         for event in self.events:
             if isinstance(event, Added):

@@ -1,8 +1,8 @@
-"""The epoch log: the one durable order in which a run meets its records.
+"""The epoch log: the durable order in which a run processes its records.
 
-The epoch log is a journal with three kinds of lines: an epoch (a cut and its events), a receipt (what processing an
-epoch gave), a commit. Each part of it begins with what is defined over the whole log (`Totals`), so a start reads one
-part and old parts can go.
+The epoch log is a journal with three kinds of lines: an epoch (a cut and its events), a receipt (the results of
+processing an epoch), and a commit. Each segment begins with the totals over all lines before it (`Totals`). So a start
+reads the newest segment only, and old segments can be dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class EpochLog:
-    """The one writer of an epoch log. Lines are on their way when appended, durable after `sync`."""
+    """The one writer of an epoch log. Appended lines are durable after `sync`."""
 
     def __init__(self, folder: Path) -> None:
         self.totals = Totals()
@@ -32,9 +32,9 @@ class EpochLog:
         self._journal = Journal(folder, header=lambda: self.totals.header())
         self.totals = Totals.from_header(self._journal.header)
         self.folder = folder
-        newest, _ = JournalReader(folder).part_start(self._journal.next_index)
+        newest, _ = JournalReader(folder).segment_start(self._journal.next_index)
         for entry in self._journal.entries(newest):
-            self.totals.take(line_of(entry))
+            self.totals.add_line(line_of(entry))
 
     @property
     def id(self) -> str:
@@ -44,21 +44,21 @@ class EpochLog:
         return EpochReader(self.folder)
 
     def cut(self, epoch: Epoch) -> None:
-        """Append the next epoch: its number follows the last one, and its ranges begin where the last ones end."""
+        """Append the next epoch: its number follows the last one, and its ranges begin at the current positions."""
         with self._lock:
             self._check_next(epoch)
             self._append(epoch.line())
-            self.totals.take_epoch(epoch)
+            self.totals.add_epoch(epoch)
 
     def receipt(self, receipt: EpochReceipt) -> None:
         """Append the receipt of an epoch that was cut."""
         with self._lock:
             assert 0 <= receipt.epoch < self.totals.next_epoch, f"epoch {receipt.epoch} was processed and never cut"
             self._append(receipt.line())
-            self.totals.take_receipt(receipt)
+            self.totals.add_receipt(receipt)
 
     def commit(self, epoch: int) -> None:
-        """Append a commit; commits never go back, and never beyond the epochs that were cut."""
+        """Append a commit. Its epoch is not lower than the last commit, and not higher than the last epoch cut."""
         with self._lock:
             committed, cut = self.totals.committed, self.totals.next_epoch - 1
             assert committed <= epoch <= cut, f"a commit of epoch {epoch} after {committed}, with {cut} the last cut"
@@ -82,7 +82,7 @@ class EpochLog:
             assert start == position <= stop, f"epoch {epoch.number} reads [{start}, {stop}) at position {position}"
 
     def sync(self) -> None:
-        """Everything appended so far is durable on return."""
+        """Make all lines that were appended so far durable."""
         self._journal.sync()
 
     def close(self) -> None:

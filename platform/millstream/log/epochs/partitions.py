@@ -1,4 +1,4 @@
-"""The partitions of an epoch log by rank: their place in it, which never changes."""
+"""The partitions of an epoch log by rank. The rank is the index of a partition in the log and never changes."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class PartitionTable:
         return len(self._names)
 
     def add(self, partition: PartitionName) -> int:
-        """The rank of a partition, the next one if it is new."""
+        """The rank of a partition; a new partition is added and gets the next rank."""
         rank = self._ranks.setdefault(partition, len(self._names))
         self._names[rank] = partition
         return rank
 
     def follow(self, epoch: Epoch) -> list[int]:
-        """Add the partitions that an epoch adds; their ranks."""
+        """Add the partitions that the epoch's events add; returns their ranks."""
         return [self.add(event.partition) for event in epoch.events if isinstance(event, Added)]
 
     def learn(self, names: Mapping[int, PartitionName]) -> None:
-        """Take over names from another process, which need not know all ranks below them."""
+        """Add partitions whose ranks another process has given; lower ranks may be missing."""
         self._names |= names
         self._ranks |= {name: rank for rank, name in names.items()}
 
     def label(self, rank: int) -> str:
-        """A partition in words."""
+        """The partition's name for messages."""
         name = self._names.get(rank)
         return f"{name.source}/{name.name}" if name is not None else f"partition {rank}"
 
     def position(self, rank: int, offset: int) -> str:
-        """A record in words."""
+        """The position of a record for messages."""
         return f"{self.label(rank)} offset {offset}"

@@ -1,4 +1,4 @@
-"""The planner: decides where epochs are cut. One for every engine; no I/O, no clock."""
+"""The planner decides at which offsets epochs are cut. All engines use it; it does no I/O and reads no clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 __all__ = ["MOST_EPOCHS", "MOST_RECORDS", "Planner", "room"]
 
 MOST_EPOCHS = 2
+"""This number of epochs may always be in flight, however large they are."""
 MOST_RECORDS = 100_000
+"""More epochs may be in flight as long as they have no more records than this together."""
 
 
 def room(epochs: int, records: int, max_records: int) -> bool:
-    """Whether another epoch may be cut while these are not yet through: within two epochs, or within 100,000 records.
+    """True if another epoch may be cut while `epochs` with `records` are in flight: cut and not yet finished.
+
+    The limit is two epochs; or more, if they have at most 100,000 records together, the next epoch included.
 
     >>> room(1, 500_000, 500_000), room(2, 500_000, 500_000), room(9, 90_000, 10_000)
     (True, False, True)
@@ -21,7 +25,9 @@ def room(epochs: int, records: int, max_records: int) -> bool:
 
 
 def _shares(available: Mapping[int, int], most: int) -> dict[int, int]:
-    """How many records each partition gives to an epoch of at most `most`: equal shares, what is left goes round.
+    """The number of records from each partition for an epoch of at most `most` records.
+
+    Partitions get equal shares. A partition with fewer records leaves the rest of its share to the others.
 
     >>> _shares({0: 100, 1: 3, 2: 100}, 11)
     {0: 5, 1: 3, 2: 3}
@@ -40,12 +46,12 @@ def _shares(available: Mapping[int, int], most: int) -> dict[int, int]:
 
 @dataclass
 class Planner:
-    """Cuts the next epoch when `max_records` are there, or when the log has no more and a record waited `max_wait`.
+    """Cuts an epoch when `max_records` are available, or when records have waited for `max_wait` seconds.
 
-    With a `max_wait` of 0 it cuts as soon as a record is there, unless the engine is busy with the epochs before: so
-    epochs are small while it is quiet, and grow under load.
+    With a `max_wait` of 0 the planner cuts as soon as one record is available, unless the engine is busy with earlier
+    epochs: so epochs are small at a low rate of records, and grow under load.
 
-    `budget` limits what it will cut in all (`--records`); None is no limit.
+    `budget` is the number of records that the planner may still cut (`--records`); None: no limit.
 
     >>> planner = Planner(max_records=100, max_wait=0.1, positions={0: 0})
     >>> planner.plan({0: 250}, now=0.0), planner.plan({0: 250}, now=0.0)
@@ -64,7 +70,7 @@ class Planner:
     _waiting_since: float | None = field(default=None, init=False)
 
     def add(self, rank: int, beginning: int) -> None:
-        """A partition has appeared, or is read from a later offset on."""
+        """Add a partition, or move an existing partition to a later offset."""
         position = self.positions.get(rank, beginning)
         assert beginning >= position, f"partition {rank} goes back from offset {position} to {beginning}"
         self.positions[rank] = beginning
@@ -74,13 +80,17 @@ class Planner:
         return self.budget == 0
 
     def behind(self, ends: Mapping[int, int]) -> int:
-        """How many offsets are there and not yet cut."""
+        """The number of available offsets that are not yet cut."""
         return sum(max(0, end - self.positions[rank]) for rank, end in ends.items())
 
     def plan(
         self, ends: Mapping[int, int], now: float, *, no_more: bool = False, busy: bool = False
     ) -> dict[int, tuple[int, int]] | None:
-        """The next cut, or None if it is not yet due. `no_more`: nothing will ever be beyond these ends."""
+        """The next cut, or None if it is not yet due.
+
+        `ends`: the current end of each rank. `no_more`: true if the run will cut no record beyond these ends.
+        `busy`: true if the engine has `MOST_EPOCHS` or more epochs in flight.
+        """
         available = {rank: end - self.positions[rank] for rank, end in ends.items() if end > self.positions[rank]}
         most = self.max_records if self.budget is None else min(self.max_records, self.budget)
         if not available or most == 0:

@@ -1,4 +1,4 @@
-"""Reading an epoch log beside its writer, from another thread or process."""
+"""Reading an epoch log while its writer appends, from another thread or process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EpochReader", "line_of"]
 
 
 class EpochReader:
-    """Reads an epoch log beside its writer, from another thread or process."""
+    """Reads an epoch log while its writer appends, from another thread or process."""
 
     def __init__(self, folder: Path) -> None:
         self._reader = JournalReader(folder)
@@ -27,9 +27,9 @@ class EpochReader:
         return self._reader.id
 
     def lines(self, epoch: int = 0) -> Iterator[dict[str, Any]]:
-        """All lines from the one that cuts `epoch` on, as far as they go now."""
+        """The lines from the cut of `epoch` on, up to the current end of the log."""
         found = False
-        for entry in self._reader.read(self._part_of(epoch)):
+        for entry in self._reader.read(self._segment_before(epoch)):
             line = line_of(entry)
             found = found or line.get("epoch") == epoch
             if found:
@@ -44,18 +44,18 @@ class EpochReader:
         return (EpochReceipt.from_line(line) for line in self.lines(first) if "receipt" in line)
 
     def totals(self) -> Totals:
-        """What is defined over the whole log as it is now."""
+        """The totals over all lines that the log has now."""
         end = self._reader.end()
-        start, header = self._reader.part_start(end)
+        start, header = self._reader.segment_start(end)
         totals = Totals.from_header(header)
         for entry in self._reader.read(start, end):
-            totals.take(line_of(entry))
+            totals.add_line(line_of(entry))
         return totals
 
     def follow(self, first: int) -> Iterator[Epoch]:
-        """Epochs from `first` on that were cut since the last call."""
+        """The epochs from `first` on that were cut after the last call."""
         if self._next <= self._reader.first_index:
-            self._next = self._part_of(first)
+            self._next = self._segment_before(first)
         for entry in self._reader.read(self._next):
             self._next = entry.index + 1
             if entry.payload.startswith(b'{"epoch"'):
@@ -63,14 +63,14 @@ class EpochReader:
                 if epoch.number >= first:
                     yield epoch
 
-    def _part_of(self, epoch: int) -> int:
-        """Where the last part begins that was begun before this epoch was cut."""
+    def _segment_before(self, epoch: int) -> int:
+        """The first index of the newest segment that was begun before this epoch was cut."""
         low, high = self._reader.first_index, self._reader.end()
         if low == high:
             return low
         first = low
         while low < high:
-            start, header = self._reader.part_start((low + high) // 2)
+            start, header = self._reader.segment_start((low + high) // 2)
             if Totals.from_header(header).next_epoch <= epoch:
                 first = start
                 low = (low + high) // 2 + 1
@@ -80,6 +80,6 @@ class EpochReader:
 
 
 def line_of(entry: Entry) -> dict[str, Any]:
-    """The line of an epoch log that a journal's entry holds."""
+    """Decode a journal entry as a line of the epoch log."""
     line: dict[str, Any] = json.loads(entry.payload)
     return line

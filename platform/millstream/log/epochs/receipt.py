@@ -1,4 +1,4 @@
-"""Notes: what processing an epoch gave, by which a replay is compared with the first time."""
+"""Receipts: the results of processing an epoch, so that a replay can be compared with the first attempt."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ __all__ = ["EpochReceipt"]
 
 @dataclass(frozen=True)
 class EpochReceipt:
-    """What processing an epoch gave, durable before the first sink gets it.
+    """The results of processing an epoch; the receipt is durable before the first sink gets the epoch.
 
-    `inputs` has for each rank the record count and digest; `outputs` and `steps` digests in the order they were made.
+    `inputs`: for each rank the number of records and their digest. `outputs`: for each output the number of rows and
+    their digest, and `steps`: for each step a digest, both in the order of processing. `attempt` is 1, or more for a
+    replay.
     """
 
     epoch: int
@@ -35,6 +37,7 @@ class EpochReceipt:
         return Scores(self.records, self.correct, self.labelled, self.baselines)
 
     def line(self) -> dict[str, Any]:
+        """The receipt as a line of the epoch log."""
         fields = {name: value for name, value in vars(self).items() if name != "epoch"}
         inputs = {str(rank): v for rank, v in self.inputs.items()}
         return {"receipt": self.epoch, **fields, "inputs": inputs, "baselines": self.baselines.counts()}

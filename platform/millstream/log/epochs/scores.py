@@ -1,4 +1,4 @@
-"""Scores: how many records were predicted right, by the model and by the baselines."""
+"""Scores: the number of records that the model and the baselines predicted right."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ class Scores:
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
-        """By name, the accuracy of each baseline."""
+        """The accuracy of each baseline by name; None without labels."""
         return self.baselines.shares(self.labelled)

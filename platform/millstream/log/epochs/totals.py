@@ -1,4 +1,4 @@
-"""Totals: what is defined over the whole epoch log, as a fold over its lines."""
+"""Totals: counts, positions, partitions and sinks over all lines of an epoch log."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ __all__ = ["Totals"]
 
 @dataclass
 class Totals:
-    """What is defined over the whole epoch log, kept up line by line."""
+    """Counts, positions, partitions and sinks over all lines of an epoch log, updated with each line.
+
+    Records and rows count once: a replay of an epoch adds to `processed` only.
+    """
 
     next_epoch: int = 0
     partitions: list[PartitionName] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     sinks: dict[str, int] = field(default_factory=dict)
-    """Those that are delivered to, and the epochs that they begin with."""
+    """The current sinks, and for each the epoch that it begins with."""
     removed: set[str] = field(default_factory=set)
     returned: dict[str, int] = field(default_factory=dict)
-    """Those that were removed and are back, and the epochs that they begin with again."""
+    """The sinks that were removed and added again, and for each the epoch that it begins again with."""
     committed: int = -1
     epochs: int = 0
     records: int = 0
@@ -38,7 +41,7 @@ class Totals:
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
     rows: dict[str, int] = field(default_factory=dict)
-    """How many rows were made for each output."""
+    """The number of rows by output."""
 
     @property
     def scores(self) -> Scores:
@@ -52,7 +55,7 @@ class Totals:
     def baseline_accuracies(self) -> Mapping[str, float] | None:
         return self.scores.baseline_accuracies
 
-    def take_epoch(self, epoch: Epoch) -> None:
+    def add_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
             message = f"the epoch log goes from epoch {self.next_epoch - 1} to {epoch.number}; its files were altered"
             raise AlteredLog(message)
@@ -77,7 +80,7 @@ class Totals:
         for rank, (_, stop) in epoch.cut.items():
             self.positions[rank] = stop
 
-    def take_receipt(self, receipt: EpochReceipt) -> None:
+    def add_receipt(self, receipt: EpochReceipt) -> None:
         self.processed += receipt.records
         if receipt.attempt == 1:
             self.epochs += 1
@@ -89,15 +92,16 @@ class Totals:
             for output, (count, _) in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
 
-    def take(self, line: Mapping[str, Any]) -> None:
+    def add_line(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
-            self.take_epoch(Epoch.from_line(line))
+            self.add_epoch(Epoch.from_line(line))
         elif "receipt" in line:
-            self.take_receipt(EpochReceipt.from_line(line))
+            self.add_receipt(EpochReceipt.from_line(line))
         else:
             self.committed = line["commit"]
 
     def header(self) -> bytes:
+        """The totals as the header of a segment."""
         return json.dumps({**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed)}).encode()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a source has read, as columns of whatever type, into the records that a log yields."""
+"""Converts the columns that a source has read into the records that a log yields."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ def records_of(
     fields: Mapping[str, str],
     offset: int,
 ) -> pa.RecordBatch:
-    """The records at `offset` and after, with what is wrong with them: `reasons`, a missing text, an unreadable time.
+    """The records with the offsets `offset`, `offset + 1`, ...
 
-    Columns are text, under our names; `time` is text (ISO 8601), float64 (seconds since 1970), int64 (microseconds),
-    or a struct of `text` and `seconds`.
+    A record is rejected, with a reason in `_reject`, if `reasons` has one, if its text is missing, or if its time
+    cannot be read. `columns` are text, by the names of Millstream's fields; `time` is text (ISO 8601), float64 (seconds
+    since 1970), int64 (microseconds), or a struct of `text` and `seconds`. `fields` gives the source's name of each
+    field.
 
     >>> columns = {"text": pa.array(["a", None]), "time": pa.array([1.5, 2.0])}
     >>> records_of(columns, None, 2, {"text": "body", "time": "at"}, 7).to_pylist()[1]
@@ -53,15 +55,18 @@ def records_of(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array | None]:
-    """(microseconds, what is wrong) of a column of times: text, or seconds, or both side by side."""
+def _times(column: pa.Array, key: str) -> tuple[pa.Array, pa.Array | None]:
+    """(microseconds, reasons for rejection) of a column of times: text, or seconds, or a struct of both.
+
+    `key` is the source's name of the field.
+    """
     if pa.types.is_struct(column.type):
-        (text, not_text), (seconds, no_seconds) = (_times(column.field(n), theirs) for n in ("text", "seconds"))
+        (text, not_text), (seconds, no_seconds) = (_times(column.field(n), key) for n in ("text", "seconds"))
         wrong = no_seconds if not_text is None else not_text
         if not_text is not None and no_seconds is not None:
             wrong = pc.coalesce(not_text, no_seconds)
         return pc.coalesce(text, seconds), wrong
-    there = column.is_valid().to_numpy(zero_copy_only=False)
+    present = column.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(column.type):
         micros, good = from_text(column)
     elif pa.types.is_integer(column.type):
@@ -69,10 +74,10 @@ def _times(column: pa.Array, theirs: str) -> tuple[pa.Array, pa.Array | None]:
         good = within_calendar(micros)
     else:
         micros, good = from_seconds(pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False))
-    bad = there & ~good
+    bad = present & ~good
     wrong = None
     if bad.any():
         shown = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, 40)
-        said = "is not an ISO 8601 time: " if pa.types.is_string(column.type) else "is beyond the years 1 to 9999: "
-        wrong = pc.if_else(pa.array(bad), pc.binary_join_element_wise(f"{theirs} {said}", shown, ""), None)
-    return pa.array(micros, mask=~(there & good)), wrong
+        problem = "is not an ISO 8601 time: " if pa.types.is_string(column.type) else "is beyond the years 1 to 9999: "
+        wrong = pc.if_else(pa.array(bad), pc.binary_join_element_wise(f"{key} {problem}", shown, ""), None)
+    return pa.array(micros, mask=~(present & good)), wrong

@@ -1,4 +1,4 @@
-"""Rows of outputs as JSON lines, as `millstream read` prints them and sinks write them, and back."""
+"""Converts rows of outputs to JSON lines, as `millstream read` prints them and sinks write them, and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "
 
 
 def json_lines(rows: pa.Table) -> bytes:
-    r"""One JSON object a line: columns in their order, times in ISO 8601, what is missing (or not a number) as null.
+    r"""One JSON object for each row: columns in their order, times in ISO 8601, missing values and NaN as null.
 
     >>> rows = pa.table({"_offset": [7], "text": ['say "hi"'], "at": pa.array([1_500_000], pa.timestamp("us", "UTC"))})
     >>> json_lines(rows)
@@ -30,34 +30,34 @@ def json_lines(rows: pa.Table) -> bytes:
     if not rows.num_rows:
         return b""
     if rows.num_rows <= FEW_ROWS:
-        return _few(rows)
-    parts: list[Any] = []
+        return _lines_of_few(rows)
+    pieces: list[Any] = []
     for index, name in enumerate(rows.column_names):
-        parts += [("{" if index == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _texts(rows[name])]
-    return b"".join(map(content_of, pc.binary_join_element_wise(*parts, "}\n", "").chunks))
+        pieces += [("{" if index == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ", _texts(rows[name])]
+    return b"".join(map(content_of, pc.binary_join_element_wise(*pieces, "}\n", "").chunks))
 
 
 def content_of(array: pa.Array) -> memoryview:
-    """The bytes of all texts or binary values of an array, one behind the other.
+    """The concatenated bytes of an array of texts or binary values.
 
     >>> bytes(content_of(pa.array(["one", "two", "three"])[1:]))
     b'twothree'
     """
     begin, end = array.offset, array.offset + len(array)
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    edges = memoryview(array.buffers()[1]).cast("q" if wide else "i")
-    return memoryview(array.buffers()[2])[edges[begin] : edges[end]]
+    bounds = memoryview(array.buffers()[1]).cast("q" if wide else "i")
+    return memoryview(array.buffers()[2])[bounds[begin] : bounds[end]]
 
 
-def _few(rows: pa.Table) -> bytes:
-    """The same, row by row."""
+def _lines_of_few(rows: pa.Table) -> bytes:
+    """The same as `json_lines`, row by row."""
     heads = [f"{'{' if index == 0 else ', '}{_quoted(name)}: " for index, name in enumerate(rows.column_names)]
-    lines = zip(*(_written(column) for column in rows.columns), strict=True)
+    lines = zip(*(_json_values(column) for column in rows.columns), strict=True)
     return "".join("".join(map("".join, zip(heads, line, strict=True))) + "}\n" for line in lines).encode()
 
 
-def _written(column: pa.ChunkedArray) -> list[str]:
-    """Each value as JSON."""
+def _json_values(column: pa.ChunkedArray) -> list[str]:
+    """The JSON of each value, with one Python call for each value: faster for few rows."""
     kind = column.type
     write: Callable[[Any], str]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -66,7 +66,7 @@ def _written(column: pa.ChunkedArray) -> list[str]:
         write = str
     elif pa.types.is_timestamp(kind):
         column, write = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), _time
-    elif pa.types.is_float64(kind) and all(map(_is_written_alike, column.to_pylist())):
+    elif pa.types.is_float64(kind) and all(map(_has_same_text, column.to_pylist())):
         write = repr
     else:
         texts: list[str] = _texts(column).to_pylist()
@@ -74,8 +74,8 @@ def _written(column: pa.ChunkedArray) -> list[str]:
     return ["null" if value is None else write(value) for value in column.to_pylist()]
 
 
-def _is_written_alike(value: float | None) -> bool:
-    """Whether Python and Arrow write this number with the same signs: without an exponent."""
+def _has_same_text(value: float | None) -> bool:
+    """True if Python and Arrow write this number as the same text: without an exponent."""
     return value is None or value == 0 or 1e-4 <= abs(value) < 1e9
 
 
@@ -84,7 +84,7 @@ def _time(micros: int) -> str:
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each value as JSON."""
+    """The JSON of each value, with calls for the whole column."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -105,14 +105,14 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def numbers_as_text(column: Any) -> Any:
-    """Floating numbers as JSON writes them, an array or a chunked one; what is none (NaN, infinite) is missing.
+    """The JSON of floating-point numbers, of an array or a chunked array; NaN and infinite numbers become null.
 
     >>> numbers_as_text(pa.array([1.0, 2.5, float("nan")])).to_pylist()
     ['1.0', '2.5', None]
     """
     texts = pc.if_else(pc.is_finite(column), column, None).cast(pa.string())
-    whole = pc.match_substring_regex(texts, r"^-?\d+$")
-    return pc.if_else(whole, pc.binary_join_element_wise(texts, ".0", ""), texts)
+    integral = pc.match_substring_regex(texts, r"^-?\d+$")
+    return pc.if_else(integral, pc.binary_join_element_wise(texts, ".0", ""), texts)
 
 
 def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -135,7 +135,7 @@ def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def table_of(lines: bytes, schema: pa.Schema) -> pa.Table:
-    """The rows that `json_lines` has written, in these columns.
+    """Parse rows that `json_lines` has written, into these columns.
 
     >>> schema = pa.schema([("_offset", pa.int64()), ("text", pa.string())])
     >>> table_of(b'{"_offset": 7, "text": null}', schema).to_pylist()

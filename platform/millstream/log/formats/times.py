@@ -1,6 +1,6 @@
-"""Times as logs carry them (ISO 8601 text, or seconds since 1970) into microseconds UTC, a column at a time.
+"""Converts the times in logs (ISO 8601 text, or seconds since 1970) into microseconds in UTC, a column at a time.
 
-Every value is judged by itself, so that a result never depends on the rows around it.
+The result for a value never depends on the other rows.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ _LONGEST = 35  # 2022-02-08T16:08:31.123456789+00:00
 _USUAL = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?[Zz]?")
 _EPOCH_DAY = datetime(1970, 1, 1).toordinal()
 
-_ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(sign) for sign in "0-+:.")
+_ZERO, _MINUS, _PLUS, _COLON, _DOT = (ord(char) for char in "0-+:.")
 _ZONES = (6, 5, 3)  # +01:00, +0100, +01
 
 
 def within_calendar(micros: Array) -> Array:
-    """Whether microseconds since 1970 are in the years 1 to 9999."""
+    """True for microseconds since 1970 that are in the years 1 to 9999."""
     good: Array = (micros >= _FIRST) & (micros <= _LAST)
     return good
 
 
 def from_seconds(seconds: Array) -> tuple[Array, Array]:
-    """(microseconds, whether it is a time) of seconds since 1970; not one beyond the years 1 to 9999, NaN neither."""
+    """(microseconds, valid) of seconds since 1970; NaN and times outside the years 1 to 9999 are not valid."""
     with np.errstate(invalid="ignore"):
         micros = np.rint(seconds * _MICROS)
-        good = (micros >= _FIRST) & (micros < float(_LAST + 1))  # _LAST is no float
+        good = (micros >= _FIRST) & (micros < float(_LAST + 1))  # a float cannot represent _LAST
     return np.where(good, micros, 0).astype(np.int64), good
 
 
 def from_text(texts: pa.Array) -> tuple[Array, Array]:
-    """(microseconds, whether it is a time) of ISO 8601 text; without a zone it is UTC, beyond microseconds it is cut.
+    """(microseconds, valid) of ISO 8601 text. A time without a zone is in UTC; digits after microseconds are cut off.
 
     >>> micros, good = from_text(pa.array(["1970-01-01T00:00:01Z", "1970-01-01 01:00:01.5+01:00", "soon", None]))
     >>> micros.tolist(), good.tolist()
@@ -54,27 +54,27 @@ def from_text(texts: pa.Array) -> tuple[Array, Array]:
     good = np.zeros(len(texts), dtype=bool)
     if len(texts) == texts.null_count:
         return micros, good
-    if len(texts) <= FEW_ROWS and (few := _few(texts.to_pylist())) is not None:
+    if len(texts) <= FEW_ROWS and (few := _parse_few(texts.to_pylist())) is not None:
         return few
     lengths = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
     starts = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts)]
     data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
     for length in np.unique(lengths[(lengths >= 10) & (lengths <= _LONGEST)]):
         rows = np.flatnonzero(lengths == length)
-        places = starts[rows].astype(np.int64)[:, None] + np.arange(length)
-        _of_one_length(data[places], rows, micros, good)
+        indexes = starts[rows].astype(np.int64)[:, None] + np.arange(length)
+        _parse_one_length(data[indexes], rows, micros, good)
     return micros, good
 
 
-def _few(texts: list[str | None]) -> tuple[Array, Array] | None:
-    """The same for texts that all are missing or in the usual form, in UTC; None if there is another one."""
-    read = [0 if text is None else _usual(text) for text in texts]
-    if None in read:
+def _parse_few(texts: list[str | None]) -> tuple[Array, Array] | None:
+    """The same for few texts, if each is null or in the usual form in UTC; otherwise None."""
+    values = [0 if text is None else _parse_usual(text) for text in texts]
+    if None in values:
         return None
-    return np.array(read, np.int64), np.array([text is not None for text in texts])
+    return np.array(values, np.int64), np.array([text is not None for text in texts])
 
 
-def _usual(text: str) -> int | None:
+def _parse_usual(text: str) -> int | None:
     found = _USUAL.fullmatch(text)
     if found is None:
         return None
@@ -88,66 +88,66 @@ def _usual(text: str) -> int | None:
     return seconds * _MICROS + int((fraction or "")[:6].ljust(6, "0"))
 
 
-def _of_one_length(signs: Array, rows: Array, micros: Array, good: Array) -> None:
-    """Read times that are equally long, grouped by how they write their zone."""
-    length = signs.shape[1]
-    last = signs[:, -1]
+def _parse_one_length(chars: Array, rows: Array, micros: Array, good: Array) -> None:
+    """Parse times of the same length, grouped by the form of their zone."""
+    length = chars.shape[1]
+    last = chars[:, -1]
     if length == 10:
-        _read(signs, 0, rows, micros, good)
+        _parse(chars, 0, rows, micros, good)
         return
     zulu = (last == ord("Z")) | (last == ord("z"))
     if length > 16:
-        _read(signs[zulu, :-1], 0, rows[zulu], micros, good)
+        _parse(chars[zulu, :-1], 0, rows[zulu], micros, good)
     left = ~zulu
     for size in _ZONES:
         if length - size >= 16:
-            signed = left & np.isin(signs[:, -size], (_PLUS, _MINUS))
+            signed = left & np.isin(chars[:, -size], (_PLUS, _MINUS))
             if size == 6:
-                signed &= signs[:, -3] == _COLON
-            _read(signs[signed], size, rows[signed], micros, good)
+                signed &= chars[:, -3] == _COLON
+            _parse(chars[signed], size, rows[signed], micros, good)
             left &= ~signed
-    _read(signs[left], 0, rows[left], micros, good)
+    _parse(chars[left], 0, rows[left], micros, good)
 
 
-def _number(signs: Array, start: int, stop: int, ok: Array) -> Array:
-    """The number that these columns write; where one is no digit, `ok` becomes false."""
-    value = np.zeros(len(signs), dtype=np.int64)
+def _number(chars: Array, start: int, stop: int, ok: Array) -> Array:
+    """The number in these columns; in rows where a character is not a digit, `ok` becomes false."""
+    value = np.zeros(len(chars), dtype=np.int64)
     for index in range(start, stop):
-        digit = signs[:, index].astype(np.int64) - _ZERO
+        digit = chars[:, index].astype(np.int64) - _ZERO
         ok &= (digit >= 0) & (digit <= 9)
         value = value * 10 + digit
     return value
 
 
-def _read(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
-    """Read times whose last `zone` columns are an offset from UTC."""
+def _parse(chars: Array, zone: int, rows: Array, micros: Array, good: Array) -> None:
+    """Parse times whose last `zone` columns are an offset from UTC."""
     if not len(rows):
         return
-    length = signs.shape[1] - zone
+    length = chars.shape[1] - zone
     if length not in (10, 16, 19) and not 21 <= length <= 29:
         return
-    ok = (signs[:, 4] == _MINUS) & (signs[:, 7] == _MINUS)
-    year, month, day = (_number(signs, *span, ok) for span in ((0, 4), (5, 7), (8, 10)))
+    ok = (chars[:, 4] == _MINUS) & (chars[:, 7] == _MINUS)
+    year, month, day = (_number(chars, *span, ok) for span in ((0, 4), (5, 7), (8, 10)))
     seconds = _days(year, month, day, ok) * 86_400
     fraction: Array | int = 0
     if length > 10:
-        ok &= np.isin(signs[:, 10], (ord("T"), ord("t"), ord(" "))) & (signs[:, 13] == _COLON)
-        hour, minute = _number(signs, 11, 13, ok), _number(signs, 14, 16, ok)
+        ok &= np.isin(chars[:, 10], (ord("T"), ord("t"), ord(" "))) & (chars[:, 13] == _COLON)
+        hour, minute = _number(chars, 11, 13, ok), _number(chars, 14, 16, ok)
         ok &= (hour < 24) & (minute < 60)
         seconds += hour * 3600 + minute * 60
     if length > 16:
-        second = _number(signs, 17, 19, ok)
-        ok &= (signs[:, 16] == _COLON) & (second < 60)
+        second = _number(chars, 17, 19, ok)
+        ok &= (chars[:, 16] == _COLON) & (second < 60)
         seconds += second
     if length > 19:
-        ok &= signs[:, 19] == _DOT
-        fraction = _number(signs, 20, min(length, 26), ok) * 10 ** max(0, 26 - length)
-        _number(signs, 26, length, ok)
+        ok &= chars[:, 19] == _DOT
+        fraction = _number(chars, 20, min(length, 26), ok) * 10 ** max(0, 26 - length)
+        _number(chars, 26, length, ok)
     if zone:
-        hours = _number(signs, length + 1, length + 3, ok)
-        minutes = _number(signs, signs.shape[1] - 2, signs.shape[1], ok) if zone > 3 else np.int64(0)
+        hours = _number(chars, length + 1, length + 3, ok)
+        minutes = _number(chars, chars.shape[1] - 2, chars.shape[1], ok) if zone > 3 else np.int64(0)
         ok &= (hours < 24) & (minutes < 60)
-        seconds -= np.where(signs[:, length] == _MINUS, -1, 1) * (hours * 3600 + minutes * 60)
+        seconds -= np.where(chars[:, length] == _MINUS, -1, 1) * (hours * 3600 + minutes * 60)
     total = seconds * _MICROS + fraction
     ok &= within_calendar(total)
     micros[rows[ok]] = total[ok]
@@ -155,7 +155,7 @@ def _read(signs: Array, zone: int, rows: Array, micros: Array, good: Array) -> N
 
 
 def _days(year: Array, month: Array, day: Array, ok: Array) -> Array:
-    """Days since 1970-01-01 in the Gregorian calendar; where there is no such day, `ok` becomes false."""
+    """Days since 1970-01-01 in the Gregorian calendar; for a day that does not exist, `ok` becomes false."""
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     ok &= (year >= 1) & (month >= 1) & (month <= 12)
     longest = _DAYS[np.clip(month, 0, 12)] + (leap & (month == 2))

@@ -1,7 +1,7 @@
 """Journals: append-only logs of byte strings on one machine, with one writer and several readers."""
 
 from millstream.log.journal.journal import Journal
-from millstream.log.journal.line_blocks import Block, Entry, are_lines, as_lines
+from millstream.log.journal.line_blocks import Entry, LineBlock, are_lines, as_lines
 from millstream.log.journal.reader import JournalReader
 
-__all__ = ["Block", "Entry", "Journal", "JournalReader", "are_lines", "as_lines"]
+__all__ = ["Entry", "Journal", "JournalReader", "LineBlock", "are_lines", "as_lines"]

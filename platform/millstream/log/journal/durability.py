@@ -1,4 +1,4 @@
-"""Files and folders that outlive a loss of power."""
+"""Creating and writing files and folders so that they survive a loss of power."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["make_folder", "sync_folder", "write_whole"]
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed or removed in a folder outlive a loss of power."""
+    """Make all creations, renames and removals in a folder durable: they survive a loss of power."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -18,7 +18,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it, durably."""
+    """Create a folder and its missing parents, durably."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -27,7 +27,10 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all, also after a loss of power, whoever else writes it."""
+    """Write a file atomically and durably: a reader, or a loss of power, never finds a part of the text.
+
+    Several processes may write the same file: the last one wins.
+    """
     partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with partial.open("w") as file:

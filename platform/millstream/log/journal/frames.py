@@ -1,11 +1,15 @@
-"""What a journal's files are made of: frames with checksums, and how a torn one is told from an altered one.
+"""Frames: the records with checksums that a journal's files consist of.
 
-A frame is `length and flags, mark, crc of the payload, check of these and of the frame's place`, then the payload: an
-entry; or nothing, beside a mark of its own (a note); or several entries (a block), how many and then each with a
-newline behind it, which none of them has within. So many entries are written and read at the cost of their bytes.
+A frame is a header (length and flags, tag, checksum of the payload, check of the header) and a payload. There are three
+kinds of payload: one entry; nothing (an empty frame, which carries only a tag); or a line block, which is a count and
+that many entries, each with a newline behind it and none within. Writing and reading a line block costs time for its
+bytes, not for each entry.
 
-The check is seeded with the journal's id and the frame's byte position, so a frame that was moved, or came from
-another journal (perhaps as the payload of an entry), is never taken for a good one.
+The check covers the header, and is seeded with the journal's id and the frame's byte position. So a frame that was
+moved, or copied from another journal (perhaps as the payload of an entry), is not a good frame.
+
+A damaged frame at the end of a file is an interrupted write; a damaged frame with a good frame behind it is an altered
+file.
 """
 
 from __future__ import annotations
@@ -25,11 +29,11 @@ __all__ = [
     "COUNT_BYTES",
     "HEADER_BYTES",
     "Frame",
-    "cut_short",
-    "empty_frame",
-    "frames",
-    "in_blocks",
-    "joined",
+    "encode_empty_frame",
+    "encode_entries",
+    "encode_lines",
+    "is_cut_short",
+    "read_frames",
     "refuse_altered",
 ]
 
@@ -38,26 +42,26 @@ _CHECK = struct.Struct("<I")
 _HEADER = struct.Struct("<IqII")
 HEADER_BYTES = _HEADER.size
 _MORE = 1 << 31
-_NO_ENTRY = 1 << 30  # a note, which has no payload, or a block, which has one
+_NO_ENTRY = 1 << 30  # not a single entry: an empty frame, or (with a payload) a line block
 _LENGTH = _NO_ENTRY - 1
 _READ = 64 << 10
 
 _COUNT = struct.Struct("<I")
 COUNT_BYTES = _COUNT.size
 _BLOCK = 256 << 10
-"""About the greatest block: what has to be read for one entry in the middle."""
+"""The usual maximum size of a line block. To read one entry of a block, the whole block is read."""
 _NEWLINE = b"\n"
 
 
 class Frame(NamedTuple):
-    """A good frame: where it lies in the file, and what it says."""
+    """A good frame: its position in the file and its contents."""
 
     start: int
     stop: int
     more: bool
-    """Whether the same append goes on in the next frame: without that one, this one does not count."""
+    """True if the append continues in the next frame. Without the next frame, this frame is not valid."""
     entries: int
-    """How many there are in it: none in a note, several in a block."""
+    """The number of entries: 0 in an empty frame, several in a line block."""
     tag: int
     payload: bytes
 
@@ -70,33 +74,35 @@ def _header(at: int, length: int, tag: int, crc: int, flags: int, seed: int) -> 
     return fields + _CHECK.pack(crc32c(fields, (seed ^ at) & 0xFFFFFFFF))
 
 
-def joined(at: int, payloads: Sequence[bytes], tag: int, seed: int) -> bytes:
-    """The frames of one append that begins at byte `at`, an entry each: all of them count, or none."""
-    if len(payloads) == 1:  # where every microsecond counts
+def encode_entries(at: int, payloads: Sequence[bytes], tag: int, seed: int) -> bytes:
+    """Encode one append that begins at byte `at`, with a frame for each entry: readers see all entries or none."""
+    if len(payloads) == 1:  # the fast way for the most frequent case
         return _header(at, len(payloads[0]), tag, crc32c(payloads[0]), 0, seed) + payloads[0]
-    parts: list[bytes] = []
+    frames: list[bytes] = []
     for index, payload in enumerate(payloads, 1):
         flags = _MORE if index < len(payloads) else 0
-        parts.append(_header(at, len(payload), tag, crc32c(payload), flags, seed) + payload)
-        at += len(parts[-1])
-    return b"".join(parts)
+        frames.append(_header(at, len(payload), tag, crc32c(payload), flags, seed) + payload)
+        at += len(frames[-1])
+    return b"".join(frames)
 
 
-def in_blocks(at: int, lines: bytes, tag: int, seed: int) -> tuple[bytes, int]:
-    r"""The frames of one append of lines, which all end in a newline, and how many entries that is: a line each.
+def encode_lines(at: int, lines: bytes, tag: int, seed: int) -> tuple[bytes, int]:
+    r"""Encode one append of lines, which all end in a newline, as line blocks; returns the bytes and the line count.
 
-    A line by itself is a frame like that of any entry.
+    A single line is encoded like any single entry.
 
-    >>> in_blocks(0, b"one\ntwo\n", -1, 0)[1], in_blocks(0, b"one\n", -1, 0) == (joined(0, [b"one"], -1, 0), 1)
-    (2, True)
+    >>> encode_lines(0, b"one\ntwo\n", -1, 0)[1]
+    2
+    >>> encode_lines(0, b"one\n", -1, 0) == (encode_entries(0, [b"one"], -1, 0), 1)
+    True
     """
-    if lines.find(_NEWLINE) == len(lines) - 1:  # the usual case where they come one by one
-        return joined(at, (lines[:-1],), tag, seed), 1
+    if lines.find(_NEWLINE) == len(lines) - 1:  # the fast way for a single line
+        return encode_entries(at, (lines[:-1],), tag, seed), 1
     if not lines.endswith(_NEWLINE):
         message = f"the last of the lines does not end in a newline: ...{lines[-40:]!r}"
         raise ValueError(message)
-    parts: list[bytes | memoryview] = []
-    view, signs = memoryview(lines), np.frombuffer(lines, np.uint8)
+    pieces: list[bytes | memoryview] = []
+    view, chars = memoryview(lines), np.frombuffer(lines, np.uint8)
     start = entries = 0
     while start < len(lines):
         stop = _end_of_block(lines, start)
@@ -105,29 +111,29 @@ def in_blocks(at: int, lines: bytes, tag: int, seed: int) -> tuple[bytes, int]:
             payload, length, count, head = view[start : stop - 1], stop - 1 - start, 1, b""
         else:
             payload, flags = view[start:stop], flags | _NO_ENTRY
-            count = int(np.count_nonzero(signs[start:stop] == _NEWLINE[0]))
+            count = int(np.count_nonzero(chars[start:stop] == _NEWLINE[0]))
             head = _COUNT.pack(count)
             length = len(head) + stop - start
-        parts += (_header(at, length, tag, crc32c(payload, crc32c(head)), flags, seed), head, payload)
+        pieces += (_header(at, length, tag, crc32c(payload, crc32c(head)), flags, seed), head, payload)
         at += HEADER_BYTES + length
         start, entries = stop, entries + count
-    return b"".join(parts), entries
+    return b"".join(pieces), entries
 
 
 def _end_of_block(lines: bytes, start: int) -> int:
-    """Where the block of lines ends that begins at `start`: at the end of a line, even if that goes too far."""
+    """The end of the line block that begins at `start`: after a line, even if this line makes the block too long."""
     if len(lines) - start <= _BLOCK:
         return len(lines)
     return (lines.rfind(_NEWLINE, start, start + _BLOCK) + 1) or (lines.index(_NEWLINE, start) + 1)
 
 
-def empty_frame(at: int, tag: int, seed: int) -> bytes:
-    """A frame with a mark alone."""
+def encode_empty_frame(at: int, tag: int, seed: int) -> bytes:
+    """Encode a frame that has a tag and no payload."""
     return _header(at, 0, tag, crc32c(b""), _NO_ENTRY, seed)
 
 
 def _fields(header: bytes, at: int, seed: int) -> tuple[int, int, int] | None:
-    """(length and flags, mark, crc) of a frame's header at byte `at`, if it is one."""
+    """(length and flags, tag, crc) of the frame header at byte `at`; None if these bytes are no good header."""
     if len(header) < HEADER_BYTES:
         return None
     (check,) = _CHECK.unpack_from(header, _FIELDS.size)
@@ -137,8 +143,8 @@ def _fields(header: bytes, at: int, seed: int) -> tuple[int, int, int] | None:
     return fields
 
 
-def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
-    """The good frames from byte `at` on; ends before the first that is not whole, or not good."""
+def read_frames(file: int, at: int, seed: int) -> Iterator[Frame]:
+    """Yield the good frames from byte `at` on; stop before the first frame that is incomplete or damaged."""
     data, base = b"", at
     while True:
         offset = at - base
@@ -151,7 +157,7 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
         if crc32c(data[offset : offset + _FIELDS.size], (seed ^ at) & 0xFFFFFFFF) != check:
             return
         length = flagged & _LENGTH
-        if first + length > len(data):  # and the next header with it, so that a row of blocks is read a block at a time
+        if first + length > len(data):  # and the next header, so that consecutive line blocks take one call each
             data, base, first = os.pread(file, max(_READ, 2 * HEADER_BYTES + length), at), at, HEADER_BYTES
         payload = data[first : first + length]
         if len(payload) < length or crc32c(payload) != crc:
@@ -164,28 +170,31 @@ def frames(file: int, at: int, seed: int) -> Iterator[Frame]:
         at = stop
 
 
-def cut_short(file: int, at: int, seed: int) -> bool:
-    """Whether the file ends within the frame that begins at byte `at`, or before it."""
-    there = os.fstat(file).st_size - at
-    if there < HEADER_BYTES:
+def is_cut_short(file: int, at: int, seed: int) -> bool:
+    """True if the file ends within the frame that begins at byte `at`, or before it."""
+    left = os.fstat(file).st_size - at
+    if left < HEADER_BYTES:
         return True
     fields = _fields(os.pread(file, HEADER_BYTES, at), at, seed)
-    return fields is not None and HEADER_BYTES + (fields[0] & _LENGTH) > there
+    return fields is not None and HEADER_BYTES + (fields[0] & _LENGTH) > left
 
 
 def refuse_altered(path: Path, file: int, at: int, seed: int) -> None:
-    """Raise if the bytes from `at` on, where no good frame begins, are more than the end of an interrupted write.
+    """Raise `AlteredLog` if an interrupted write cannot explain the bytes from `at` on, where no good frame begins.
 
-    A write that was interrupted is short, or (after a loss of power) bad up to the end of the file. A bad frame with
-    a good one anywhere behind it has been altered.
+    An interrupted write leaves an incomplete frame, or (after a loss of power) damaged bytes up to the end of the file.
+    If a good frame follows a damaged frame, the file was altered.
     """
-    if cut_short(file, at, seed):
+    if is_cut_short(file, at, seed):
         return
     rest = os.pread(file, os.fstat(file).st_size - at, at)
     for index in range(1, len(rest.rstrip(b"\0"))):
         if _fields(rest[index : index + HEADER_BYTES], at + index, seed) is None:
             continue
-        if next(frames(file, at + index, seed), None) is not None and next(frames(file, at, seed), None) is None:
+        if (
+            next(read_frames(file, at + index, seed), None) is not None
+            and next(read_frames(file, at, seed), None) is None
+        ):
             message = (
                 f"{path} was altered: the entry at byte {at:,} is damaged, yet good entries follow at byte "
                 f"{at + index:,}. Restore the file from a copy, or begin a new journal"

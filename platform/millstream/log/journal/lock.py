@@ -1,4 +1,4 @@
-"""The lock of a folder that one process writes at a time; the kernel lets go of it when that process dies."""
+"""The lock of a folder that one process writes at a time. The kernel releases the lock when that process dies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from weakref import WeakValueDictionary
 
 from millstream.errors import InUse
 
-__all__ = ["LOCK", "FolderLock", "locked"]
+__all__ = ["LOCK", "FolderLock", "try_lock"]
 
 LOCK = "_lock"
-"""Its file, in the folder; Spark, pandas and DuckDB leave out names that begin so."""
+"""The name of the lock file in the folder. Spark, pandas and DuckDB ignore names that begin with an underscore."""
 
 _TRIES, _WAIT = 5, 0.05
-"""Whoever looks whether something is in use, and whoever starts a process, holds a lock for a moment."""
+"""Another holder may have the lock for a moment only: a check for use, or a process between fork and exec."""
 
 
-def locked(descriptor: int) -> bool:
-    """Whether this file is locked now for whoever has it open so, and for nobody else."""
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file exclusively; false if another open file description holds the lock after several tries."""
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,28 +32,28 @@ def locked(descriptor: int) -> bool:
 
 
 class FolderLock:
-    """Held by the one writer of a folder until it lets go; taking it changes nothing in the folder.
+    """The lock that the one writer of a folder holds until `release`; locking changes no other file in the folder.
 
-    Another process is refused. In the same process the newest lock takes over, and the one before is no longer `held`:
-    what a failed run has dropped without closing it keeps nobody out, and can write no more.
+    A second process is refused. In the same process the newest lock takes over, and the lock before is no longer
+    `held`: a writer that a failed run did not close blocks no other writer, and writes no more.
     """
 
     def __init__(self, folder: Path) -> None:
         self.held = False
         self._file = -1
         key = os.path.realpath(folder)
-        if (before := _locks.get(key)) is not None:
-            before.release()
+        if (previous := _locks.get(key)) is not None:
+            previous.release()
         while not self.held:
             self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-            if not locked(self._file):
+            if not try_lock(self._file):
                 self.release()
                 message = (
                     f"another process is appending to {folder}, which has one writer at a time; "
                     "wait for it, stop it, or choose another folder"
                 )
                 raise InUse(message)
-            self.held = os.fstat(self._file).st_nlink > 0  # it may have been cleared away meanwhile
+            self.held = os.fstat(self._file).st_nlink > 0  # another process may have deleted the lock file meanwhile
             if not self.held:
                 self.release()
         _locks[key] = self

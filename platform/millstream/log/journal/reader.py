@@ -1,4 +1,4 @@
-"""Reading a journal, beside its writer or without one."""
+"""Reading a journal, while a writer appends to it or without a writer."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from pathlib import Path
 
 from millstream.errors import AlteredLog, ConfigError, Truncated
 from millstream.log.journal.frames import Frame
-from millstream.log.journal.line_blocks import Block, Entry
-from millstream.log.journal.segment import Part, first_indexes, part_name
+from millstream.log.journal.line_blocks import Entry, LineBlock
+from millstream.log.journal.segment import Segment, first_indexes, segment_name
 
-__all__ = ["JournalReader", "newest_part"]
+__all__ = ["JournalReader", "newest_segment"]
 
 
-def newest_part(folder: Path, *, remove: bool = False) -> Part | None:
-    """The newest part whose making was not interrupted."""
+def newest_segment(folder: Path, *, remove: bool = False) -> Segment | None:
+    """The newest complete segment: one whose creation was not interrupted; `remove` deletes newer, incomplete ones."""
     while firsts := first_indexes(folder) if folder.is_dir() else []:
         for first in reversed(firsts):
             try:
-                part = Part(folder, first)
+                segment = Segment(folder, first)
             except FileNotFoundError:  # dropped since it was listed
                 break
-            if part.ready:
-                return part
-            part.close()
+            if segment.ready:
+                return segment
+            segment.close()
             if remove:
-                part.path.unlink()
+                segment.path.unlink()
         else:
             return None
     return None
 
 
 class JournalReader:
-    """Reads a journal beside its writer; reading on costs no more than what has come since.
+    """Reads a journal while its writer may be appending; continuing to read costs time for new entries only.
 
-    Not for several threads at once: each may have a reader of its own.
+    A reader is not for several threads: each thread opens a reader of its own.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        newest = newest_part(folder)
+        newest = newest_segment(folder)
         if newest is None:
-            message = f"{folder} holds no journal: `millstream log append {folder}` makes one"
+            message = f"{folder} holds no journal: `millstream log append {folder}` creates one"
             raise ConfigError(message)
         self._newest = newest
-        self._older: Part | None = None
+        self._older: Segment | None = None
         self._points: dict[int, list[tuple[int, int]]] = {}
         self._firsts = first_indexes(folder)
         self.id = newest.journal
@@ -60,52 +60,55 @@ class JournalReader:
 
     @property
     def last_tag(self) -> int:
-        """The mark given last, as far as `end` has looked; -1 if there was none."""
+        """The last tag among the entries up to the last result of `end`; -1 if no append had a tag."""
         return self._newest.tag
 
     def end(self) -> int:
-        """One past the last entry that is there now."""
+        """One past the last entry that the journal has now."""
         while True:
-            self._newest.look()
+            self._newest.refresh()
             if self._is_newest():
                 return self._newest.end
-            newest = newest_part(self._folder)
+            newest = newest_segment(self._folder)
             if newest is None or newest.journal != self.id:
-                message = f"{self._folder} no longer holds the journal {self.id}: it was removed, or made anew"
+                message = (
+                    f"{self._folder} no longer holds the journal {self.id}: "
+                    "it was removed, or replaced by a new journal"
+                )
                 raise AlteredLog(message)
             if newest.first == self._newest.first and newest.inode == self._newest.inode:
                 newest.close()
                 return self._newest.end
             self._points[self._newest.first] = self._newest.points()
-            self._newest = newest  # the old one is closed when nobody reads in it any more
+            self._newest = newest  # the old segment closes its file when no iterator uses it any more
             self._firsts = first_indexes(self._folder)
 
     def _is_newest(self) -> bool:
-        part = self._newest
+        segment = self._newest
         try:
-            if os.stat(part.path).st_ino != part.inode:
+            if os.stat(segment.path).st_ino != segment.inode:
                 return False
         except FileNotFoundError:
             return False
-        return part.end == part.first or not os.path.exists(os.path.join(self._folder, part_name(part.end)))
+        return segment.end == segment.first or not os.path.exists(os.path.join(self._folder, segment_name(segment.end)))
 
     def read(self, start: int, stop: int | None = None) -> Iterator[Entry]:
-        """The entries at [start, stop), or up to what is there now."""
-        upto = self._reach(stop)
+        """The entries at [start, stop), or from `start` up to the current end."""
+        upto = self._limit(stop)
         for index, frame in self._frames(start, upto):
             if frame.entries == 1:
                 yield Entry(index, frame.tag, frame.payload)
             else:
-                yield from Block.of(frame, index, start, upto).entries()
+                yield from LineBlock.of(frame, index, start, upto).entries()
 
-    def blocks(self, start: int, stop: int | None = None) -> Iterator[Block]:
-        """The same as they lie in the files: many at a time if they were appended together."""
-        upto = self._reach(stop)
+    def blocks(self, start: int, stop: int | None = None) -> Iterator[LineBlock]:
+        """The same entries as line blocks; an entry that is not in a line block is a block of its own."""
+        upto = self._limit(stop)
         for index, frame in self._frames(start, upto):
-            yield Block.of(frame, index, start, upto)
+            yield LineBlock.of(frame, index, start, upto)
 
-    def _reach(self, stop: int | None) -> int:
-        """`stop`, or what is there now if that is less."""
+    def _limit(self, stop: int | None) -> int:
+        """`stop`, or the current end if that is less."""
         if stop is not None and stop <= self._newest.end:
             return stop
         end = self.end()
@@ -113,28 +116,28 @@ class JournalReader:
 
     def _frames(self, start: int, stop: int) -> Iterator[tuple[int, Frame]]:
         while start < stop:
-            part, following = self._part_of(start)
+            segment, following = self._segment_of(start)
             upto = min(stop, following)
-            yield from part.frames(start, upto, to_its_end=upto == following)
+            yield from segment.frames(start, upto, to_its_end=upto == following)
             start = upto
 
-    def part_start(self, index: int) -> tuple[int, bytes]:
-        """The first index and the header of the part that holds the entry `index`, or will hold it."""
+    def segment_start(self, index: int) -> tuple[int, bytes]:
+        """The first index and the header of the segment that has the entry `index`, or will have it once appended."""
         if index >= self._newest.end:
             self.end()
-        part, _ = self._part_of(index)
-        return part.first, part.header
+        segment, _ = self._segment_of(index)
+        return segment.first, segment.header
 
-    def _part_of(self, index: int) -> tuple[Part, int]:
-        """The part that holds an entry, and where the next part begins."""
+    def _segment_of(self, index: int) -> tuple[Segment, int]:
+        """The segment that has an entry, and the first entry of the next segment."""
         if index >= self._newest.first:
             return self._newest, sys.maxsize
         while True:
             number = bisect.bisect_right(self._firsts, index) - 1
             if number < 0:
                 message = (
-                    f"{self._folder}: entry {index:,} was dropped, the first that is left is {self.first_index:,}. "
-                    "Keep more (`keep:`), or start over with --fresh"
+                    f"{self._folder}: entry {index:,} was dropped; the first entry that is left is "
+                    f"{self.first_index:,}. Start over with --fresh"
                 )
                 raise Truncated(message)
             first, following = self._firsts[number], self._firsts[number + 1]
@@ -142,18 +145,20 @@ class JournalReader:
                 if self._older is not None:
                     self._points[self._older.first] = self._older.points()
                 try:
-                    self._older = self._opened(first)
+                    self._older = self._open(first)
                 except FileNotFoundError:
                     self._firsts = [known for known in first_indexes(self._folder) if known != first]
                     continue
             return self._older, following
 
-    def _opened(self, first: int) -> Part:
-        part = Part(self._folder, first, self._points.get(first))
-        if not part.ready or part.journal != self.id:
-            message = f"{part.path} is not a part of the journal {self.id} that its neighbours belong to"
+    def _open(self, first: int) -> Segment:
+        segment = Segment(self._folder, first, self._points.get(first))
+        if not segment.ready or segment.journal != self.id:
+            message = (
+                f"{segment.path} is not a segment of the journal {self.id}, unlike the other segments in its folder"
+            )
             raise AlteredLog(message)
-        return part
+        return segment
 
     def close(self) -> None:
         self._newest.close()
