@@ -1,4 +1,4 @@
-"""A step that fails in one of Spark's workers is reported as everywhere: with step, epoch and record."""
+"""The error of a step that fails in a Spark worker names step, epoch and record, as on every engine."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def test_a_step_that_fails_in_a_worker_is_named_with_its_epoch_and_record(pipeli
     offset = FAILING * EPOCH_RECORDS // 2 + 1
     line = (pipeline.folder / "documents/part0.jsonl").read_text().splitlines()[offset]
     pipeline.steps = [{"type": "picky", "text": json.loads(line)["text"], "names": names}]
-    said = (
+    message = (
         rf"^step 'picky' does not like it \(epoch {FAILING}, source/part0\.jsonl offset {offset}\)$"
         if names
         else rf"^step 'picky' failed in epoch {FAILING}, in records from source/part0\.jsonl offset \d+ on: "
         r"ValueError: not this one$"
     )
-    with pytest.raises(StepFailed, match=said):
+    with pytest.raises(StepFailed, match=message):
         pipeline.run("run")
     assert EpochReader(pipeline.folder / "runs/run/epochs").totals().epochs <= FAILING
