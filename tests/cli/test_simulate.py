@@ -25,7 +25,7 @@ def test_json_is_one_object(millstream: Millstream, demo: Path) -> None:
     ran = millstream("simulate", "demo.yaml", *guarantee, "--schedules", 12, "--records", 60, "--json")
     told = json.loads(ran.out)
     assert (told["delivery"], told["schedules"], told["wrong"]) == ("at_least_once", 12, None)
-    assert told["starts"] >= 12 + told["crashes"]["coordinator"] + told["crashes"]["power"]
+    assert told["starts"] >= 12 + told["faults"]["coordinator"] + told["faults"]["power"]
     assert told["epochs"] > 12
 
 

@@ -142,9 +142,9 @@ def _traced(loaded: Loaded, recorded: Recorded, seed: int) -> int:
 
 def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]:
     """What `--json` prints."""
-    crashes: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     for outcome in done:
-        crashes.update({str(target): count for target, count in outcome.injected.items()})
+        faults.update({str(target): count for target, count in outcome.injected.items()})
     wrong = done[-1]
     return {
         "pipeline": loaded.config.name,
@@ -155,18 +155,18 @@ def _told(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]
         "starts": sum(outcome.starts for outcome in done),
         "epochs": sum(outcome.epochs for outcome in done),
         "steps": sum(outcome.steps for outcome in done),
-        "crashes": dict(crashes),
+        "faults": dict(faults),
         "wrong": {"seed": wrong.seed, "differences": list(wrong.wrong)} if wrong.wrong else None,
     }
 
 
 def _show(told: Mapping[str, Any], command: str) -> None:
-    struck = ", ".join(f"{target} {count:,} times" for target, count in sorted(told["crashes"].items())) or "nobody"
+    faults = ", ".join(f"{target} {count:,} times" for target, count in sorted(told["faults"].items())) or "none"
     click.echo(
         f"{told['pipeline']}: {told['schedules']:,} schedules in {told['seconds']:.1f} s "
         f"({told['schedules_per_minute']:,} a minute), {told['epochs']:,} epochs, {told['steps']:,} steps"
     )
-    click.echo(f"  struck: {struck}")
+    click.echo(f"  faults: {faults}")
     wrong = told["wrong"]
     if wrong is None:
         click.echo(f"  each came out as {told['delivery']} promises")
