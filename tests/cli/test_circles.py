@@ -38,4 +38,4 @@ def test_rows_that_would_come_back_as_records(millstream: Millstream, folder: Pa
     )
     ran = millstream("validate", "circle.yaml")
     assert ran.code == 2
-    assert "circle.yaml:5 sinks.predictions: it writes where source reads, so that its rows would come back" in ran.err
+    assert "circle.yaml:5 sinks.predictions: it writes to the location that source reads" in ran.err
