@@ -1,4 +1,4 @@
-"""The conformance suite: its pipelines, and the cases in which each of them crashes."""
+"""The conformance suite: its pipelines, and the cases in which each pipeline crashes."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class LifecycleObserver(Protocol):
         ...
 
     def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """A checkpoint is durable; writing it took so many seconds."""
+        """A checkpoint is durable; `seconds` is the time that writing it took."""
         ...
 
     def restarted(self, reason: str) -> None:

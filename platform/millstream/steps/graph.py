@@ -58,7 +58,10 @@ class Graph:
 
     @cached_property
     def digested(self) -> Mapping[str, Sequence[str]]:
-        """For each step the columns that a receipt digests: the added ones; all if it changes some or drops records."""
+        """For each step the columns that a receipt digests: those that the step adds.
+
+        If the step adds none, all columns, because it may change or drop records; but none for a step with outputs.
+        """
         chosen: dict[str, Sequence[str]] = {}
         before = self.records
         for node in self.steps:

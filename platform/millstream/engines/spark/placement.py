@@ -1,4 +1,4 @@
-"""The placement of steps: steps that depend on the order run on the driver, stateless steps where they are faster."""
+"""The placement of steps: ordered steps run on the driver, stateless steps where they are faster."""
 
 from __future__ import annotations
 
