@@ -78,7 +78,7 @@ def read_by_us(bootstrap: str, topic: str, work: str, records: int, epoch: int) 
     ).write(worker_setup)
     session = open_session(folder / "spark.log")
     session.dataSource.register(EpochSource)
-    stream = session.readStream.format(EpochSource.name()).option("handover", str(worker_setup)).load()
+    stream = session.readStream.format(EpochSource.name()).option("worker_setup", str(worker_setup)).load()
     return _rate(session, stream, folder, records, _unpacked)
 
 

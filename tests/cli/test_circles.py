@@ -38,4 +38,4 @@ def test_a_sink_that_writes_to_its_own_source_is_refused(millstream: Millstream,
     )
     ran = millstream("validate", "circle.yaml")
     assert ran.code == 2
-    assert "circle.yaml:5 sinks.predictions: it writes where source reads, so that its rows would come back" in ran.err
+    assert "circle.yaml:5 sinks.predictions: it writes to the location that source reads" in ran.err

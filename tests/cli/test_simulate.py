@@ -25,7 +25,7 @@ def test_json_is_one_object(millstream: Millstream, demo: Path) -> None:
     ran = millstream("simulate", "demo.yaml", *guarantee, "--schedules", 12, "--records", 60, "--json")
     result = json.loads(ran.out)
     assert (result["delivery"], result["schedules"], result["wrong"]) == ("at_least_once", 12, None)
-    assert result["starts"] >= 12 + result["crashes"]["coordinator"] + result["crashes"]["power"]
+    assert result["starts"] >= 12 + result["faults"]["coordinator"] + result["faults"]["power"]
     assert result["epochs"] > 12
 
 

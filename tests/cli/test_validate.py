@@ -124,7 +124,7 @@ LINES = {
     "a step with a placement that is not allowed": (
         "engine: {",
         "engine: {placement: {classify: worker}, ",
-        "news.yaml:10 engine.placement.classify: this step cannot run in workers: it has state; leave it to the driver",
+        "news.yaml:10 engine.placement.classify: this step cannot run in workers: it has state; run it on the driver",
     ),
     "a variable that is not set": (
         "name: news",
@@ -160,8 +160,8 @@ def test_two_outputs_at_one_location_are_refused_by_name(millstream: Millstream,
     sinks = ["--set", "sinks.predictions={type: files, path: out}", "--set", f"sinks.topics={index}"]
     ran = millstream("validate", "news.yaml", *sinks)
     assert (ran.code, ran.out) == (2, "")
-    assert "sinks.topics: sinks 'predictions' and 'topics' both lie in " in ran.err
-    assert "; give each output a place of its own" in ran.err
+    assert "sinks.topics: sinks 'predictions' and 'topics' both write to " in ran.err
+    assert "; give each output a location of its own" in ran.err
     assert millstream("validate", "news.yaml", *sinks[:2], "--set", "sinks.topics={type: files}").code == 0
 
 

@@ -1,4 +1,4 @@
-"""The engines of the suite, and the runs of its pipelines that did not crash."""
+"""The engines of the conformance suite, and the golden runs of its pipelines."""
 
 from __future__ import annotations
 

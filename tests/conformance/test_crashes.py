@@ -1,7 +1,7 @@
-"""Section by section what each delivery promises, for every pipeline, at every point, on every engine.
+"""The promise of each delivery, for every pipeline, with a crash at every point, on every engine.
 
-With exactly_once the digests of model, state and outputs equal those of a golden run; with the others the records
-trained twice or lost, and the rows repeated or missing, are exactly those that `effects` names, counted by identity.
+With exactly_once, the digests of model, state and outputs equal those of a golden run. With the other deliveries, the
+records trained twice or lost, and the rows repeated or missing, are exactly those that `effects` returns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from support.brokers import SharedBroker
 from support.engines import ENGINES, Engines
 from support.golden import GoldenRuns
 from support.pipelines import assert_promise, results
-from support.suite import PIPELINES, POINTS, SAVE_EVERY, Case, all_cases, covering_cases, parameters
+from support.suite import CHECKPOINT_EVERY, PIPELINES, POINTS, Case, all_cases, covering_cases, parameters
 from support.topics import seen
 
 from millstream.guarantees.delivery import Delivery
@@ -41,7 +41,7 @@ def test_a_crash_leaves_what_the_delivery_promises(
 
 def test_the_covering_cases_have_every_pair_and_exactly_once_for_every_pipeline_on_every_engine() -> None:
     covered = [(c.pipeline, c.delivery, c.engine_name, c.point, c.checkpoint_every) for c in covering_cases()]
-    factors = (PIPELINES, Delivery, ENGINES, POINTS, SAVE_EVERY)
+    factors = (PIPELINES, Delivery, ENGINES, POINTS, CHECKPOINT_EVERY)
     for one, other in itertools.combinations(range(len(factors)), 2):
         pairs = {(case[one], case[other]) for case in covered}
         assert pairs == set(itertools.product(factors[one], factors[other]))

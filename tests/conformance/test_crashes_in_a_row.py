@@ -1,4 +1,4 @@
-"""Several crashes, one after the other: in the middle, during the replay after one, at the very beginning."""
+"""Several crashes in a row: in the middle of a run, during a replay, at the very beginning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEEDS = range(4)
 
 
 def seeded(*first_seed_only: str, never: str = "") -> list[Any]:
-    """Engines and seeds; `make test` has all seeds on the engines that cost little, and one on these."""
+    """Engines with seeds. `make test` runs all seeds, but only the first seed on the engines in `first_seed_only`."""
     cases: list[Any] = []
     for engine_name in ("simulated", "local", "local-3", "spark"):
         for seed in SEEDS:
@@ -35,18 +35,18 @@ def golden(golden_runs: GoldenRuns) -> Golden:
 
 
 def first_epoch_after(crashes: list[CrashPoint], delivery: Delivery, checkpoint_every: int, commit_every: int) -> int:
-    """Where a run of the other two deliveries goes on: after its last commit, found by enacting them."""
+    """The first epoch of the next start, without exactly_once; a simulation of the points finds the last commit."""
     committed = -1
     for crash in crashes:
-        saved: int | None = None
+        checkpointed: int | None = None
         for epoch in range(committed + 1, crash.epoch + 1):
             for point in order(delivery):
                 if point is Point.CHECKPOINT and due(epoch, checkpoint_every):
-                    saved = epoch
+                    checkpointed = epoch
                 if point is Point.COMMIT and delivery is Delivery.AT_MOST_ONCE:
                     committed = max(committed, epoch)
-                elif point is Point.COMMIT and due(epoch, commit_every) and saved is not None:
-                    committed = max(committed, min(epoch, saved))
+                elif point is Point.COMMIT and due(epoch, commit_every) and checkpointed is not None:
+                    committed = max(committed, min(epoch, checkpointed))
                 if crash.epoch == epoch and crash.point is point:
                     break
             else:
@@ -65,7 +65,7 @@ def test_exactly_once_after_two_crashes_and_one_while_recovering(
     middle = rng.randrange(3, EPOCHS - 2)
     points = list(Point)
     pipeline.crash(name, CrashPoint(rng.choice(points), middle))
-    pipeline.crash(name, CrashPoint(rng.choice(points), middle + 1))  # has replayed up to here
+    pipeline.crash(name, CrashPoint(rng.choice(points), middle + 1))  # the replay reaches this epoch
     pipeline.crash(name, CrashPoint(rng.choice(points), EPOCHS - 1))
     assert results(pipeline.run(name)) == results(golden.summary)
 
@@ -100,7 +100,7 @@ def test_a_crash_at_the_very_first_point_leaves_nothing_behind(
 
 
 @on_engines("simulated", "local", "local-3")
-def test_the_same_crash_is_fired_once_in_a_run_directory(golden: Golden, engines: Engines, engine_name: str) -> None:
+def test_the_same_crash_comes_only_once_in_a_run_directory(golden: Golden, engines: Engines, engine_name: str) -> None:
     pipeline, name, point = golden.on(engines, engine_name), f"once-{engine_name}", CrashPoint(Point.DELIVER, 2)
     pipeline.crash(name, point)
     assert results(pipeline.run(name, crash=point)) == results(golden.summary)

@@ -1,4 +1,4 @@
-"""What every engine has to get right besides crashes: empty epochs, ends, added sinks and partitions, replays."""
+"""The cases without crashes on every engine: empty epochs, ends, added sinks and partitions, replays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pipeline(tmp_path: Path, engine: Engine, engine_name: str) -> Pipeline:
 
 
 @on_engines("simulated", "local", "local-3", "spark")
-def test_a_replay_on_the_other_engine_gives_the_same_to_the_bit(pipeline: Pipeline) -> None:
+def test_a_replay_on_another_engine_gives_the_same_results_bit_by_bit(pipeline: Pipeline) -> None:
     pipeline.model = {"type": "sgd", "batch_size": 16}
     here = pipeline.run("here")
     other = Pipeline(pipeline.folder, LocalEngine(), model=pipeline.model)
@@ -59,7 +59,7 @@ def test_windows_close_when_all_partitions_have_ended(pipeline: Pipeline) -> Non
 
 
 @on_engines("simulated", "local", "local-3", "spark")
-def test_a_file_that_comes_later_is_a_partition_of_its_own(pipeline: Pipeline) -> None:
+def test_a_file_that_is_added_later_is_a_new_partition(pipeline: Pipeline) -> None:
     first = pipeline.run("run")
     write_documents(pipeline.folder / "more", files=1, records=EPOCH_RECORDS, seed=9)
     shutil.copy(pipeline.folder / "more/part0.jsonl", pipeline.folder / "documents/later.jsonl")
@@ -91,18 +91,18 @@ def test_a_sink_that_is_added_begins_with_the_next_epoch_that_is_cut(pipeline: P
 
 
 @on_engines("simulated", "local", "local-3")
-def test_a_sink_that_was_away_goes_on_with_the_next_epoch_that_is_cut(pipeline: Pipeline) -> None:
+def test_a_sink_that_returns_continues_with_the_next_epoch_that_is_cut(pipeline: Pipeline) -> None:
     here, elsewhere = ({"predictions": {"type": "files", "path": path}} for path in ("here", "elsewhere"))
     for sinks in (here, elsewhere, here):
         pipeline.sinks = sinks
         pipeline.run("run", records=2 * EPOCH_RECORDS)
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
-    delivered, noted = pipeline.run("run").delivered["predictions"], pipeline.counts("run")
-    assert delivered == sum(noted[epoch]["predictions"] for epoch in range(EPOCHS) if epoch not in (2, 3))
+    delivered, counts = pipeline.run("run").delivered["predictions"], pipeline.counts("run")
+    assert delivered == sum(counts[epoch]["predictions"] for epoch in range(EPOCHS) if epoch not in (2, 3))
 
 
 @on_engines("simulated", "local", "local-3", "spark")
-def test_records_that_vanish_before_they_are_read_end_the_run_in_one_sentence(
+def test_records_that_are_removed_before_they_are_read_end_the_run_with_one_message(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, cut = pipeline.folder / "documents/part1.jsonl", LogCutter.cut
@@ -111,7 +111,7 @@ def test_records_that_vanish_before_they_are_read_end_the_run_in_one_sentence(
         epoch = cut(cutter, now)
         if epoch is not None:
             file.write_text(file.read_text().splitlines()[0] + "\n")
-            cutter._done = True  # the planner does not look again, and sees nothing of it
+            cutter._done = True  # the cutter does not check the file again
         return epoch
 
     monkeypatch.setattr(LogCutter, "cut", cut_and_shorten)

@@ -1,4 +1,4 @@
-"""From topic to topics, with a real broker: as from files, and between engines."""
+"""Pipelines from a topic to topics, with a real broker: the same results as from files, and across engines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from millstream.guarantees.delivery import Point
 pytestmark = pytest.mark.kafka
 
 
-def test_the_same_documents_give_the_same_from_topics_and_from_files(golden_runs: GoldenRuns) -> None:
+def test_the_same_documents_give_the_same_results_from_topics_and_from_files(golden_runs: GoldenRuns) -> None:
     golden = golden_runs["topics"]
     files = Pipeline(golden.pipeline.folder, LocalEngine(), model=golden.pipeline.model).run("files")
     assert results(files) == results(golden.summary)
 
 
 @on_engines("simulated", "local-3", "spark")
-def test_several_crashes_between_engines_leave_every_result_once(
+def test_after_several_crashes_across_engines_every_row_is_there_once(
     golden_runs: GoldenRuns, engines: Engines, engine_name: str, broker: SharedBroker
 ) -> None:
     golden = golden_runs["topics"]

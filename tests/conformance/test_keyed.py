@@ -1,4 +1,4 @@
-"""State by key after several crashes, in another store, and after replays."""
+"""Keyed state after several crashes, in the other store, and after replays."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 
 
-def test_the_broken_line_and_documents_of_nobody_are_rejected(golden_runs: GoldenRuns) -> None:
+def test_the_broken_line_and_documents_without_an_author_are_rejected(golden_runs: GoldenRuns) -> None:
     assert golden_runs["keyed_memory"].summary.delivered["rejects"] > 1
 
 
-def test_both_stores_come_to_the_same(golden_runs: GoldenRuns) -> None:
+def test_both_stores_give_the_same_results(golden_runs: GoldenRuns) -> None:
     assert results(golden_runs["keyed_memory"].summary) == results(golden_runs["keyed_rocksdb"].summary)
 
 
 @on_engines("simulated", "local", "local-3")
-def test_two_crashes_cannot_be_told_from_none(golden_runs: GoldenRuns, engines: Engines, engine_name: str) -> None:
+def test_two_crashes_do_not_change_the_results(golden_runs: GoldenRuns, engines: Engines, engine_name: str) -> None:
     golden = golden_runs["keyed_memory"]
     pipeline, name = golden.on(engines, engine_name), f"twice-{engine_name}"
     pipeline.crash(name, CrashPoint(Point.CHECKPOINT, 2))
@@ -31,7 +31,7 @@ def test_two_crashes_cannot_be_told_from_none(golden_runs: GoldenRuns, engines: 
     assert results(pipeline.run(name)) == results(golden.summary)
 
 
-def test_what_began_in_memory_goes_on_in_rocksdb(golden_runs: GoldenRuns) -> None:
+def test_a_run_that_began_in_memory_continues_in_rocksdb(golden_runs: GoldenRuns) -> None:
     golden, other = golden_runs["keyed_memory"], golden_runs["keyed_rocksdb"]
     golden.pipeline.crash("moved", CrashPoint(Point.CHECKPOINT, 5))
     moved = replace(golden.pipeline, steps=other.pipeline.steps)
@@ -40,7 +40,7 @@ def test_what_began_in_memory_goes_on_in_rocksdb(golden_runs: GoldenRuns) -> Non
 
 @on_engines("simulated", "local", "local-3", "spark")
 @pytest.mark.parametrize("store", ["memory", pytest.param("rocksdb", marks=pytest.mark.matrix)])
-def test_a_replay_on_any_engine_comes_to_the_same(
+def test_a_replay_on_any_engine_gives_the_same_results(
     golden_runs: GoldenRuns, engines: Engines, engine_name: str, store: str
 ) -> None:
     golden = golden_runs[f"keyed_{store}"]

@@ -1,4 +1,4 @@
-"""The compiled models and the baselines: each its own results, the same after replays and between engines."""
+"""The compiled models and the baselines: their results differ, and are equal after replays and across engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 
 
-def test_each_model_is_another_one_and_learns(golden_runs: GoldenRuns) -> None:
+def test_each_model_has_its_own_results_and_learns(golden_runs: GoldenRuns) -> None:
     golden = {name: golden_runs[name].summary for name in (*MODELS, *BASELINES)}
     assert len({summary.model for summary in golden.values()}) == len(golden)
     for name, summary in golden.items():
@@ -24,7 +24,7 @@ def test_each_model_is_another_one_and_learns(golden_runs: GoldenRuns) -> None:
 
 
 @pytest.mark.parametrize("name", ["complement_nb", "sgd", "functions"])
-def test_blocks_of_records_are_learned(golden_runs: GoldenRuns, name: str) -> None:
+def test_mini_batches_are_learned(golden_runs: GoldenRuns, name: str) -> None:
     accuracy = golden_runs[name].summary.accuracy
     assert accuracy is not None and accuracy > 0.5
 
@@ -32,14 +32,14 @@ def test_blocks_of_records_are_learned(golden_runs: GoldenRuns, name: str) -> No
 def test_words_counted_before_the_model_or_in_it_are_the_same(golden_runs: GoldenRuns) -> None:
     before, inside = (results(golden_runs[name].summary) for name in ("counted_before", "naive_bayes"))
     assert before[0] == inside[0]
-    assert before[2:] == inside[2:]  # not the state, where records that wait have other columns
+    assert before[2:] == inside[2:]  # the state differs: records that wait have other columns
 
 
-def test_windows_of_counts_close_often(golden_runs: GoldenRuns) -> None:
+def test_count_windows_close_often(golden_runs: GoldenRuns) -> None:
     assert golden_runs["count_windows"].summary.delivered["topics"] > 5
 
 
-def test_functions_leave_out_and_reject_records(golden_runs: GoldenRuns) -> None:
+def test_functions_drop_and_reject_records(golden_runs: GoldenRuns) -> None:
     summary = golden_runs["functions"].summary
     assert summary.delivered["rejects"] > 5
     assert summary.delivered["predictions"] < summary.records - summary.delivered["rejects"]
@@ -49,7 +49,7 @@ def test_functions_leave_out_and_reject_records(golden_runs: GoldenRuns) -> None
 @pytest.mark.parametrize(
     "name", ["half_life", *(pytest.param(name, marks=pytest.mark.matrix) for name in PIPELINES if name != "half_life")]
 )
-def test_a_run_goes_on_on_the_other_engine_and_back(
+def test_a_run_continues_on_another_engine_and_back(
     golden_runs: GoldenRuns, engines: Engines, engine_name: str, name: str
 ) -> None:
     golden = golden_runs[name]

@@ -1,6 +1,6 @@
-"""The points of an epoch, seen from outside: its effects on disk come in the order that each delivery promises.
+"""The order of the points of an epoch: the effects on disk come in the order that each delivery promises.
 
-The orders are written down here once more, and the defects that are planted must be found on every engine.
+This file states the orders a second time. Defects that the tests put into the code must be found.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ EFFECTS = {
     Delivery.AT_LEAST_ONCE: ["receipt", "sync", "append", "checkpoint", "commit", "sync"],
     Delivery.AT_MOST_ONCE: ["commit", "sync", "receipt", "sync", "checkpoint", "append"],
 }
-"""The effects of a group of epochs, where all that is promised of a point is durable before the next one."""
+"""The effects of a group of epochs, when the effects of each point are durable before the next point."""
 LATER = CrashPoint.parse("cut@100")
-"""While a crash is armed, exactly_once waits for its saves too."""
+"""While a crash is armed, exactly_once waits for its checkpoints too."""
 
 
 class Recording:
-    """An engine whose effects are recorded; it holds each append against the receipts that would outlive the power."""
+    """An engine whose effects are recorded; at each append it checks which receipts would survive a loss of power."""
 
     def __init__(self, engine: Engine) -> None:
         self.effects: list[tuple[str, int]] = []
@@ -80,7 +80,7 @@ class Recording:
         append = sink.append
 
         def appended(rows: pa.Table, progress: Progress) -> None:
-            durable = self._durable_notes(job.epoch_log.folder)
+            durable = self._durable_receipts(job.epoch_log.folder)
             assert set(range(progress.epoch + 1)) <= durable, (progress, durable)
             self.effects.append(("append", progress.epoch))
             append(rows, progress)
@@ -88,8 +88,8 @@ class Recording:
         sink.append = appended  # type: ignore[method-assign]
         return sink
 
-    def _durable_notes(self, folder: Path) -> set[int]:
-        """The epochs whose receipts are in the log as a loss of power would leave it at worst."""
+    def _durable_receipts(self, folder: Path) -> set[int]:
+        """The epochs whose receipts are in the log after the worst possible loss of power."""
         sizes = {file.name: self._synced.get(str(file.resolve()), 0) for file in folder.glob("*.journal")}
         if not any(sizes.values()):
             return set()
@@ -108,7 +108,7 @@ def pipeline(tmp_path: Path, engine: Engine, engine_name: str) -> Pipeline:
 
 
 def run_in_order(pipeline: Pipeline, name: str) -> None:
-    """Run it, and hold its effects against the order of its delivery."""
+    """Run a pipeline, and compare its effects with the order of its delivery."""
     plain, pipeline.engine = pipeline.engine, (recording := Recording(pipeline.engine))
     try:
         pipeline.run(name, crash=LATER)
@@ -156,7 +156,7 @@ def test_two_points_that_are_swapped_are_found(
 
 @on_engines("simulated", "local-3")
 @pytest.mark.parametrize("delivery", Delivery)
-def test_notes_that_are_not_synced_before_their_rows_are_delivered_are_found(
+def test_receipts_that_are_not_synced_before_their_rows_are_delivered_are_found(
     pipeline: Pipeline, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline.delivery = delivery

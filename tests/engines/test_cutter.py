@@ -1,4 +1,4 @@
-"""What the cutter writes down beside the cuts: where partitions begin, and what was removed before it was read."""
+"""The events that the cutter writes with the cuts: the beginnings of partitions, and records removed before a read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.log.epochs import Added, Epoch, EpochLog, PartitionName, Skipped
 
 @dataclass
 class Topics:
-    """A log whose partitions come, grow and lose their beginnings, read from the latest record on."""
+    """A log whose partitions appear, grow and lose their first records; a run reads it from the latest record on."""
 
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     goes_on: bool = False
@@ -63,21 +63,21 @@ def cut_all(made: LogCutter, seconds: int = 3) -> list[Epoch]:
     return [epoch for epoch in epochs if epoch is not None]
 
 
-def test_where_a_partition_begins_is_decided_once_before_anything_is_there_to_read(tmp_path: Path) -> None:
+def test_the_beginning_of_a_partition_is_decided_once_before_there_is_a_record_to_read(tmp_path: Path) -> None:
     log = Topics({"a": (0, 50)})
     assert cut_all(cutter(log, tmp_path)) == [Epoch(0, {}, (Added(PartitionName("source", "a", 0), 50),))]
     log.spans["a"] = (0, 70)
     assert cut_all(cutter(log, tmp_path)) == [Epoch(1, {0: (50, 70)})]
 
 
-def test_a_run_that_ends_when_idle_remembers_where_it_began(tmp_path: Path) -> None:
+def test_a_run_that_ends_when_idle_remembers_its_beginning(tmp_path: Path) -> None:
     log = Topics({"a": (0, 50)})
     assert [epoch.number for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [0]
     log.spans["a"] = (0, 70)
     assert [epoch.cut for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [{0: (50, 70)}]
 
 
-def test_where_a_run_began_is_remembered_also_where_nothing_was(tmp_path: Path) -> None:
+def test_a_run_remembers_its_beginning_also_in_an_empty_partition(tmp_path: Path) -> None:
     log = Topics({"a": (0, 0)})
     assert [epoch.cut for epoch in cut_all(cutter(log, tmp_path, until_idle=True))] == [{}]
     assert cut_all(cutter(log, tmp_path, until_idle=True)) == []
@@ -107,19 +107,19 @@ def test_without_a_wait_epochs_are_small_while_it_is_quiet_and_grow_while_the_en
     log = Topics({"a": (0, 0)})
     made = cutter(log, tmp_path)
     cuts = []
-    for there, through in ((0, -1), (1, 0), (2, 1), (3, 1), (4, 1), (9, 1), (10, 2), (10, 3)):
-        log.spans["a"] = (0, there)
-        made.backpressure.release(through)
+    for end, finished in ((0, -1), (1, 0), (2, 1), (3, 1), (4, 1), (9, 1), (10, 2), (10, 3)):
+        log.spans["a"] = (0, end)
+        made.backpressure.release(finished)
         epoch = made.cut(0.0)
         cuts.append(epoch.cut if epoch is not None else None)
     assert cuts == [{}, {0: (0, 1)}, {0: (1, 2)}, {0: (2, 3)}, None, None, {0: (3, 10)}, None]
-    log.spans["a"] = (0, 500)  # full epochs are cut all the same
+    log.spans["a"] = (0, 500)  # full epochs are cut although the engine is busy
     epoch = made.cut(0.0)
     assert epoch is not None and epoch.cut == {0: (10, 110)}
     made.epoch_log.close()
 
 
-def test_a_replay_does_without_nothing(tmp_path: Path) -> None:
+def test_a_replay_refuses_removed_records(tmp_path: Path) -> None:
     log = Topics({"a": (0, 0)}, goes_on=True)
     made = cutter(log, tmp_path / "one")
     made.cut(0.0)
@@ -129,11 +129,11 @@ def test_a_replay_does_without_nothing(tmp_path: Path) -> None:
     replayed = EpochLog(tmp_path / "replayed")
     replay = ReplayCutter({"source": log}, replayed, Backpressure(100), EpochLog(tmp_path / "one").reader())
     assert replay.cut(0.0) == Epoch(0, {}, (Added(PartitionName("source", "a", 0), 0),))
-    with pytest.raises(Truncated, match="source/a: offset 0 is to be replayed, and what is left begins at 5"):
+    with pytest.raises(Truncated, match="source/a: the replay needs offset 0, but the source now begins at 5"):
         replay.cut(1.0)
 
 
-def test_what_was_removed_unread_is_an_event_and_a_replay_meets_it(tmp_path: Path) -> None:
+def test_records_removed_before_a_read_are_an_event_and_a_replay_repeats_the_event(tmp_path: Path) -> None:
     log = Topics({"a": (0, 50)})
     cut_all(cutter(log, tmp_path / "one"))
     log.spans["a"] = (60, 70)

@@ -1,4 +1,4 @@
-"""Processes that are forked for a pipeline have what it needs: they begin in milliseconds."""
+"""A process that is forked for a pipeline has the libraries of the pipeline, so it starts in milliseconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBRARIES = {"llvmlite", "numba", "numpy", "pandas", "pyarrow", "river", "scipy"
 
 
 def begin(config: Config, answers: Connection) -> None:
-    """Tell which of the libraries this process still has to import before the first record is through."""
+    """Send the names of the libraries that this process imports until the first record is processed."""
     before = set(sys.modules)
     records = pa.table({"_rank": [0], "_offset": [0], "_time": [0], "text": ["a late goal"], "label": ["sport"]})
     for node in build_graph(config.steps, FIELDS).steps:
@@ -42,7 +42,7 @@ def test_a_worker_has_the_libraries_that_its_pipeline_needs(steps: str) -> None:
     assert json.loads(done.stdout) == []
 
 
-if __name__ == "__main__":  # in a process of its own: where processes are forked from is decided once
+if __name__ == "__main__":  # a process of its own, because a process has only one fork server
     pipeline = {"steps": STEPS[sys.argv[1]]}
     config = {"name": "forked", "source": {"type": "generator"}, "pipeline": pipeline}
     loaded = read_config(config, Path(), "forked.yaml")

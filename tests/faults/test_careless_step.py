@@ -12,7 +12,7 @@ from support.pipelines import Pipeline
 
 from millstream.config import plugins
 from millstream.engines.local.engine import LocalEngine
-from millstream.engines.spark.source import _packed
+from millstream.engines.spark.source import _run_worker_steps
 from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import StepFailed
 from millstream.log.epochs import PartitionName
@@ -120,7 +120,7 @@ def test_sparks_workers_refuse_it_too(pipeline: Pipeline) -> None:
     graph = build_graph(loaded.config.steps, ["text", "label"])
     columns = [pa.array([0] if pa.types.is_integer(field.type) else ["a"], field.type) for field in graph.records]
     with pytest.raises(StepFailed, match="step 'careless' made records without the column 'label'"):
-        _packed(
+        _run_worker_steps(
             pa.record_batch(columns, schema=graph.records),
             graph.steps,
             0,

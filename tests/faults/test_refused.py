@@ -77,7 +77,7 @@ def test_an_input_that_comes_out_differently_on_replay(pipeline: Pipeline, deliv
     first = pipeline.folder / "documents/part0.jsonl"
     rewrite(first, 6 * 12 + 1, text="something else")
     (pipeline.folder / "runs/run/sources.json").unlink()
-    with pytest.raises(AlteredLog, match=r"epoch 6 came out differently on its replay: in source/part0\.jsonl"):
+    with pytest.raises(AlteredLog, match=r"epoch 6 differs on its replay: in source/part0\.jsonl"):
         pipeline.run("run")
 
 
@@ -155,7 +155,7 @@ def test_an_undeclared_random_step_is_caught_on_replay(pipeline: Pipeline, monke
     random_steps(pipeline, monkeypatch, "undeclared")
     pipeline.checkpoint_every = 4
     pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
-    with pytest.raises(DifferentReplay, match=r"epoch 4 came out differently on its replay: step 'restless'"):
+    with pytest.raises(DifferentReplay, match=r"epoch 4 differs on its replay: step 'restless'"):
         pipeline.run("run")
 
 
@@ -198,7 +198,7 @@ def test_a_sink_that_has_lost_its_rows_is_not_filled_again(pipeline: Pipeline) -
     pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
     shutil.rmtree(pipeline.folder / "runs/run/outputs/predictions")
     with pytest.raises(
-        ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run, and does not tell of them"
+        ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run, but reports no progress"
     ):
         pipeline.run("run")
 
@@ -219,7 +219,7 @@ def test_a_sink_whose_rows_go_in_time_is_not_guessed_to_have_the_last_ones(
     monkeypatch.setattr(PartFiles, "keeps", False)
     pipeline.crash("run", CrashPoint(Point.PROCESS, 4))
     shutil.rmtree(pipeline.folder / "runs/run/outputs/predictions")
-    with pytest.raises(ForeignSink, match="does not tell of them"):
+    with pytest.raises(ForeignSink, match="but reports no progress"):
         pipeline.run("run")
 
 

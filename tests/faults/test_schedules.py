@@ -75,7 +75,7 @@ def test_a_lost_mark_of_epochs_without_rows_costs_no_replay(
 def test_a_replay_over_other_cuts_is_refused(pipeline: Pipeline) -> None:
     pipeline.run("original")
     pipeline.run("other", records=EPOCH_RECORDS + 7)
-    with pytest.raises(Contradiction, match="other cuts than the run that is to be replayed"):
+    with pytest.raises(Contradiction, match="the cuts in this run directory differ from those of the run to replay"):
         pipeline.run("other", replay=pipeline.folder / "runs/original")
 
 

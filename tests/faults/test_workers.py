@@ -194,7 +194,7 @@ def test_a_worker_that_dies_of_its_work_ends_the_run_in_one_sentence(
     assert re.fullmatch(
         r"reader \d \(process \d+\) ended with exit code 13; that was the 3rd time in a row that no epoch was "
         r"finished. The first epoch in progress was epoch 0: source/part0.jsonl 0 to 11, source/part1.jsonl 0 to 11; "
-        r"readers run map, the sequencer none: look at what they do with these records, and at the memory",
+        r"readers run map, the sequencer none: check these steps with these records, and the memory",
         str(ended.value),
     )
     assert len(shooting.reasons) == 2

@@ -1,4 +1,4 @@
-"""The lifecycle of epochs: how often background checkpoints are written, groups and crashes, invariants."""
+"""The lifecycle of epochs: the frequency of background checkpoints, groups, crashes and invariants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Clock:
 
 
 class Steps:
-    """Steps that take 20 ms for an epoch, and 10 ms to say what they remember."""
+    """Steps that take 20 ms to process an epoch, and 10 ms to return their state."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,11 +47,11 @@ class Steps:
         raise AssertionError
 
     def request_states(self) -> Callable[[], States]:
-        def asked() -> States:
+        def reply() -> States:
             self._clock.now += 0.01
             return {"step": {"state": np.zeros(1)}}
 
-        return asked
+        return reply
 
     def work_ahead(self) -> None:
         pass
@@ -60,14 +60,14 @@ class Steps:
         pass
 
 
-class AtOnce(CheckpointWriter):
+class ImmediateWriter(CheckpointWriter):
     def start(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
         super().start(epoch, applied, states)
         self.wait()
 
 
-class Saves(Observer):
-    """Notes the epochs after which there was a checkpoint."""
+class CheckpointObserver(Observer):
+    """Collects the epochs after which a checkpoint was written."""
 
     def __init__(self, epochs: list[int]) -> None:
         self._epochs = epochs
@@ -78,7 +78,7 @@ class Saves(Observer):
 
 @pytest.fixture
 def checkpointed_epochs(tmp_path: Path) -> Callable[..., list[int]]:
-    """Takes 13 epochs through their points; the epochs after which there was a checkpoint."""
+    """Advances 13 epochs through their points; returns the epochs after which a checkpoint was written."""
 
     def take(*, delivery: Delivery = Delivery.EXACTLY_ONCE, checkpoint_every: int = 1, **given: Any) -> list[int]:
         clock, checkpoints = Clock(), list[int]()
@@ -90,9 +90,9 @@ def checkpointed_epochs(tmp_path: Path) -> Callable[..., list[int]]:
             CheckpointStore(tmp_path / "checkpoints", {}),
             {},
             {},
-            observer=Saves(checkpoints),
+            observer=CheckpointObserver(checkpoints),
             clock=clock,
-            writer_of=AtOnce,
+            writer_of=ImmediateWriter,
             **given,
         )
         lifecycle.start(Steps(clock))
@@ -108,19 +108,23 @@ def checkpointed_epochs(tmp_path: Path) -> Callable[..., list[int]]:
 
 
 def test_background_checkpoints_take_a_tenth_of_the_time(checkpointed_epochs: Callable[..., list[int]]) -> None:
-    assert checkpointed_epochs() == [0, 5, 10, 12]  # the last at the end
+    assert checkpointed_epochs() == [0, 5, 10, 12]  # the last checkpoint is that of the clean end
 
 
-def test_they_are_no_closer_than_checkpoint_every(checkpointed_epochs: Callable[..., list[int]]) -> None:
+def test_background_checkpoints_are_at_least_checkpoint_every_epochs_apart(
+    checkpointed_epochs: Callable[..., list[int]],
+) -> None:
     assert checkpointed_epochs(checkpoint_every=7) == [6, 12]
 
 
-def test_none_is_put_off_until_an_armed_crash_has_come(checkpointed_epochs: Callable[..., list[int]]) -> None:
+def test_until_an_armed_crash_comes_no_checkpoint_is_delayed(checkpointed_epochs: Callable[..., list[int]]) -> None:
     armed = Armed(CrashPoint.parse("process@3"), lambda: None)
     assert checkpointed_epochs(crash=armed) == [0, 1, 2, 3, 8, 12]
 
 
-def test_checkpoints_that_are_waited_for_do_not_pause(checkpointed_epochs: Callable[..., list[int]]) -> None:
+def test_after_a_checkpoint_that_the_epoch_waits_for_there_is_no_pause(
+    checkpointed_epochs: Callable[..., list[int]],
+) -> None:
     assert checkpointed_epochs(delivery=Delivery.AT_LEAST_ONCE, checkpoint_every=2) == [1, 3, 5, 7, 9, 11, 12]
 
 
@@ -170,7 +174,7 @@ def lifecycle_in(
 
 
 @pytest.mark.parametrize(
-    ("crash", "processed", "delivered", "saved", "committed"),
+    ("crash", "processed", "delivered", "checkpointed", "committed"),
     [
         ("cut@5", 0, [], -1, -1),
         ("process@5", 6, [], -1, -1),
@@ -181,14 +185,14 @@ def lifecycle_in(
     ],
 )
 def test_a_crash_comes_when_its_whole_group_has_passed_the_point(
-    tmp_path: Path, crash: str, processed: int, delivered: list[int], saved: int, committed: int
+    tmp_path: Path, crash: str, processed: int, delivered: list[int], checkpointed: int, committed: int
 ) -> None:
     lifecycle, sink, epochs = lifecycle_in(tmp_path, crash=crash)
     with pytest.raises(Crash):
         lifecycle.take(epochs)
     newest = lifecycle.checkpoints.newest()
     assert sink.appends == delivered
-    assert (newest.epoch if newest else -1, lifecycle.log.totals.committed) == (saved, committed)
+    assert (newest.epoch if newest else -1, lifecycle.log.totals.committed) == (checkpointed, committed)
     assert len(list(lifecycle.log.reader().receipts())) == processed
 
 

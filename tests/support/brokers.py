@@ -1,4 +1,4 @@
-"""The Kafka broker that tests share, and those that a test has for itself."""
+"""The Kafka broker that tests share, and brokers for a single test."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from millstream_connectors.kafka.broker import Broker, free_port
 __all__ = ["OwnBroker", "SharedBroker", "broker_in", "end_broker_in"]
 
 OwnBroker = Callable[..., Broker]
-"""Starts a broker of the test's own; keywords are the node's settings, as a mapping `settings`."""
+"""Starts a broker for one test; the keyword `settings` is a mapping of broker settings."""
 
 
 @dataclass(frozen=True)
 class SharedBroker:
-    """A broker that is up, and used by other tests too."""
+    """A running broker that other tests use too."""
 
     bootstrap: str
 
     def topic(self, prefix: str = "topic") -> str:
-        """A name that no other test uses; the topic is not made."""
+        """A topic name that no other test uses; the topic is not created."""
         return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
 def broker_in(folder: Path) -> SharedBroker:
-    """The broker whose data are in a folder, started for the first process that asks for it and left running."""
+    """The broker whose data are in a folder. The first process starts it, and it keeps running."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A pipeline that is run as a user runs it, with the command line."""
+"""A pipeline that tests run as a user does, with the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESULTS = ("records", "epochs", "accuracy", "baselines", "model", "state", "outp
 
 @dataclass(frozen=True)
 class Commands:
-    """Runs the config `pipeline.yaml` of a folder, again and again."""
+    """Runs the config `pipeline.yaml` of a folder, any number of times."""
 
     folder: Path
 
@@ -36,23 +36,23 @@ class Commands:
         return ["run", str(self.folder / "pipeline.yaml"), "--run", str(self.folder / run), "--json", *options]
 
     def start(self, run: str, *options: str) -> subprocess.Popen[str]:
-        """Run in a process of its own."""
+        """Start a run in a process of its own."""
         command = [sys.executable, "-m", "millstream", *self.arguments(run, *options)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         _started.append(process)
         return process
 
     def stop(self, process: subprocess.Popen[str]) -> dict[str, Any]:
-        """End a run after its epoch, with SIGTERM; its summary."""
+        """Stop a run after its epoch, with SIGTERM; return its summary."""
         process.send_signal(signal.SIGTERM)
         return _summary(process)
 
     def complete(self, run: str, *options: str) -> dict[str, Any]:
-        """Run to the end in a process of its own; its summary."""
+        """Run to the end in a process of its own; return the summary."""
         return _summary(self.start(run, *options))
 
     def finish(self, run: str, *options: str) -> dict[str, Any]:
-        """Run to the end on the local engine, in this process; its summary."""
+        """Run to the end on the local engine, in this process; return the summary."""
         start_fork_server()
         out, err, code = io.StringIO(), io.StringIO(), None
         with redirect_stdout(out), redirect_stderr(err):
@@ -71,7 +71,7 @@ class Commands:
 
 
 def end_started() -> None:
-    """Kill what a test that failed has left running."""
+    """Kill the processes that a failed test has left running."""
     while _started:
         process = _started.pop()
         if process.poll() is None:
@@ -91,14 +91,14 @@ def _last_line(out: str) -> dict[str, Any]:
 
 
 def processed(run: Path) -> int:
-    """How many epochs a run has processed, replays not counted; also while it goes on."""
+    """The number of epochs that a run has processed, without replays; the run may still be active."""
     try:
         return EpochReader(run / "epochs").totals().epochs
-    except ConfigError:  # the run directory is being made
+    except ConfigError:  # the run directory is not complete yet
         return 0
 
 
 def same(summary: dict[str, Any], golden: dict[str, Any]) -> None:
-    """Two runs came to the same results."""
+    """Assert that two runs have the same results."""
     for key in RESULTS:
         assert summary[key] == golden[key], key

@@ -1,4 +1,4 @@
-"""Conditions that are bound to come true."""
+"""Waiting for conditions that must become true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 __all__ = ["PATIENCE", "wait_until"]
 
 PATIENCE = 300.0
-"""Seconds after which a test gives up: far more than anything takes on a busy machine."""
+"""Seconds after which a test fails: far more than any condition needs on a busy machine."""
 
 
 def wait_until(true: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:

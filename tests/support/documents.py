@@ -17,7 +17,7 @@ _TOPICS = ("harbour", "orchard", "glacier")
 
 
 def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_RECORDS, seed: int = 3) -> None:
-    """Documents in `files` partitions."""
+    """Write labelled documents into `files` files, one partition each."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = list(document_lines(records, seed))
     for index in range(files):
@@ -25,7 +25,7 @@ def write_documents(folder: Path, files: int = 2, records: int = EPOCHS * EPOCH_
 
 
 def document_lines(records: int, seed: int = 3) -> Iterator[str]:
-    """Short labelled documents as JSON; some have no label, one is broken."""
+    """Yield short labelled documents as JSON; some have no label, and one line is broken."""
     rng = random.Random(seed)
     for number in range(records):
         topic = rng.choice(_TOPICS)
@@ -37,7 +37,7 @@ def document_lines(records: int, seed: int = 3) -> Iterator[str]:
 
 
 def add_topics(folder: Path) -> None:
-    """Label the documents with three new topics every two epochs: room for eight classes is too little in epoch 4."""
+    """Label the documents with three new topics every two epochs, so that epoch 4 has more than eight classes."""
 
     def add(document: dict[str, Any], index: int) -> None:
         if "label" in document:
@@ -47,14 +47,14 @@ def add_topics(folder: Path) -> None:
 
 
 def sign_documents(folder: Path, seed: int = 5) -> None:
-    """Give the documents authors, some of whom write much; a few have none."""
+    """Add authors to the documents; some authors write many documents, and a few documents have no author."""
     dice = random.Random(seed)
     names = ["ann", "bob", "cléo", *(f"author {number}" for number in range(30)), None]
     _change(folder, lambda document, _: document.update(author=names[int(dice.random() ** 3 * len(names))]))
 
 
 def _change(folder: Path, change: Callable[[dict[str, Any], int], None]) -> None:
-    """Change every document that is whole; the function takes it and its number in its file."""
+    """Change every complete document; `change` gets the document and its index in the file."""
     for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text().splitlines()
         for index, line in enumerate(lines):

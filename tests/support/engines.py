@@ -11,11 +11,11 @@ from millstream.engines.job import Engine
 __all__ = ["ENGINES", "Engines", "marks_of", "on_engines"]
 
 ENGINES = ("simulated", "local", "local-3", "spark")
-"""By what a run on them costs, the cheapest first."""
+"""In order of the cost of a run, the cheapest engine first."""
 
 
 class Engines:
-    """Engines by name, made when they are asked for; `close` ends the Spark session."""
+    """Engines by name, made at their first use; `close` ends the Spark session."""
 
     def __init__(self) -> None:
         self._made: dict[str, Engine] = {}
@@ -49,12 +49,12 @@ def _make(name: str) -> Engine:
 
 
 def marks_of(engine_name: str) -> list[pytest.MarkDecorator]:
-    """The marks of a case on an engine: those in the Spark session of the test run stay in one process."""
+    """The pytest marks of a case on an engine; all cases with the shared Spark session run in one process."""
     return [pytest.mark.spark, pytest.mark.xdist_group("spark")] if engine_name == "spark" else []
 
 
 def on_engines(*always: str) -> pytest.MarkDecorator:
-    """Run a test on every engine; `make test` has only the cases on these."""
+    """Run a test on every engine; `make test` runs it only on the engines in `always`."""
     cases: list[Any] = []
     for name in ENGINES:
         marks = marks_of(name) if name in always else [*marks_of(name), pytest.mark.matrix]

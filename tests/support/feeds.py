@@ -1,4 +1,4 @@
-"""Documents that come while a pipeline runs: appended to files, or sent to a topic from a thread."""
+"""Documents that arrive while a pipeline runs: appended to files, or sent to a topic by a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTITIONS = 2
 
 
 class FileFeed:
-    """Documents that are appended to the files of a folder, in turn; the files are made empty."""
+    """Appends documents to the files of a folder, in turn; the files are empty at first."""
 
     def __init__(self, folder: Path, records: int) -> None:
         folder.mkdir(parents=True)
@@ -30,7 +30,7 @@ class FileFeed:
         self.append(0)
 
     def append(self, records: int | None = None) -> int:
-        """Append so many documents, or all the rest; how many that were."""
+        """Append this number of documents, or all others; return the number."""
         lines = list(itertools.islice(self._lines, records))
         for index, path in enumerate(self._files):
             with path.open("a") as file:
@@ -39,7 +39,7 @@ class FileFeed:
 
 
 class TopicFeed:
-    """Generated documents on their way into a topic, at a steady pace, from a thread."""
+    """Sends generated documents to a topic at a steady rate, in a thread."""
 
     def __init__(self, bootstrap: str, topic: str, records: int, per_second: float) -> None:
         create_topic(bootstrap, topic, _PARTITIONS)
@@ -49,12 +49,12 @@ class TopicFeed:
         self._thread = threading.Thread()
 
     def start(self, records: int | None = None) -> None:
-        """Let so many more documents flow, or all the rest; returns at once."""
+        """Begin to send this number of documents, or all others; return at once."""
         self._thread = threading.Thread(target=self._run, args=(records,), daemon=True)
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until the broker has the documents that were to flow."""
+        """Wait until the broker has the documents of the last `start`."""
         self._thread.join()
 
     def _run(self, records: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Files of any form, and the log that they are to a pipeline."""
+"""Files in any format, and the log that a pipeline reads from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def texts(log: FilesLog, partition: str, start: int = 0, stop: int | None = None
 
 
 def written(folder: Path, form: str, count: int) -> str:
-    """A file of so many records in one of the forms; its name."""
+    """Write a file with this number of records in a format; return its name."""
     name = f"news.{form}"
     if form == "parquet":
         table = pa.table(

@@ -1,4 +1,4 @@
-"""The process that workers are forks of."""
+"""The fork server of the tests, from which workers are forked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _ROOTS = ("millstream", "millstream_connectors", "millstream_models", "numpy", "
 
 @cache
 def start_fork_server() -> None:
-    """Start it with the models' libraries, before a pipeline without them does, whose later forks import them each."""
+    """Start the fork server with the libraries of all models.
+
+    If a pipeline without these models started it, every worker of a later pipeline would have to import them.
+    """
     for name in _MODULES:
         importlib.import_module(name)
     context = multiprocessing.get_context("forkserver")

@@ -24,19 +24,19 @@ OUTPUTS = ("predictions", "topics", "rejects")
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden run: the pipeline, the run's name, its results."""
+    """A golden run: its pipeline, its name and its summary."""
 
     pipeline: Pipeline
     run: str
     summary: Summary
 
     def on(self, engines: Engines, engine_name: str, **options: Any) -> Pipeline:
-        """The same pipeline over the same documents on an engine."""
+        """The same pipeline over the same documents on another engine."""
         return replace(self.pipeline, engine=engines[engine_name], engine_name=engine_name, **options)
 
 
 class GoldenRuns:
-    """Golden runs by the pipeline's name, each made when a test asks for it."""
+    """Golden runs by the name of the pipeline, each made at its first use."""
 
     def __init__(self, folder: Path, broker: Callable[[], SharedBroker]) -> None:
         self._folder, self._broker = folder, broker
@@ -59,7 +59,7 @@ class GoldenRuns:
         return Golden(pipeline, "golden", summary)
 
     def _topics(self, folder: Path) -> dict[str, Any]:
-        """The source and the sinks of a pipeline that has its documents in a topic."""
+        """The source and the sinks of a pipeline that reads its documents from a topic."""
         broker = self._broker()
         topic = broker.topic("documents")
         produce_documents(broker.bootstrap, topic, folder / "documents")

@@ -1,4 +1,4 @@
-"""Pipelines whose processes are killed again and again while records come."""
+"""Pipelines whose processes tests kill repeatedly while records arrive."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["Victim", "kill_processes", "kill_while_records_flow", "write_killed"
 Victim = Literal["coordinator", "worker"]
 _POPULARITY = {"window": {"type": "tumbling", "size": "1h"}, "threshold": 0.3}
 _BYTES = 100
-"""Each epoch adds more than this to the epoch log."""
+"""A lower limit for the size of one epoch in the epoch log."""
 
 
 def write_killed(folder: Path, epoch_records: int) -> Commands:
-    """A pipeline over the folder's documents."""
+    """Write the config of a pipeline over the documents of the folder."""
     config = {
         "name": "killed",
         "source": {"type": "files", "path": "documents"},
@@ -48,9 +48,10 @@ def write_killed(folder: Path, epoch_records: int) -> Commands:
 
 
 def kill_processes(folder: Path, victims: Sequence[Victim], *options: str, epochs: int, seed: int) -> None:
-    """Kill processes of a local run with workers; hold its results against a run without kills.
+    """Kill processes of a local run with workers; compare the results with those of a run without kills.
 
-    Before each kill documents of so many epochs come; it is killed somewhere in them, after one of them at the least.
+    Before each kill, documents for `epochs` epochs arrive. The kill comes at a random time among them, at the earliest
+    after one new epoch.
     """
     rng, records = random.Random(seed), 25
     commands = write_killed(folder, records)
@@ -58,11 +59,11 @@ def kill_processes(folder: Path, victims: Sequence[Victim], *options: str, epoch
     local = ("--set", "engine.type=local", "--set", "engine.workers=3", *options)
     process = commands.start("run", "--follow", *local)
     for victim in victims:
-        through, bytes_wanted = processed(folder / "run"), _written(folder) + rng.randrange(epochs * _BYTES)
+        before, bytes_wanted = processed(folder / "run"), _log_size(folder) + rng.randrange(epochs * _BYTES)
         feed.append(epochs * records)
         wait_until(
-            lambda through=through, wanted=bytes_wanted: (  # type: ignore[misc]
-                processed(folder / "run") > through and _written(folder) >= wanted
+            lambda before=before, wanted=bytes_wanted: (  # type: ignore[misc]
+                processed(folder / "run") > before and _log_size(folder) >= wanted
             ),
             "epochs",
             process,
@@ -71,7 +72,7 @@ def kill_processes(folder: Path, victims: Sequence[Victim], *options: str, epoch
             _kill(process)
             process = commands.start("run", "--follow", *local)
         else:
-            _kill_one_of(process, rng)
+            _kill_worker(process, rng)
     feed.append()
     wait_until(lambda: processed(folder / "run") > 0, "the run", process)
     _kill(process)
@@ -82,13 +83,13 @@ def kill_processes(folder: Path, victims: Sequence[Victim], *options: str, epoch
 
 def _kill(process: subprocess.Popen[str]) -> None:
     """Kill the coordinator; its workers end by themselves."""
-    family = descendants(process.pid)
+    workers = descendants(process.pid)
     process.kill()
     process.communicate()
-    wait_until(lambda: not any(map(is_alive, family)), "the end of orphans")
+    wait_until(lambda: not any(map(is_alive, workers)), "the end of orphans")
 
 
-def _kill_one_of(process: subprocess.Popen[str], rng: random.Random) -> None:
+def _kill_worker(process: subprocess.Popen[str], rng: random.Random) -> None:
     killed = False
     while not killed:
         wait_until(lambda: bool(descendants(process.pid)), "workers", process)
@@ -97,13 +98,13 @@ def _kill_one_of(process: subprocess.Popen[str], rng: random.Random) -> None:
             killed = True
 
 
-def _written(folder: Path) -> int:
-    """How long the epoch log is."""
-    return sum(part.stat().st_size for part in (folder / "run/epochs").glob("*"))
+def _log_size(folder: Path) -> int:
+    """The size of the epoch log in bytes."""
+    return sum(segment.stat().st_size for segment in (folder / "run/epochs").glob("*"))
 
 
 def write_killed_kafka(folder: Path, bootstrap: str, topic: str) -> Commands:
-    """A pipeline from a topic to topics."""
+    """Write the config of a pipeline from a topic to topics."""
     kafka = {"type": "kafka", "bootstrap": bootstrap}
     config = {
         "name": f"killed-{topic}",
@@ -124,7 +125,7 @@ def write_killed_kafka(folder: Path, bootstrap: str, topic: str) -> Commands:
 def kill_while_records_flow(
     folder: Path, bootstrap: str, topic: str, engines: Sequence[str], *, records: int, per_second: float, seed: int
 ) -> dict[str, Any]:
-    """Kill a run once on each of these engines in turn, and hold the results of the last one to its promise."""
+    """Kill a run once on each of these engines in turn, and check that the final results are exactly once."""
     rng = random.Random(seed)
     commands = write_killed_kafka(folder, bootstrap, topic)
     feed = TopicFeed(bootstrap, topic, records, per_second)
@@ -133,7 +134,7 @@ def kill_while_records_flow(
         process = commands.start("run", "--follow", "--set", f"engine.type={engine}")
         feed.start(records // len(engines))
         wait_until(lambda before=before: processed(folder / "run") > before, f"epochs on {engine}", process)  # type: ignore[misc]
-        time.sleep(rng.random() * 0.5)  # anywhere in an epoch
+        time.sleep(rng.random() * 0.5)  # a random point of an epoch
         assert process.poll() is None, process.communicate()[1]
         process.kill()
         process.communicate()

@@ -9,7 +9,7 @@ __all__ = ["covering"]
 
 Case = tuple[int, ...]
 Value = tuple[int, int]
-"""A factor and one of its values, by their numbers."""
+"""The indices of a factor and of one of its values."""
 
 
 def covering(
@@ -17,9 +17,9 @@ def covering(
 ) -> list[Case]:
     """Cases in which every value of a factor occurs with every value of every other factor.
 
-    `sizes` are the factors' numbers of values. A seed gives the values of some factors; for each there is a case.
-    Where values cover equally many new pairs, the one is chosen that occurs least, but the first one of a factor in
-    `cheapest_first`.
+    `sizes` has the number of values of each factor. A seed gives the values of some factors; there is a case for each
+    seed. When several values cover the same number of new pairs, the value that occurs least is chosen; of a factor in
+    `cheapest_first`, the first value.
 
     >>> covering([2, 2, 2])
     [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0)]
@@ -57,5 +57,5 @@ def _values(sizes: Sequence[int]) -> Iterable[Iterable[tuple[Value, Value]]]:
 
 
 def _gain(missing: Collection[tuple[Value, Value]], value: Value, chosen: Mapping[int, int]) -> int:
-    """How many missing pairs a value makes with those that are chosen."""
+    """The number of missing pairs that a value would form with the chosen values."""
     return sum((min(value, other), max(value, other)) in missing for other in chosen.items())

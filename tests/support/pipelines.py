@@ -1,4 +1,4 @@
-"""Small pipelines that tests run through crashes on any engine, and what a promise says of their results."""
+"""Small pipelines that tests run with crashes on any engine, and the check of their delivery promise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SINKS = {
 
 
 class InjectedCrash(BaseException):
-    """The end of a run that drops all memory: nothing is closed, nothing more is written."""
+    """A crash inside this process: the run ends, closes nothing and writes nothing more."""
 
 
 def crash() -> None:
@@ -41,8 +41,8 @@ def crash() -> None:
 class Pipeline:
     """One pipeline over documents in `folder`, run by `engine` in run directories below it.
 
-    `{run}` in what is said of sinks stands for the run's name. `engine_name` may say how many workers: `local-3`;
-    `simulated` has as many.
+    `{run}` in the options of sinks is replaced by the name of the run. `engine_name` may contain the number of workers,
+    as in `local-3`; `simulated` has three workers.
     """
 
     folder: Path
@@ -63,7 +63,7 @@ class Pipeline:
         config = {
             "name": "conformance",
             "source": {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source},
-            "pipeline": {"steps": self.steps} if self.steps else self._named(),
+            "pipeline": {"steps": self.steps} if self.steps else self._text_topics(),
             "sinks": json.loads(json.dumps(self.sinks).replace("{run}", name)),
             "guarantee": {
                 "delivery": str(self.delivery),
@@ -79,7 +79,7 @@ class Pipeline:
         }
         return read_config(config, self.folder, f"{name}.yaml")
 
-    def _named(self) -> dict[str, Any]:
+    def _text_topics(self) -> dict[str, Any]:
         return {
             "use": "text_topics",
             "features": {"type": "hashed_text", "dimensions": 256},
@@ -95,7 +95,7 @@ class Pipeline:
         return start(loaded, Options(self.folder / "runs" / name, **options), engine=self.engine, fire=crash)
 
     def crash(self, name: str, point: CrashPoint, **options: Any) -> None:
-        """Run until the crash; fails if it does not come."""
+        """Run until the crash; fail if the crash does not come."""
         try:
             self.run(name, crash=point, **options)
         except InjectedCrash:
@@ -111,7 +111,7 @@ class Pipeline:
         return audit_run(runs / name, runs / against if against else None)
 
     def predicted(self, points: Sequence[CrashPoint], sinks: Sequence[str]) -> Effects:
-        """What the one function says of these crashes."""
+        """The effects of these crashes according to the function `effects`."""
         crashes = [Crash(p.point, p.epoch, sinks.index(p.sink) if p.sink else None) for p in points]
         return effects(self.delivery, self.checkpoint_every, self.commit_every, crashes, len(sinks))
 
@@ -128,7 +128,7 @@ class Pipeline:
 
 
 def results(summary: Summary) -> tuple[object, ...]:
-    """What has to be the same wherever, and however often, a run was interrupted."""
+    """The results of a run that must not depend on crashes and interruptions."""
     return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
 
 
@@ -138,7 +138,7 @@ def sinks_of(summary: Summary) -> list[str]:
 
 
 def assert_promise(pipeline: Pipeline, name: str, points: list[CrashPoint], golden: str) -> None:
-    """Run to the end after these crashes; the audit against a golden run is what `effects` says of them."""
+    """Run to the end after these crashes; the audit against a golden run must equal the result of `effects`."""
     summary = pipeline.run(name)
     counts = pipeline.counts(golden)
     sinks = sinks_of(summary)

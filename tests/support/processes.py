@@ -1,4 +1,4 @@
-"""Processes of this machine, looked up in /proc."""
+"""Processes of this machine, read from /proc."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_alive(pid: int) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """Empty for a process that is gone."""
+    """The command line of a process; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -23,7 +23,7 @@ def command_line(pid: int) -> str:
 
 
 def parent(pid: int) -> int:
-    """0 for a process that is gone."""
+    """The parent of a process; 0 if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:

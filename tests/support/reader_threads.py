@@ -1,4 +1,4 @@
-"""A thread that reads what another one goes on writing to."""
+"""A thread that reads objects while another thread changes them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["checked_in_a_thread"]
 
 @contextmanager
 def checked_in_a_thread(wrong: Callable[..., str | None]) -> Iterator[Callable[..., None]]:
-    """Calls `wrong` with all arguments that are given, in a thread, and fails if it says that something is.
+    """Yield a function that queues arguments; a thread calls `wrong` with them, and a returned message is a failure.
 
-    The threads take turns as often as Python lets them.
+    The threads switch as often as Python allows.
     """
-    asked: list[tuple[Any, ...]] = []
+    queued: list[tuple[Any, ...]] = []
     found: list[str] = []
     stop = threading.Event()
 
     def read() -> None:
-        while not stop.is_set() or asked:
-            if asked and (said := wrong(*asked.pop())) is not None:
-                found.append(said)
+        while not stop.is_set() or queued:
+            if queued and (message := wrong(*queued.pop())) is not None:
+                found.append(message)
 
     reader = threading.Thread(target=read)
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     reader.start()
     try:
-        yield lambda *arguments: asked.append(arguments)
+        yield lambda *arguments: queued.append(arguments)
     finally:
         stop.set()
         reader.join()

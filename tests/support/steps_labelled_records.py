@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 def labelled_records(size: int = 40) -> pa.Table:
-    """Records of two partitions in a random, fixed order of their times; a text repeats its label a few times."""
+    """Records of two partitions with random times from a fixed seed; a text repeats its label a few times."""
     dice = np.random.default_rng(0)
     labels = dice.choice(["a", "b", "c"], size).tolist()
     return pa.table(

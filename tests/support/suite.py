@@ -1,4 +1,4 @@
-"""The conformance suite: its pipelines, and the cases in which each of them crashes."""
+"""The conformance suite: its pipelines, and the cases in which each pipeline crashes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from millstream.guarantees.delivery import Delivery, Point
 
 __all__ = [
     "BASELINES",
+    "CHECKPOINT_EVERY",
     "MODELS",
     "PIPELINES",
     "POINTS",
-    "SAVE_EVERY",
     "Case",
     "Recipe",
     "all_cases",
@@ -31,16 +31,16 @@ __all__ = [
 ]
 
 CRASHED = 5
-"""The epoch in which runs crash: others are delivered before, and with `checkpoint_every` 4 the checkpoint is older."""
+"""The epoch of the crash: earlier epochs are delivered, and with `checkpoint_every` 4 the checkpoint is older."""
 POINTS = [CrashPoint(point, CRASHED) for point in Point] + [CrashPoint(Point.DELIVER, CRASHED, "rejects")]
-SAVE_EVERY = (4, 1)
+CHECKPOINT_EVERY = (4, 1)
 WINDOW = MappingProxyType({"type": "tumbling", "size": "10m", "lateness": "1m"})
 FEATURES = MappingProxyType({"type": "hashed_text", "name": "features", "dimensions": 256})
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes one pipeline of the suite: the options of a `Pipeline`, and what is done to its documents."""
+    """The options of one pipeline of the suite, and the change of its documents."""
 
     options: Mapping[str, Any]
     change: Callable[[Path], None] | None = None
@@ -86,7 +86,7 @@ MODELS: Mapping[str, Recipe] = {
     "softmax": _model({"type": "softmax"}),
     "ftrl": _model({"type": "ftrl", "l1": 0.01}),
 }
-"""The compiled models; new topics come all the time, so that a model's table grows between two checkpoints."""
+"""The compiled models. New topics arrive all the time, so that the table of a model grows between checkpoints."""
 BASELINES: Mapping[str, Recipe] = {name: _model({"type": name}) for name in ("no_change", "majority")}
 PIPELINES: Mapping[str, Recipe] = {
     **MODELS,
@@ -116,7 +116,7 @@ class Case:
         return f"{self.pipeline}-{self.delivery}-{self.engine_name}-{self.point}-{self.checkpoint_every}"
 
 
-_FACTORS = (list(PIPELINES), list(Delivery), ENGINES, POINTS, SAVE_EVERY)
+_FACTORS = (list(PIPELINES), list(Delivery), ENGINES, POINTS, CHECKPOINT_EVERY)
 
 
 def _case(numbers: tuple[int, ...]) -> Case:
@@ -126,19 +126,19 @@ def _case(numbers: tuple[int, ...]) -> Case:
         list(Delivery)[delivery],
         ENGINES[engine],
         POINTS[point],
-        SAVE_EVERY[checkpoint_every],
+        CHECKPOINT_EVERY[checkpoint_every],
     )
 
 
 def all_cases() -> list[Case]:
-    """Every crash point, delivery and distance of checkpoints, for every pipeline on every engine."""
+    """Every crash point, delivery and checkpoint distance, for every pipeline on every engine."""
     return [_case(numbers) for numbers in itertools.product(*(range(len(values)) for values in _FACTORS))]
 
 
 def covering_cases() -> list[Case]:
     """Cases with every pair of values, and with exactly_once for every pipeline on every engine.
 
-    Only exactly_once compares the bits of all results, so that each engine makes those of each pipeline once.
+    Only exactly_once compares all results bit by bit, so every engine runs every pipeline with it at least once.
     """
     sizes = [len(values) for values in _FACTORS]
     exactly_once = list(Delivery).index(Delivery.EXACTLY_ONCE)

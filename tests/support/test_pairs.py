@@ -37,7 +37,7 @@ def test_the_same_cases_come_out_each_time_and_none_twice() -> None:
     assert len(set(cases)) == len(cases)
 
 
-def test_where_nothing_else_decides_values_occur_equally_often_or_the_first_one_does() -> None:
+def test_values_with_equal_gain_occur_equally_often_or_the_cheapest_is_chosen() -> None:
     sizes = [6, 6, 3]
     even, uneven = ([case[2] for case in covering(sizes, cheapest_first=first)] for first in ([], [2]))
     assert max(map(even.count, range(3))) - min(map(even.count, range(3))) <= 2

@@ -1,4 +1,4 @@
-"""Topics: made, filled with documents, and read as a plain consumer sees them."""
+"""Topics: created, filled with documents, and read by a plain consumer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: st
 
 
 def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
-    """Every line of the folder's files as a message, those of the first file in partition 0, and so on."""
+    """Send every line of the files as a message; the lines of the first file go to partition 0, and so on."""
     files = sorted(folder.glob("*.jsonl"))
     create_topic(bootstrap, topic, len(files))
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
@@ -34,7 +34,7 @@ def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
 
 
 def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
-    """What a plain read_committed consumer sees of a topic."""
+    """The rows of a topic that a plain read_committed consumer reads."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
     partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
     consumer.assign(partitions)

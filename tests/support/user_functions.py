@@ -9,7 +9,7 @@ __all__ = ["follow", "short", "shout"]
 
 
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
-    """Adds to a text what its author wrote before, so that a model shows what was remembered; forgets now and then."""
+    """Adds an earlier word of the author to a text, so that a model depends on keyed state; drops old state."""
     seen = state or {"texts": 0, "last": ""}
     changes = {"text": f"{record['text']} after {seen['last']}", "before": str(seen["texts"])}
     if seen["texts"] == 12:
@@ -18,7 +18,7 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
 
 
 def short(record: Mapping[str, Any]) -> bool:
-    """Leaves out every fifth length of text."""
+    """Drops texts whose length is a multiple of five."""
     return len(record["text"]) % 5 != 0
 
 

@@ -152,9 +152,9 @@ def _trace(loaded: Loaded, recorded: Recorded, seed: int) -> int:
 
 def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str, Any]:
     """Return the object that `--json` prints."""
-    crashes: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     for outcome in done:
-        crashes.update({str(target): count for target, count in outcome.injected.items()})
+        faults.update({str(target): count for target, count in outcome.injected.items()})
     wrong = done[-1]
     return {
         "pipeline": loaded.config.name,
@@ -165,18 +165,18 @@ def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str,
         "starts": sum(outcome.starts for outcome in done),
         "epochs": sum(outcome.epochs for outcome in done),
         "steps": sum(outcome.steps for outcome in done),
-        "crashes": dict(crashes),
+        "faults": dict(faults),
         "wrong": {"seed": wrong.seed, "differences": list(wrong.wrong)} if wrong.wrong else None,
     }
 
 
 def _show(result: Mapping[str, Any], command: str) -> None:
-    crashes = ", ".join(f"{target} {count:,} times" for target, count in sorted(result["crashes"].items())) or "none"
+    faults = ", ".join(f"{target} {count:,} times" for target, count in sorted(result["faults"].items())) or "none"
     click.echo(
         f"{result['pipeline']}: {result['schedules']:,} schedules in {result['seconds']:.1f} s "
         f"({result['schedules_per_minute']:,} a minute), {result['epochs']:,} epochs, {result['steps']:,} steps"
     )
-    click.echo(f"  crashes: {crashes}")
+    click.echo(f"  faults: {faults}")
     wrong = result["wrong"]
     if wrong is None:
         click.echo(f"  every schedule keeps the promise of {result['delivery']}")

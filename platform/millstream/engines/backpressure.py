@@ -20,26 +20,26 @@ class Backpressure:
         self._open: dict[int, int] = {}
         """Sizes by epoch, in order."""
         self._since: dict[int, float] = {}
-        """By epoch, the time of its cut; kept while `clear` has taken it out of flight."""
+        """By epoch, the time of its cut. `clear` keeps the time, though the epoch is no longer in flight."""
         self._records = 0
         self._lock = threading.Lock()
 
     def admit(self, epoch: Epoch) -> None:
-        """An epoch is cut, or taken up again by a new start."""
+        """Add an epoch that is cut, or that a new start repeats."""
         with self._lock:
             self._open[epoch.number] = epoch.size
             self._since.setdefault(epoch.number, self._clock())
             self._records += epoch.size
 
     def release(self, epoch: int) -> None:
-        """The epochs up to this one are finished."""
+        """Remove the epochs up to this one, which are finished."""
         with self._lock:
             while self._open and (first := next(iter(self._open))) <= epoch:
                 self._records -= self._open.pop(first)
                 self._since.pop(first, None)
 
     def clear(self) -> None:
-        """A new start: no epoch is in flight."""
+        """Remove all epochs, at a new start."""
         with self._lock:
             self._open.clear()
             self._records = 0
@@ -61,6 +61,6 @@ class Backpressure:
         return len(self._open)
 
     def age(self, epoch: int) -> float | None:
-        """The seconds since an unfinished epoch was cut, or taken up by this start."""
+        """The seconds since an unfinished epoch was first added; None for any other epoch."""
         with self._lock:
             return self._clock() - self._since[epoch] if epoch in self._since else None

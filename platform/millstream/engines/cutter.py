@@ -1,4 +1,4 @@
-"""The cutter: looks at logs, lets the planner decide, writes the cuts to the epoch log."""
+"""The cutter: reads the ends of the logs, lets the planner decide, and writes the cuts to the epoch log."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from millstream.log.epochs.partitions import PartitionTable
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter"]
 
-_LOOK_SECONDS = 0.25
-"""The time between two looks for new partitions of a followed source."""
+_CHECK_SECONDS = 0.25
+"""The time between two checks for new partitions of a followed source."""
 
 
 class Cutter(Protocol):
@@ -47,12 +47,12 @@ class Cutter(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """True when it has cut the records of its budget, and the log may have more."""
+        """True when the budget is used up; the log may have more records."""
         ...
 
     @property
     def behind(self) -> int | None:
-        """The number of offsets at the last look, within this start's reach, that are not yet cut; None if unknown."""
+        """The number of offsets that this start can reach and has not cut, as of the last check; None if unknown."""
         ...
 
 
@@ -60,7 +60,7 @@ class Cutter(Protocol):
 class LogCutter:
     """Cuts the logs of a pipeline.
 
-    With `until_idle` it goes as far as the logs went at the first look. `budget` limits the records of this start.
+    With `until_idle`, the cuts end where the logs ended at the first check. `budget` limits the records of this start.
     """
 
     logs: Mapping[str, Log]
@@ -76,13 +76,13 @@ class LogCutter:
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
     _done: bool = field(default=False, init=False)
-    _looked: float | None = field(default=None, init=False)
-    _seen: dict[int, int] | None = field(default=None, init=False)
-    _looked_before: bool = field(init=False)
+    _checked_at: float | None = field(default=None, init=False)
+    _ends_seen: dict[int, int] | None = field(default=None, init=False)
+    _checked_before: bool = field(init=False)
 
     def __post_init__(self) -> None:
         totals = self.epoch_log.totals
-        self._looked_before = totals.next_epoch > 0
+        self._checked_before = totals.next_epoch > 0
         self._partitions = PartitionTable(totals.partitions)
         self._planner = Planner(self.max_records, self.max_wait, dict(totals.positions), self.budget)
         for rank, partition in enumerate(self._partitions):
@@ -104,27 +104,27 @@ class LogCutter:
 
     @property
     def behind(self) -> int | None:
-        if self._seen is None:
+        if self._ends_seen is None:
             return None
-        there = self._planner.behind(self._seen)
-        return there if self._planner.budget is None else min(there, self._planner.budget)
+        behind = self._planner.behind(self._ends_seen)
+        return behind if self._planner.budget is None else min(behind, self._planner.budget)
 
     def cut(self, now: float) -> Epoch | None:
         if self._done or not self.backpressure.room():
             return None
-        if self._looked is None or (not self.until_idle and now - self._looked >= _LOOK_SECONDS):
-            self._looked = now
-            self._look_for_partitions()
-        ends = self._ends()
+        if self._checked_at is None or (not self.until_idle and now - self._checked_at >= _CHECK_SECONDS):
+            self._checked_at = now
+            self._find_partitions()
+        ends = self._log_ends()
         if self.until_idle:
             if self._targets is None:
                 self._targets = ends
             ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
-        self._seen = ends
+        self._ends_seen = ends
         busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
-        ended = self._ended()
-        if planned is None and not ended and not self._to_be_noted():
+        ended = self._ended_partitions()
+        if planned is None and not ended and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
         events = (*self._events, *(Ended(rank) for rank in ended))
@@ -134,14 +134,14 @@ class LogCutter:
         self.epoch_log.cut(epoch)
         return epoch
 
-    def _to_be_noted(self) -> bool:
-        """True if an event cannot wait for a record: the position where reading begins is decided once."""
+    def _has_urgent_event(self) -> bool:
+        """True if an event must be written without a record: the first position of a partition is decided only once."""
         return any(not self.until_idle or isinstance(event, Added) for event in self._events)
 
-    def _look_for_partitions(self) -> None:
+    def _find_partitions(self) -> None:
         for source, log in self.logs.items():
             known = {partition.name for partition in self._partitions if partition.source == source}
-            joined = bool(known) or self._looked_before
+            joined = bool(known) or self._checked_before
             for partition in log.partitions():
                 if partition.name not in known:
                     number = partition.number if partition.number is not None else len(known)
@@ -150,9 +150,9 @@ class LogCutter:
                     at = log.beginning(partition.name, joined=joined)
                     self._planner.add(self._partitions.add(name), at)
                     self._events.append(Added(name, at))
-        self._looked_before = True
+        self._checked_before = True
 
-    def _ends(self) -> dict[int, int]:
+    def _log_ends(self) -> dict[int, int]:
         gone = self.epoch_log.totals.ended
         return {
             rank: self.logs[partition.source].end(partition.name)
@@ -160,8 +160,8 @@ class LogCutter:
             if rank not in gone
         }
 
-    def _ended(self) -> list[int]:
-        """The partitions that are read to their end and will not go on."""
+    def _ended_partitions(self) -> list[int]:
+        """The partitions that are cut to their end and will get no more records."""
         gone = self.epoch_log.totals.ended
         return [
             rank
@@ -174,7 +174,7 @@ class LogCutter:
 
 @dataclass
 class ReplayCutter:
-    """Takes its epochs from another run's epoch log, and ends after the last of them, or after `last`."""
+    """Copies the epochs of another run's epoch log, up to the last one or up to `last`."""
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
@@ -187,10 +187,10 @@ class ReplayCutter:
     _done: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        mine = self.epoch_log.totals
-        if self.original.totals().partitions[: len(mine.partitions)] != mine.partitions:
-            self._refuse()
-        self._epochs = self.original.epochs(mine.next_epoch)
+        own = self.epoch_log.totals
+        if self.original.totals().partitions[: len(own.partitions)] != own.partitions:
+            self._refuse_cuts()
+        self._epochs = self.original.epochs(own.next_epoch)
 
     @property
     def done(self) -> bool:
@@ -207,17 +207,17 @@ class ReplayCutter:
         if copied is None or (self.last is not None and copied.number > self.last):
             self._done = True
             return None
-        mine = self.epoch_log.totals
-        positions = mine.positions | {event.rank: event.to for event in copied.events if isinstance(event, Skipped)}
+        own = self.epoch_log.totals
+        positions = own.positions | {event.rank: event.to for event in copied.events if isinstance(event, Skipped)}
         if any(positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
-            self._refuse()
-        of_the_log = (e for e in copied.events if not isinstance(e, SinkAdded | SinkRemoved))
-        events = tuple(itertools.chain(_changed_sinks(mine, self.sinks), of_the_log))
+            self._refuse_cuts()
+        log_events = (e for e in copied.events if not isinstance(e, SinkAdded | SinkRemoved))
+        events = tuple(itertools.chain(_changed_sinks(own, self.sinks), log_events))
         for event in events:
             if isinstance(event, Added):
-                self._check(event.partition)
+                self._check_exists(event.partition)
         epoch = Epoch(copied.number, copied.cut, events)
-        partitions = PartitionTable(mine.partitions)
+        partitions = PartitionTable(own.partitions)
         partitions.follow(epoch)
         for rank, (start, _) in epoch.cut.items():
             self._check_reach(partitions[rank], start)
@@ -226,23 +226,24 @@ class ReplayCutter:
         return epoch
 
     def _check_reach(self, partition: PartitionName, start: int) -> None:
-        """A replay goes on without nothing: it would be another run."""
+        """Refuse removed records: a replay without them would be another run."""
         first = self.logs[partition.source].resume(partition.name, start)
         if first > start:
             message = (
-                f"{partition.source}/{partition.name}: offset {start:,} is to be replayed, and what is left begins at "
-                f"{first:,}: the rest was removed"
+                f"{partition.source}/{partition.name}: the replay needs offset {start:,}, "
+                f"but the source now begins at {first:,}: "
+                "earlier records were removed"
             )
             raise Truncated(message)
 
-    def _refuse(self) -> NoReturn:
+    def _refuse_cuts(self) -> NoReturn:
         message = (
-            "this run directory has other cuts than the run that is to be replayed; "
+            "the cuts in this run directory differ from those of the run to replay; "
             "replay it into a new one (--run DIR), or start over with --fresh"
         )
         raise Contradiction(message)
 
-    def _check(self, partition: PartitionName) -> None:
+    def _check_exists(self, partition: PartitionName) -> None:
         log = self.logs.get(partition.source)
         names = [known.name for known in log.partitions()] if log is not None else []
         if partition.name not in names:
@@ -254,6 +255,6 @@ class ReplayCutter:
 
 
 def _changed_sinks(totals: Totals, sinks: Sequence[str]) -> list[Event]:
-    """The sinks that a run begins or ceases to deliver to."""
+    """Events for the sinks that a run begins or stops delivering to."""
     removed = [SinkRemoved(sink) for sink in totals.sinks if sink not in sinks]
     return [*removed, *(SinkAdded(sink) for sink in sinks if sink not in totals.sinks)]

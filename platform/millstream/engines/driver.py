@@ -1,4 +1,4 @@
-"""The driver loop of every engine: epochs are cut, offered to a feed, and taken through their lifecycle when ready."""
+"""The driver loop of every engine: cuts epochs, offers them to a feed, and advances ready epochs."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from millstream.log.epochs.planner import room
 __all__ = ["Feed", "run_epochs"]
 
 _LEAST_WAIT, _MOST_WAIT, _SHARE_OF_QUIET = 0.0003, 0.002, 0.1
-"""Seconds until the logs are looked at again: a tenth of how long they have been quiet, within these bounds."""
+"""The wait before the logs are checked again: a tenth of the time since the last epoch, within these bounds."""
 
 
 class Feed(Steps, Protocol):
-    """An engine behind the driver loop: reads the records of epochs that it is offered, and has the steps.
+    """An engine behind the driver loop: reads the records of the offered epochs, and runs the steps.
 
-    Epochs are offered in order, and each one that `ready` returns is processed next, in order.
+    The driver offers epochs in order, and processes the epochs that `ready` returns next, in order.
     """
 
     def wants(self, full: bool) -> bool:
-        """True if another epoch may be offered; `full`: the next one is as large as it may be."""
+        """True if another epoch may be offered. `full`: the next epoch has the maximum size."""
         ...
 
     def offer(self, epoch: Epoch) -> None:
-        """An epoch follows."""
+        """Add an epoch after those offered before."""
         ...
 
     def ready(self, seconds: float) -> Sequence[Epoch]:
-        """The epochs that can be taken now; if there are none, waits for at most so many seconds."""
+        """Return the epochs that can be processed now; without such epochs, wait for at most `seconds`."""
         ...
 
     def unfinished(self) -> Sequence[Epoch]:
-        """The epochs to take before a run ends that was stopped: work on them has changed state, or costs little."""
+        """Return the epochs to finish before a stopped run ends: they have changed state, or cost little to finish."""
         ...
 
     def finish(self) -> None:
-        """Bring the state to this process: from here on no other process is needed for a clean end."""
+        """Bring all state to this process; a clean end then needs no other process."""
         ...
 
 
 def run_epochs(job: Job, feed: Feed, clock: Callable[[], float] = time.monotonic) -> None:
-    """Take a job's epochs through its lifecycle, from what is durable to a clean end."""
+    """Run a job from its durable state to a clean end: advance every epoch through its points."""
     driver = _Driver(job, feed, clock)
     while not job.stop.is_set():
         driver.offer()
@@ -65,13 +65,13 @@ class _Driver:
     def __init__(self, job: Job, feed: Feed, clock: Callable[[], float]) -> None:
         self._job, self._feed, self._clock = job, feed, clock
         self._repeated = deque(job.cut_epochs(job.lifecycle.start(feed)))
-        """The epochs that an earlier start has cut, as far as they are not offered yet."""
+        """The epochs that an earlier start has cut and this start has not offered yet."""
         self.in_progress: deque[Epoch] = deque()
-        """The epochs that are offered and not taken yet."""
+        """The epochs that are offered and not finished."""
         self._taken_at = clock()
 
     def offer(self) -> None:
-        """Offer the feed as many epochs as there are, and as it wants."""
+        """Offer epochs to the feed while it wants more and there are more."""
         while self._feed.wants(self._full) and (epoch := self._next()) is not None:
             self.in_progress.append(epoch)
             self._feed.offer(epoch)
@@ -88,7 +88,7 @@ class _Driver:
 
     @property
     def wait(self) -> float:
-        """The seconds to wait for the feed before the logs are looked at again."""
+        """The seconds to wait for the feed before the logs are checked again."""
         if self.in_progress:
             return _MOST_WAIT
         return min(max(_LEAST_WAIT, (self._clock() - self._taken_at) * _SHARE_OF_QUIET), _MOST_WAIT)

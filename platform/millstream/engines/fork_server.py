@@ -1,4 +1,4 @@
-"""The fork server: its processes start in milliseconds, as it has imported the libraries of the pipeline."""
+"""The fork server: it has imported the libraries of the pipeline, so that processes start in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "skl
 
 
 def fork_server(config: Config) -> ForkServerContext:
-    """The context in which processes of a pipeline start; the first start imports the modules that are imported now."""
+    """Return the context that starts processes of a pipeline.
+
+    The fork server starts with the first process, and imports the libraries that this process has imported so far.
+    """
     plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")

@@ -1,4 +1,4 @@
-"""The job of an engine: everything about one start of a run, built and ready."""
+"""The job of an engine: all objects of one start of a run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["CutOptions", "Engine", "Job", "Storage", "delivery_plan", "make_job"
 
 @dataclass
 class Job:
-    """One start of a run. `stop` asks for an end after the epochs in progress.
+    """One start of a run. Setting `stop` ends the run after the epochs in progress.
 
-    `processor` has the state of this process, from which the summary is made when the run has ended.
+    `processor` has the steps and state of this process; the summary is made from them when the run has ended.
     """
 
     config: Config
@@ -45,7 +45,7 @@ class Job:
     stop: threading.Event
 
     def cut_epochs(self, first: int) -> list[Epoch]:
-        """The epochs from `first` on that are cut and to be taken; `Truncated` if their records are gone."""
+        """The epochs from `first` on that are already cut; `Truncated` if their records are gone."""
         self.backpressure.clear()
         if first >= self.epoch_log.totals.next_epoch:
             return []
@@ -68,7 +68,7 @@ class Engine(Protocol):
 class Storage:
     """The durable parts of a run, opened for one start: its logs, epoch log, checkpoints and sinks.
 
-    `places` is the context in which each log was opened, `sink_keys` the name of each sink in the epoch log.
+    `contexts` has the context with which each log was opened, `sink_keys` the name of each sink in the epoch log.
     """
 
     folder: Path
@@ -82,9 +82,10 @@ class Storage:
 
 @dataclass(frozen=True)
 class CutOptions:
-    """The cuts of one start: of the logs, as far as they go now (`until_idle`) or as they grow; or of another run.
+    """Options for the cuts of one start.
 
-    `budget` limits the records of this start. `last` is the last epoch of the run in `replay` that is taken.
+    The logs are cut up to their present ends (`until_idle`) or as they grow; with `replay`, the cuts are those of
+    another run, up to its epoch `last`. `budget` limits the records of this start.
     """
 
     max_records: int
@@ -129,7 +130,7 @@ def make_job(
     clock: Callable[[], float] = time.monotonic,
     writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter,
 ) -> Job:
-    """Put a job together. `observe` makes the observer of its lifecycle."""
+    """Make a job. `observe` returns the observer of its lifecycle."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
     cutter = cuts.cutter(storage, backpressure)
     lifecycle = EpochLifecycle(

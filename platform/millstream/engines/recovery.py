@@ -1,4 +1,4 @@
-"""Recovery by epochs: when a worker is lost, all workers start again from the newest checkpoint."""
+"""Recovery from lost workers: all workers start again from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class WorkerLost(MillstreamError):
     """A worker died, or hangs."""
 
     counts_when_idle = False
-    """True if it counts as a failure without progress also when no epoch is in flight, and no work was the cause."""
+    """True if a loss counts as a failure without progress even when no epoch was in flight."""
 
 
 class StepsFailed(Exception):
-    """A step failed in an epoch that may not be the first in progress."""
+    """A step failed in an epoch that is perhaps not the first one in progress."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -39,11 +39,12 @@ def run_with_recovery(
     advice: str,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run a job; when a worker is lost, with a new feed. `open_feed` starts its workers, and as a context ends them.
+    """Run a job; after the loss of a worker, run it again with a new feed.
 
-    The argument of `open_feed` says whether epochs may change state before earlier ones are delivered. When a step
-    fails in such an epoch, the workers start again and take one epoch after the other, so the run ends where it would
-    end in one process. `advice` ends the error of a run whose workers are lost again and again.
+    `open_feed` starts the workers and returns a context manager that ends them. Its argument is True if epochs may
+    change state before earlier epochs are delivered. When a step fails in such an epoch, the workers start again and
+    process one epoch at a time, so that the run ends at the same epoch as in one process. `advice` is the end of the
+    error message when workers are lost repeatedly.
     """
     losses, best = 0, (-1, -1)
     ahead = job.lifecycle.plan.delivery is Delivery.EXACTLY_ONCE
@@ -65,14 +66,14 @@ def run_with_recovery(
             if first is None and not lost.counts_when_idle:
                 losses = 0
             elif losses == _MOST_LOSSES:
-                where = f" The first epoch in progress was {_records_of(job, first)}" if first is not None else ""
+                where = f" The first epoch in progress was {_describe_epoch(job, first)}" if first is not None else ""
                 message = f"{lost}; that was the {losses}rd time in a row that no epoch was finished.{where}; {advice}"
                 raise type(lost)(message) from lost
             job.lifecycle.observer.restarted(f"{lost}; all workers start again from the newest checkpoint")
 
 
-def _records_of(job: Job, number: int) -> str:
-    """An epoch with the ranges of its records."""
+def _describe_epoch(job: Job, number: int) -> str:
+    """Describe an epoch by its number and the offsets of its records."""
     epoch = next(job.epoch_log.reader().epochs(number))
     partitions = PartitionTable(job.epoch_log.totals.partitions)
     spans = [f"{partitions.label(r.rank)} {r.start:,} to {r.stop - 1:,}" for r in ranges_of(epoch, partitions)]
@@ -80,6 +81,6 @@ def _records_of(job: Job, number: int) -> str:
 
 
 def _reached(job: Job) -> tuple[int, int]:
-    """The progress of a run: new epochs, and checkpoints, which show progress among epochs that are repeated."""
+    """The progress of a run: its epochs, and its newest checkpoint, which shows progress among repeated epochs."""
     checkpoint = job.lifecycle.checkpoints.newest()
     return job.epoch_log.totals.epochs, checkpoint.epoch if checkpoint is not None else -1

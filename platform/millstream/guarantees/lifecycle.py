@@ -1,8 +1,8 @@
-"""The lifecycle of epochs: they pass their five points in the order that `delivery.order` gives.
+"""The lifecycle of epochs: epochs pass their five points in the order that `delivery.order` gives.
 
-The one place where processing, receipts, sinks, checkpoints and commits meet. Every engine hands its epochs to it in
-order. A group of epochs passes each point as a whole: one durable write of receipts, one append to each sink, one
-checkpoint at most.
+Only this module combines processing, receipts, sinks, checkpoints and commits. Every engine gives its epochs to the
+lifecycle in order. A group of epochs passes each point as a whole: one durable write of receipts, one append to each
+sink, one checkpoint at most.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
 
 
 _KEPT_CHECKPOINTS = 3
-"""The number of checkpoints kept, for a sink that has lost its last appends."""
+"""The number of checkpoints that are kept, because a sink may have lost its last appends."""
 _PAUSE, _LONGEST_PAUSE = 9, 1.0
-"""After a background save, pause for nine times its duration, at most one second: saving takes at most a tenth of the
-time, and a crash replays about a second of work."""
+"""The pause after a background checkpoint: nine times its duration, but at most one second. Short checkpoints then take
+a tenth of the time, and a crash replays about a second of work."""
 
 
 @dataclass(frozen=True)
 class DeliveryPlan:
-    """The delivery of a pipeline, and the distances of its checkpoints and commits in epochs."""
+    """The delivery of a pipeline, and the number of epochs between checkpoints and between commits."""
 
     delivery: Delivery
     checkpoint_every: int = 1
@@ -47,34 +47,34 @@ class DeliveryPlan:
 
 
 class Steps(Protocol):
-    """All steps of a pipeline with their state, wherever they run."""
+    """All steps of a pipeline with their state, in one process or in several."""
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
-        """Go on from these states; `partitions` are those of the epoch log."""
+        """Continue from these states; `partitions` are those of the epoch log."""
         ...
 
     def skip(self, epoch: Epoch) -> None:
-        """Pass over an epoch that is lost to the state (at_most_once)."""
+        """Skip an epoch that is lost to the state (at_most_once)."""
         ...
 
     def process(self, epoch: Epoch, attempt: int) -> EpochResult:
-        """Take the next epoch through all steps."""
+        """Process the next epoch in all steps."""
         ...
 
     def request_states(self) -> Callable[[], States]:
-        """Ask for the state after the epochs processed so far; the call returns it."""
+        """Request the state after the epochs processed so far; the returned function waits for the state."""
         ...
 
     def work_ahead(self) -> None:
-        """Let the epochs that follow change state before those just processed are delivered."""
+        """Let the next epochs change state before the epochs just processed are delivered."""
         ...
 
 
 class LifecycleObserver(Protocol):
-    """Receives the events of a run's lifecycle; `checkpointed` comes from the thread that wrote the checkpoint."""
+    """Receives the events of the lifecycle; `checkpointed` is called in the thread that wrote the checkpoint."""
 
     def started(self, first: int) -> None:
-        """State is loaded; `first` is the first epoch to take."""
+        """State is loaded; `first` is the first epoch to process."""
         ...
 
     def finished_epoch(self, result: EpochResult) -> None:
@@ -82,7 +82,7 @@ class LifecycleObserver(Protocol):
         ...
 
     def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """A checkpoint is durable; writing it took so many seconds."""
+        """A checkpoint is durable; `seconds` is the time that writing it took."""
         ...
 
     def restarted(self, reason: str) -> None:
@@ -102,7 +102,7 @@ class _NoObserver:
 
 @dataclass
 class _Group:
-    """Epochs that pass their points together. `wait`: what the delivery promises of each point is durable at once."""
+    """Epochs that pass their points together. `wait`: the effects of a point are durable before the next point."""
 
     epochs: Sequence[Epoch]
     wait: bool
@@ -117,9 +117,9 @@ class _Group:
 
 @dataclass
 class EpochLifecycle:
-    """Takes epochs through their points: `start`, then `take` in order of epochs, then `end` for a clean end.
+    """Advances epochs through their points: call `start`, then `take` with epochs in order, then `end` for a clean end.
 
-    `start` may be called again, with new steps, after a worker was lost: everything returns to what is durable.
+    After the loss of a worker, `start` may be called again, with new steps; it continues from the durable state.
     """
 
     plan: DeliveryPlan
@@ -135,33 +135,33 @@ class EpochLifecycle:
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
     _writer: CheckpointWriter = field(init=False)
-    _passing: Mapping[Point, Callable[[_Group], None]] = field(init=False)
+    _actions: Mapping[Point, Callable[[_Group], None]] = field(init=False)
     _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
-    """By epoch, the receipts of earlier starts, until the epoch is replayed."""
+    """By epoch, the receipts that earlier starts wrote; removed when the epoch is replayed."""
     _applied: AppliedEpochs = field(default_factory=AppliedEpochs)
     _last: int = -1
     _checkpoint_epoch: int = -1
-    _checkpoint_since: float = 0.0
+    _checkpoint_started: float = 0.0
     _pause_until: float = float("-inf")
     _covered: int | None = None
-    """The last epoch that may be committed: a checkpoint covers it that this start has written, or goes on from."""
+    """The last epoch that may be committed: a checkpoint that this start has written or loaded covers this epoch."""
     _dirty: bool = False
 
     def __post_init__(self) -> None:
         self._writer = self.writer_of(self.checkpoints, self._on_checkpoint)
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
-        self._passing = {
+        self._actions = {
             Point.CUT: self._cut,
             Point.PROCESS: self._process,
             Point.DELIVER: self._deliver,
-            Point.CHECKPOINT: self._save,
+            Point.CHECKPOINT: self._checkpoint,
             Point.COMMIT: self._commit,
         }
 
     # ------------------------------------------------------------ start
 
     def start(self, steps: Steps) -> int:
-        """Load the newest usable state into the steps; the first epoch to take."""
+        """Load the newest usable state into the steps; return the first epoch to process."""
         self._writer.wait()
         self._steps, self._receipts, self._covered, self._dirty = steps, {}, None, False
         totals = self.log.totals
@@ -173,14 +173,14 @@ class EpochLifecycle:
         newest = max(checkpoint.epoch if checkpoint else -1, totals.committed, self._guard.highest())
         if newest >= totals.next_epoch and newest >= 0:
             message = (
-                f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} has been saved or "
-                "delivered: the log was truncated; start over with --fresh"
+                f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} is in a checkpoint "
+                "or was delivered: the log was truncated; start over with --fresh"
             )
             raise AlteredLog(message)
         self._applied = checkpoint.applied.copy() if checkpoint else AppliedEpochs()
         self._checkpoint_epoch = checkpoint.epoch if checkpoint else -1
         if self._guarded and checkpoint is not None:
-            self._covered = checkpoint.epoch  # the work of an earlier start that was not yet committed
+            self._covered = checkpoint.epoch  # an earlier start may have written this checkpoint without a commit
         first = (self._checkpoint_epoch if self._guarded else totals.committed) + 1
         steps.restore(self.checkpoints.load(checkpoint) if checkpoint else {}, totals.partitions)
         self._last = first - 1
@@ -189,7 +189,7 @@ class EpochLifecycle:
         return first
 
     def _read_log(self, first: int) -> None:
-        """Skip the epochs between the checkpoint and `first`; remember the receipts of those from `first` on."""
+        """Skip the epochs between the checkpoint and `first`; read the receipts from epoch `first` on."""
         reader = self.log.reader()
         if self._checkpoint_epoch + 1 < first:
             lost = reader.epochs(self._checkpoint_epoch + 1)
@@ -202,9 +202,9 @@ class EpochLifecycle:
     # ------------------------------------------------------------ epochs
 
     def together(self, epochs: Sequence[Epoch]) -> int:
-        """The number of these epochs, the next ones, that form one group.
+        """The number of epochs in the next group; `epochs` are the next epochs.
 
-        With exactly_once all of them, but a group ends at the epoch of an armed crash; with the other deliveries one.
+        With exactly_once, a group has all epochs up to the epoch of an armed crash; with other deliveries, one epoch.
         """
         if not self._guarded:
             return min(1, len(epochs))
@@ -212,35 +212,35 @@ class EpochLifecycle:
         return next((index for index, epoch in enumerate(epochs, 1) if epoch.number == armed), len(epochs))
 
     def take(self, epochs: Sequence[Epoch]) -> None:
-        """Take epochs that are ready through all points, group by group."""
+        """Advance epochs that are ready through all points, group by group."""
         while epochs:
             count = self.together(epochs)
             self._advance(epochs[:count])
             epochs = epochs[count:]
 
     def _advance(self, epochs: Sequence[Epoch]) -> None:
-        # Until an armed crash has come, no checkpoint is written in the background: a crash shows its epoch's state.
+        # Until an armed crash comes, checkpoints are not written in the background: the crash must find them complete.
         armed = self.crash is not None and epochs[-1].number <= self.crash.point.epoch
         group = _Group(epochs, wait=armed or not self._guarded)
         for point in order(self.plan.delivery):
-            self._passing[point](group)
+            self._actions[point](group)
             for epoch in epochs:
-                self._passed(point, epoch.number)
+                self._pass_crash_point(point, epoch.number)
         for result in group.results:
             self.observer.finished_epoch(result)
 
     def _cut(self, group: _Group) -> None:
-        """The cutter has written the cuts."""
+        """Check the cuts, which the cutter has written."""
         numbers = [epoch.number for epoch in group.epochs]
         assert numbers == list(range(self._last + 1, self._last + 1 + len(numbers))), (self._last, numbers)
         assert group.last < self.log.totals.next_epoch, "an epoch's cut is in the log before any effect of the epoch"
         assert self._guarded or self.log.totals.committed < numbers[0], "nothing of a new epoch is committed"
 
     def _process(self, group: _Group) -> None:
-        """Process the epochs; their receipts are durable before a sink gets the first row of them."""
+        """Process the epochs, and make their receipts durable before a sink gets the first row of these epochs."""
         assert self.plan.delivery is not Delivery.AT_MOST_ONCE or self.log.totals.committed >= group.last
         for epoch in group.epochs:
-            group.results.append(self._processed(epoch))
+            group.results.append(self._process_epoch(epoch))
         group.applied = self._applied.copy()
         if self._guarded:
             if self._may_checkpoint(group.last, group.wait):
@@ -248,8 +248,8 @@ class EpochLifecycle:
             self._steps.work_ahead()
         self.log.sync()
 
-    def _processed(self, epoch: Epoch) -> EpochResult:
-        """Process an epoch and write its receipt; a replay that differs stops here, before any effect."""
+    def _process_epoch(self, epoch: Epoch) -> EpochResult:
+        """Process an epoch and write its receipt. A replay that differs raises an error before any effect."""
         before = self._receipts.pop(epoch.number, [])
         result = self._steps.process(epoch, len(before) + 1)
         assert result.epoch.number == epoch.number == self._last + 1
@@ -262,17 +262,17 @@ class EpochLifecycle:
         return result
 
     def _deliver(self, group: _Group) -> None:
-        """Append to every sink what it does not have."""
+        """Append to every sink the rows that it does not have."""
         assert len(group.results) == len(group.epochs), "rows are delivered after their epochs are processed"
         for name, sink in self.sinks.items():
             wanted = [r for r in group.results if not self._guarded or self._guard.lacks(name, r.epoch.number)]
             if wanted:
                 sink.append(pa.concat_tables([r.rows[name] for r in wanted]), Progress(self.log.id, group.last))
                 self._guard.advance(name, group.last, back=not self._guarded)
-            self._passed(Point.DELIVER, group.last, name)
+            self._pass_crash_point(Point.DELIVER, group.last, name)
 
-    def _save(self, group: _Group) -> None:
-        """Save the state, if that is due: in the background, or durable on return where the group waits."""
+    def _checkpoint(self, group: _Group) -> None:
+        """Write a checkpoint if one is due: in the background, or durable on return if the group waits."""
         assert self.plan.delivery is Delivery.AT_MOST_ONCE or self._guard.lowest(group.last) >= group.last
         if not self._guarded and due(group.last, self.plan.checkpoint_every):
             group.states = self._steps.request_states()
@@ -291,21 +291,23 @@ class EpochLifecycle:
         if wanted and self._commit_covered(group.last) and group.wait:
             self.log.sync()
 
-    def _passed(self, point: Point, epoch: int, sink: str | None = None) -> None:
+    def _pass_crash_point(self, point: Point, epoch: int, sink: str | None = None) -> None:
         if self.crash is not None:
             self.crash.pass_by(point, epoch, sink)
 
     # ------------------------------------------------------------ checkpoints and commits
 
     def _may_checkpoint(self, last: int, wait: bool = False) -> bool:
-        """True if a checkpoint after this epoch is due, and the one before is written and its pause is over."""
+        """True if a checkpoint after this epoch is due, the previous one is written and its pause is over."""
         paused = self._writer.busy or self.clock() < self._pause_until
         return last - self._checkpoint_epoch >= self.plan.checkpoint_every and (wait or not paused)
 
     def _start_checkpoint(self, epoch: int, applied: AppliedEpochs, states: Callable[[], States]) -> None:
         assert epoch <= self._last, "a checkpoint is never ahead of the epochs that are processed"
-        assert not self._guarded or epoch >= self._checkpoint_epoch  # others repeat epochs that are in the checkpoint
-        self._checkpoint_since = self.clock()
+        assert (
+            not self._guarded or epoch >= self._checkpoint_epoch
+        )  # other deliveries repeat epochs that are in the checkpoint
+        self._checkpoint_started = self.clock()
         self._writer.start(epoch, applied, states())
         self._checkpoint_epoch = epoch
 
@@ -313,12 +315,12 @@ class EpochLifecycle:
         self._covered = checkpoint.epoch
         self.checkpoints.drop_before(self.checkpoints.numbers()[-_KEPT_CHECKPOINTS:][0])
         now = self.clock()
-        took = now - self._checkpoint_since
-        self._pause_until = now + min(_PAUSE * took, _LONGEST_PAUSE)
-        self.observer.checkpointed(checkpoint, took)
+        duration = now - self._checkpoint_started
+        self._pause_until = now + min(_PAUSE * duration, _LONGEST_PAUSE)
+        self.observer.checkpointed(checkpoint, duration)
 
     def _commit_covered(self, epoch: int) -> bool:
-        """Commit up to `epoch`, as far as a checkpoint covers it; False if there was nothing to commit."""
+        """Commit up to `epoch`, but only epochs that a checkpoint covers; False if there was nothing to commit."""
         if self._covered is None:
             return False
         committed = min(epoch, self._covered)
@@ -328,9 +330,9 @@ class EpochLifecycle:
         return True
 
     def on_idle(self) -> None:
-        """Nothing is ready: with exactly_once, save in the background and commit what is not yet.
+        """Use a time without ready epochs: with exactly_once, write a due checkpoint in the background, or commit.
 
-        The other deliveries promise after which epochs they save, so they wait for these.
+        With the other deliveries, do nothing: they promise after which epochs there are checkpoints.
         """
         if not self._guarded or self._writer.busy:
             return
@@ -342,9 +344,11 @@ class EpochLifecycle:
     # ------------------------------------------------------------ ends
 
     def end(self) -> None:
-        """A clean end: save and commit everything, close the sinks."""
+        """End cleanly: write a checkpoint of all epochs, commit them, close the sinks."""
         self._writer.wait()
-        if self._dirty and self._covered != self._last:  # a checkpoint of this start, so that it may be committed
+        if (
+            self._dirty and self._covered != self._last
+        ):  # without a checkpoint that covers the last epoch, it may not be committed
             self._start_checkpoint(self._last, self._applied.copy(), self._steps.request_states())
             self._writer.wait()
         self._commit_covered(self._last)
@@ -353,5 +357,5 @@ class EpochLifecycle:
             sink.close()
 
     def abandon(self) -> None:
-        """An end that is not clean: write nothing more, and wait for the checkpoint that is being written."""
+        """End without a commit: wait for the checkpoint that is being written, and write nothing else."""
         self._writer.wait()

@@ -1,4 +1,4 @@
-"""Replayed epochs: the receipt of a replay is compared with the receipt of the first attempt."""
+"""The check of replayed epochs: the receipt of a replay is compared with the receipt of the first attempt."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["compare_replay"]
 def compare_replay(
     first: EpochReceipt, again: EpochReceipt, partitions: Sequence[PartitionName], *, outputs: bool
 ) -> None:
-    """Refuse a replay whose inputs differ; with `outputs`, also one whose steps or outputs do.
+    """Refuse a replay whose inputs differ; with `outputs`, also a replay whose steps or outputs differ.
 
-    Without exactly_once the model has moved on since the first attempt, so outputs may differ.
+    Without exactly_once, the model may have learned more since the first attempt, so outputs may differ.
     """
-    where = f"epoch {again.epoch} came out differently on its replay"
+    where = f"epoch {again.epoch} differs on its replay"
     for rank in sorted(first.inputs.keys() | again.inputs.keys()):
         if first.inputs.get(rank) != again.inputs.get(rank):
             partition = partitions[rank]
@@ -34,7 +34,7 @@ def _compare_made(where: str, kind: str, first: Mapping[str, object], again: Map
     for name in [*again, *first]:
         if first.get(name) != again.get(name):
             message = (
-                f"{where}: {kind} '{name}' gave something else for the same records; if it draws at random or "
+                f"{where}: {kind} '{name}' gave another result for the same records; if it draws at random or "
                 "reads a clock, say `deterministic: false` and choose another delivery"
             )
             raise DifferentReplay(message)

@@ -1,4 +1,4 @@
-"""Validation of a config: the checks that need its steps built, and nothing run."""
+"""Validation of a config: checks that need the built steps, but no run."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["checked_graph"]
 
 
 def checked_graph(loaded: Loaded) -> Graph:
-    """The steps of a config, built; `ConfigError` with all that can be found wrong without running it."""
+    """Build the steps of a config; `ConfigError` with all problems that can be found without a run."""
     config = loaded.config
     context = OpenContext(loaded.base, loaded.base, config.name)
-    looks = (_source_problems, _sink_problems, _shared_sinks, _circles)
-    problems = [problem for look in looks for problem in look(config, context)]
+    checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
+    problems = [problem for check in checks for problem in check(config, context)]
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields)
     problems += found
     if graph is not None:
         problems += sink_problems(graph, config.sinks)
-        problems += _impossible(config, graph.steps)
+        problems += _unsupported(config, graph.steps)
     if graph is None or problems:
         loaded.refuse(problems)
     return graph
 
 
-def _impossible(config: Config, steps: Sequence[Node]) -> list[Problem]:
-    """The problems of a guarantee or an engine that these steps cannot serve."""
+def _unsupported(config: Config, steps: Sequence[Node]) -> list[Problem]:
+    """Problems with a guarantee or an engine placement that these steps do not support."""
     problems = []
     if Delivery(config.guarantee.delivery) is Delivery.EXACTLY_ONCE:
         for node in steps:
@@ -63,13 +63,13 @@ def _sink_problems(config: Config, context: OpenContext) -> list[Problem]:
     ]
 
 
-def _circles(config: Config, context: OpenContext) -> list[Problem]:
-    """The sinks that write where a source reads."""
+def _cycles(config: Config, context: OpenContext) -> list[Problem]:
+    """Problems with sinks that write to a location that a source reads."""
     return [
         Problem(
             ("sinks", output),
-            f"it writes where {source.name} reads, so that its rows would come back as records, and those again; "
-            "give it a place of its own",
+            f"it writes to the location that {source.name} reads, so that its rows would become records again; "
+            "give it a location of its own",
         )
         for output, sink in config.sinks.items()
         for source in config.logs
@@ -78,13 +78,13 @@ def _circles(config: Config, context: OpenContext) -> list[Problem]:
 
 
 def _shared_sinks(config: Config, context: OpenContext) -> list[Problem]:
-    """The sinks whose rows would lie where those of another one do."""
+    """Problems with sinks that write to the location of another sink."""
     problems: list[Problem] = []
     taken: dict[str, str] = {}
     for output, sink in config.sinks.items():
         location = sink.location(context, output)
         first = taken.setdefault(os.path.normpath(location), output)
         if first != output:
-            message = f"sinks {first!r} and {output!r} both lie in {location}; give each output a place of its own"
+            message = f"sinks {first!r} and {output!r} both write to {location}; give each output a location of its own"
             problems.append(Problem(("sinks", output), message))
     return problems

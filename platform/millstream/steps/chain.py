@@ -1,4 +1,4 @@
-"""Chains of steps, and the epoch that passes through them. No I/O."""
+"""Chains of steps, and the epoch that passes through the steps. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 class EpochInProgress:
     """An epoch between two steps: its records in step order, and the rows, counts and digests made so far.
 
-    `inputs` has for each rank the count and digest of the log's records, `latest` the greatest time.
+    `inputs` has for each rank the count and the digest of the log's records, `latest` the greatest time.
     """
 
     epoch: int
@@ -48,7 +48,7 @@ class EpochInProgress:
 
 
 def begin_epoch(epoch: int, records: pa.Table, graph: Graph) -> EpochInProgress:
-    """An epoch before its first step. `records` has the log's columns and `_rank`, in any order."""
+    """Make an epoch before its first step. `records` has the log's columns and `_rank`; rows may be in any order."""
     records = in_step_order(records)
     inputs = _inputs(records, graph.log_columns)
     records, rejects = _split(records, graph.source_name)
@@ -59,7 +59,7 @@ def begin_epoch(epoch: int, records: pa.Table, graph: Graph) -> EpochInProgress:
 class Chain:
     """Consecutive steps of a pipeline that run in one process.
 
-    The steps in `ahead` have run in another process before. `whole`: the chain gets whole epochs, and digests records.
+    Another process runs the steps in `ahead` before. `whole`: the chain gets whole epochs, and digests their records.
     """
 
     def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = (), *, whole: bool = True) -> None:
@@ -70,11 +70,11 @@ class Chain:
         self._digested = {node.name: made.get(node.name, []) for node in steps}
 
     def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
-        """Take an epoch through the steps."""
-        where = EpochPosition(epoch.epoch, partitions)
+        """Run the steps on an epoch."""
+        position = EpochPosition(epoch.epoch, partitions)
         for node in self.steps:
             if node in self.here:
-                result = run_step(node, epoch.records, where)
+                result = run_step(node, epoch.records, position)
                 epoch.collect(result)
                 epoch.records = result.records
             if self._digested[node.name]:
@@ -93,7 +93,7 @@ def _inputs(records: pa.Table, columns: Sequence[str]) -> dict[int, tuple[int, s
 
 
 def _split(records: pa.Table, source_step: str) -> tuple[pa.Table, pa.Table]:
-    """The records that could be read, and reject rows for the others."""
+    """Split records into those that could be read, and reject rows for the others."""
     if records[REJECT].null_count < records.num_rows:
         rejected = records[REJECT].is_valid()
         bad = records.filter(rejected)

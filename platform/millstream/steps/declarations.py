@@ -13,7 +13,7 @@ __all__ = ["check_result", "plain_type"]
 
 
 def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[Output]) -> None:
-    """Refuse what the step has not declared; `made` is the schema of its records.
+    """Refuse columns and outputs that the step has not declared; `made` is the schema of its records.
 
     >>> result = Result(pa.table({"text": ["a"]}), {"words": pa.table({"word": ["a"]})})
     >>> check_result("split", result, pa.schema([("text", pa.string())]), [])
@@ -32,22 +32,22 @@ def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[O
         _check(f"step {step!r} made rows for the output {name!r}", rows.schema, declared[name])
 
 
-def _check(what: str, there: pa.Schema, declared: pa.Schema) -> None:
-    if there.equals(declared):
+def _check(subject: str, actual: pa.Schema, declared: pa.Schema) -> None:
+    if actual.equals(declared):
         return
     for name in declared.names:
-        if name not in there.names:
-            raise StepFailed(f"{what} without the column {name!r}, which it has declared")
-    for column in there:
+        if name not in actual.names:
+            raise StepFailed(f"{subject} without the column {name!r}, which it has declared")
+    for column in actual:
         if column.name not in declared.names:
-            raise StepFailed(f"{what} with the column {column.name!r}, which it has not declared")
+            raise StepFailed(f"{subject} with the column {column.name!r}, which it has not declared")
         kind = declared.field(column.name).type
         if plain_type(column.type) != plain_type(kind):
-            raise StepFailed(f"{what} whose column {column.name!r} is {column.type}, and it has declared {kind}")
+            raise StepFailed(f"{subject} whose column {column.name!r} is {column.type}, and it has declared {kind}")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that all ways of writing it in memory come to.
+    """The type without its encoding in memory: dictionary and large types become plain types.
 
     >>> plain_type(pa.dictionary(pa.int32(), pa.large_string()))
     DataType(string)

@@ -1,4 +1,4 @@
-"""The graph of a pipeline: its steps, each built for the columns of the one before, and their outputs."""
+"""The graph of a pipeline: its steps, each built for the columns of the previous step, and their outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REJECTS = "rejects"
 
 @dataclass(frozen=True)
 class Node:
-    """One step: its name, its options, the step itself, the columns that it makes, its place in the config."""
+    """One step: its name, its options, the step itself, the columns that it makes, and its path in the config."""
 
     name: str
     config: Any
@@ -39,7 +39,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Steps in their order, and the outputs of all of them by name.
+    """Steps in their order, and the outputs of all steps by name.
 
     `fields` are the log's; `records` is the schema that the first step gets.
     """
@@ -49,7 +49,7 @@ class Graph:
     fields: tuple[str, ...]
     records: pa.Schema
     source_name: str = "source"
-    """The step name in `rejects` of records that the log cannot read."""
+    """The step name in `rejects` for records that the log cannot read."""
 
     @property
     def log_columns(self) -> list[str]:
@@ -58,7 +58,10 @@ class Graph:
 
     @cached_property
     def digested(self) -> Mapping[str, Sequence[str]]:
-        """For each step the columns that a receipt digests: the added ones; all if it changes some or drops records."""
+        """For each step the columns that a receipt digests: those that the step adds.
+
+        If the step adds none, all columns, because it may change or drop records; but none for a step with outputs.
+        """
         chosen: dict[str, Sequence[str]] = {}
         before = self.records
         for node in self.steps:
@@ -69,7 +72,7 @@ class Graph:
 
 
 def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:
-    """Build the steps, each for the records that the ones before it make out of a log with these fields.
+    """Build the steps for a log with these fields, each step for the records that the previous step makes.
 
     >>> from millstream_models.hashed_text import HashedText
     >>> graph = build_graph([NamedStep("features", HashedText(dimensions=1024))], ["text", "label"])
@@ -97,7 +100,7 @@ def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Grap
         try:
             nodes.append(build_node(named, schema))
         except ConfigError as error:
-            problems.append(Problem(named.path, f"{error}{_moved(steps, index, schema)}"))
+            problems.append(Problem(named.path, f"{error}{_move_hint(steps, index, schema)}"))
             return None, problems  # the columns for the next steps are not known
         schema = nodes[-1].made
     outputs, clashes = _outputs(nodes)
@@ -124,8 +127,8 @@ def build_node(named: NamedStep, records: pa.Schema) -> Node:
     return Node(named.name, named.config, step, made, named.path)
 
 
-def _moved(steps: Sequence[NamedStep], index: int, records: pa.Schema) -> str:
-    """A hint, if a later step makes what the step at `context` lacks."""
+def _move_hint(steps: Sequence[NamedStep], index: int, records: pa.Schema) -> str:
+    """A hint, if a later step makes the columns that the step at `index` lacks."""
     for later in steps[index + 1 :]:
         try:
             build_node(steps[index], build_node(later, records).made)
@@ -147,7 +150,7 @@ def _outputs(nodes: Iterable[Node]) -> tuple[dict[str, Output], list[Problem]]:
                 problems.append(Problem(node.path, message))
             elif output.name in makers:
                 message = f"steps {makers[output.name]!r} and {node.name!r} both make the output {output.name!r}"
-                problems.append(Problem(node.path, f"{message}; a pipeline has one of such steps"))
+                problems.append(Problem(node.path, f"{message}; use only one of these steps"))
             else:
                 outputs[output.name] = output
                 makers[output.name] = node.name
@@ -155,7 +158,7 @@ def _outputs(nodes: Iterable[Node]) -> tuple[dict[str, Output], list[Problem]]:
 
 
 def sink_problems(graph: Graph, sinks: Iterable[str]) -> list[Problem]:
-    """The sinks whose output nothing makes.
+    """Problems with sinks whose output no step makes.
 
     >>> from millstream_models.hashed_text import HashedText
     >>> graph = build_graph([NamedStep("features", HashedText(dimensions=1024))], ["text"])

@@ -1,4 +1,4 @@
-"""Placement of steps on Spark: its workers process records before they are in order and without their rejects."""
+"""Placement of steps on Spark, whose workers get records before they are in order and before rejects are separated."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ __all__ = ["driver_only", "placement_problems"]
 
 
 def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list[Problem]:
-    """The wishes of `engine.placement` that cannot be met: by step name, "driver" or "worker"."""
+    """Problems with `engine.placement`: `wanted` has by step name "driver" or "worker"."""
     problems = []
     names = [node.name for node in steps]
-    for name, where in wanted.items():
+    for name, target in wanted.items():
         if name not in names:
             message = f"there is no such step; one of {', '.join(names)}{suggestion(name, names)}"
             problems.append(Problem(("engine", "placement", name), message))
             continue
-        if where == "driver":
+        if target == "driver":
             continue
         ahead = steps[: names.index(name) + 1]
         for node in ahead:
-            why = driver_only(node)
-            if why is None and wanted.get(node.name) == "driver":
-                why = "is to run on the driver"
-            if why is not None:
-                index = "it" if node.name == name else f"step {node.name!r} before it"
-                message = f"this step cannot run in workers: {index} {why}; leave it to the driver"
+            reason = driver_only(node)
+            if reason is None and wanted.get(node.name) == "driver":
+                reason = "is configured to run on the driver"
+            if reason is not None:
+                subject = "it" if node.name == name else f"step {node.name!r} before it"
+                message = f"this step cannot run in workers: {subject} {reason}; run it on the driver"
                 problems.append(Problem(("engine", "placement", name), message))
                 break
     return problems
 
 
 def driver_only(node: Node) -> str | None:
-    """Why a step cannot run in Spark's workers, where records are not in order and rejects not set apart yet."""
+    """The reason why a step cannot run in Spark's workers; None if it can.
+
+    In workers, records are not in order, and rejects are not separated yet.
+    """
     if node.traits.scope is not Scope.STATELESS:
         return "has state"
     if node.traits.ordered:

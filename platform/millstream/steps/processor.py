@@ -1,4 +1,4 @@
-"""The processor of epochs: records in; rows for the outputs and the epoch's receipt out. No I/O."""
+"""The processor of epochs: makes rows for the outputs and a receipt from the records of an epoch. No I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EpochResult:
 class EpochProcessor:
     """The steps of a pipeline with their state, all in one process.
 
-    `steps` are the last steps of the pipeline, through which epochs are taken here; by default all.
+    `steps` are the last steps of the pipeline, which run here; by default all steps.
     """
 
     def __init__(self, graph: Graph, steps: Sequence[Node] | None = None) -> None:
@@ -47,53 +47,53 @@ class EpochProcessor:
         self._no_rows = {name: row_schema(output).empty_table() for name, output in graph.outputs.items()}
 
     def run_ahead(self, steps: Iterable[str]) -> None:
-        """These steps run elsewhere, before the records come here; their state is not kept here either."""
+        """Declare that another process runs these steps before; their state is not in this process either."""
         self._chain = Chain(self.graph, self._chain.steps, steps)
 
     def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
-        """Take one epoch through all steps. `records` has the log's columns and `_rank`, in any order."""
+        """Process one epoch in all steps. `records` has the log's columns and `_rank`; rows may be in any order."""
         return self.complete(epoch, begin_epoch(epoch.number, records, self.graph), attempt)
 
-    def complete(self, epoch: Epoch, begin_epoch: EpochInProgress, attempt: int = 1) -> EpochResult:
-        """Take one epoch, which has perhaps passed its first steps elsewhere, through the others and its boundary."""
+    def complete(self, epoch: Epoch, in_progress: EpochInProgress, attempt: int = 1) -> EpochResult:
+        """Run the steps and the epoch boundary of an epoch whose first steps may have run in another process."""
         self._join(epoch)
-        self._event_time.observe(begin_epoch.latest)
-        self._chain.run(begin_epoch, self._partitions)
+        self._event_time.observe(in_progress.latest)
+        self._chain.run(in_progress, self._partitions)
         ended = self._event_time.boundary(event.rank for event in epoch.events if isinstance(event, Ended))
         if ended is not None:
             for node in self._chain.here:
                 if "time" in node.step.traits.ends:
                     result = node.step.ended(ended)
                     check_result(node.name, result, node.made, node.step.outputs)
-                    begin_epoch.collect(result)
-        rows = {name: self._rows(name, begin_epoch.outputs.get(name, [])) for name in self.graph.outputs}
+                    in_progress.collect(result)
+        rows = {name: self._rows(name, in_progress.outputs.get(name, [])) for name in self.graph.outputs}
         receipt = EpochReceipt(
             epoch=epoch.number,
             attempt=attempt,
-            records=sum(count for count, _ in begin_epoch.inputs.values()),
+            records=sum(count for count, _ in in_progress.inputs.values()),
             rejects=rows["rejects"].num_rows,
-            correct=begin_epoch.correct,
-            labelled=begin_epoch.labelled,
-            baselines=begin_epoch.baselines,
-            inputs=begin_epoch.inputs,
-            steps=begin_epoch.steps,
+            correct=in_progress.correct,
+            labelled=in_progress.labelled,
+            baselines=in_progress.baselines,
+            inputs=in_progress.inputs,
+            steps=in_progress.steps,
             outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},
         )
         return EpochResult(epoch, rows, receipt)
 
     def skip(self, epoch: Epoch) -> None:
-        """An epoch is lost (at_most_once): its partitions still come and go."""
+        """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count."""
         self._join(epoch)
         self._event_time.leave(event.rank for event in epoch.events if isinstance(event, Ended))
 
     def save(self) -> States:
-        """The state of every step and of event time; the arrays stay as they are."""
+        """The state of every step and of event time; later epochs do not change the returned arrays."""
         states: dict[str, Mapping[str, Value]] = {node.name: node.step.save() for node in self._chain.here}
         states[_ENGINE] = {"event_time": self._event_time.save()}
         return states
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
-        """Go on from a checkpoint; an empty one is the beginning. `partitions` are those of the epochs before."""
+        """Continue from these states; empty states are the beginning. `partitions` are those of earlier epochs."""
         for node in self._chain.here:
             node.step.restore(states.get(node.name, {}))
         saved = states.get(_ENGINE, {}).get("event_time")
@@ -101,7 +101,7 @@ class EpochProcessor:
         self._partitions = PartitionTable(partitions)
 
     def model_digest(self) -> str | None:
-        """The fingerprint of the model, or of the first of several; None without one."""
+        """The fingerprint of the model, or of the first of several models; None without a model."""
         for node in self._chain.steps:
             fingerprint = getattr(node.step, "fingerprint", None)
             if fingerprint is not None:
@@ -109,7 +109,7 @@ class EpochProcessor:
         return None
 
     def state_digest(self) -> str:
-        """A digest of all state, waiting blocks and open windows included; free of step names' order."""
+        """A digest of all state, with waiting mini-batches and open windows; the order of steps has no influence."""
         return states_digest(self.save())
 
     def _join(self, epoch: Epoch) -> None:
@@ -121,5 +121,5 @@ class EpochProcessor:
             return self._no_rows[name]
         schema = self.graph.outputs[name].schema
         chosen = [table.select(schema.names) for table in tables]
-        alike = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
-        return rows_for_sinks(pa.concat_tables(alike), self._no_rows[name].schema, list(self._partitions))
+        typed = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
+        return rows_for_sinks(pa.concat_tables(typed), self._no_rows[name].schema, list(self._partitions))

@@ -1,4 +1,4 @@
-"""The runner of a step: checks its result, and names the step, the epoch and the record when it fails."""
+"""The runner of a step: checks the result of the step; its errors name the step, the epoch and the record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from millstream.steps.contracts import Result
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Node
 
-__all__ = ["EpochPosition", "RecordPosition", "run_step"]
+__all__ = ["EpochPosition", "run_step"]
 
 
-class RecordPosition(Protocol):
-    """The position of records in words, for errors."""
+class _RecordPosition(Protocol):
+    """Describes the position of records, for errors."""
 
     def of_record(self, rank: int, offset: int) -> str:
         """One record, as in "epoch 3, news/0 offset 17"."""
@@ -31,7 +31,7 @@ class RecordPosition(Protocol):
 
 @dataclass(frozen=True)
 class EpochPosition:
-    """The position of records of an epoch.
+    """Describes the position of records in an epoch.
 
     >>> EpochPosition(3, PartitionTable()).of_batch(pa.table({"_rank": [0], "_offset": [12]}))
     'in epoch 3, in records from partition 0 offset 12 on'
@@ -50,8 +50,8 @@ class EpochPosition:
         return f"in epoch {self.epoch}, in records from {first} on"
 
 
-def run_step(node: Node, records: pa.Table, position: RecordPosition) -> Result:
-    """The result of a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
+def run_step(node: Node, records: pa.Table, position: _RecordPosition) -> Result:
+    """Run a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
     try:
         result = node.step.process(records)
     except StepFailed as error:

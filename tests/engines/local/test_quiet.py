@@ -1,4 +1,4 @@
-"""While nothing comes, what has come is saved and committed: whoever asks the model then asks the newest one."""
+"""While no records arrive, the last epochs get a checkpoint and a commit, so a reader gets the newest model."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Following:
         self._stop.set()
         self._thread.join()
 
-    def learns(self, documents: int) -> None:
-        """Append so many, each once the one before is through."""
+    def learn(self, documents: int) -> None:
+        """Append documents, each one after the epoch of the previous one is processed."""
         for number in range(documents):
             before = self.processed
             self._journal.append(json.dumps({"text": f"goal {number}", "label": "sport"}).encode())
@@ -53,37 +53,39 @@ class Following:
 
     @property
     def processed(self) -> int:
-        begun = any((self._run / "epochs").glob("*.journal"))
-        return EpochReader(self._run / "epochs").totals().processed if begun else 0
+        has_journal = any((self._run / "epochs").glob("*.journal"))  # the folder exists a moment before its first file
+        return EpochReader(self._run / "epochs").totals().processed if has_journal else 0
 
     @property
     def committed(self) -> int:
         return EpochReader(self._run / "epochs").totals().committed
 
     @property
-    def saved(self) -> int:
+    def checkpointed(self) -> int:
         checkpoint = CheckpointReader(self._run / "checkpoints").newest()
         return checkpoint.epoch if checkpoint is not None else -1
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_last_epochs_of_a_stream_that_falls_silent_are_saved(tmp_path: Path, workers: int) -> None:
+def test_the_last_epochs_of_a_stream_that_falls_silent_get_a_checkpoint_and_a_commit(
+    tmp_path: Path, workers: int
+) -> None:
     with (
         Journal(tmp_path / "in") as journal,
         Following(tmp_path, loaded(tmp_path, workers, Delivery.EXACTLY_ONCE, 1), journal) as run,
     ):
-        run.learns(8)
+        run.learn(8)
         last = EpochReader(tmp_path / "run/epochs").totals().next_epoch - 1
-        wait_until(lambda: run.saved == last, "a checkpoint of the last epoch")
+        wait_until(lambda: run.checkpointed == last, "a checkpoint of the last epoch")
         wait_until(lambda: run.committed == last, "a commit of the last epoch")
 
 
-def test_with_another_delivery_nothing_is_saved_that_is_not_due(tmp_path: Path) -> None:
+def test_with_another_delivery_only_checkpoints_that_are_due_are_written(tmp_path: Path) -> None:
     with (
         Journal(tmp_path / "in") as journal,
         Following(tmp_path, loaded(tmp_path, 1, Delivery.AT_LEAST_ONCE, 1000), journal) as run,
     ):
-        run.learns(3)
+        run.learn(3)
         journal.append(b'{"text": "one more", "label": "sport"}')
         wait_until(lambda: run.processed == 4, "the last one")
-        assert run.saved == -1
+        assert run.checkpointed == -1

@@ -1,4 +1,4 @@
-"""One worker: what is read ahead changes no result, and an end leaves nothing behind."""
+"""With one worker, reading ahead changes no result, and a stop leaves no epoch unfinished."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def loaded(folder: Path) -> Loaded:
 
 
 class Watching:
-    """The local engine, with a look at the job after every epoch that is processed."""
+    """The local engine; it calls `look` with the job before every epoch is processed."""
 
     def __init__(self, look: Callable[[Job], None]) -> None:
         self._look = look
@@ -69,13 +69,13 @@ def test_full_epochs_are_read_ahead_and_results_are_the_same(tmp_path: Path) -> 
 
     config = loaded(tmp_path)
     ahead = start(config, Options(tmp_path / "ahead"), engine=Watching(look))
-    assert in_flight == [2] * 9 + [1, 1]  # the last has 50 records
+    assert in_flight == [2] * 9 + [1, 1]  # the last epoch has 50 records
     assert any(name.startswith("millstream-read") for name in threads)
     assert not any(thread.name.startswith("millstream-read") for thread in threading.enumerate())
     assert results(start(config, Options(tmp_path / "not"), engine=NothingAhead())) == results(ahead)
 
 
-def test_an_end_that_is_asked_for_leaves_no_epoch_cut_and_not_taken(tmp_path: Path) -> None:
+def test_a_stop_leaves_no_epoch_that_is_cut_and_not_finished(tmp_path: Path) -> None:
     config, stop = loaded(tmp_path), threading.Event()
     stopped = start(config, Options(tmp_path / "run"), engine=Watching(lambda job: stop.set()), stop=stop)
     assert (stopped.ended, stopped.records) == ("stopped", 200)
@@ -85,7 +85,7 @@ def test_an_end_that_is_asked_for_leaves_no_epoch_cut_and_not_taken(tmp_path: Pa
     assert results(start(config, Options(tmp_path / "run"))) == results(whole)
 
 
-def test_what_goes_wrong_while_reading_ahead_ends_the_run_after_the_epoch_before(tmp_path: Path) -> None:
+def test_an_error_while_reading_ahead_ends_the_run_after_the_previous_epoch(tmp_path: Path) -> None:
     config = loaded(tmp_path)
 
     def cut_short(job: Job) -> None:

@@ -27,7 +27,7 @@ def seen(record, state):
         raise ValueError(f"seventh {record['word']}")
     return {"seen": str(seen)}, seen + 1
 """
-BLOCKS = {"type": "complement_nb", "batch_size": 16}
+MODEL = {"type": "complement_nb", "batch_size": 16}
 STEPS: list[dict[str, Any]] = [
     {"type": "map", "name": "word", "function": "simulated_functions:first_word", "adds": ["word"]},
     {"type": "per_key", "key": "word", "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
@@ -38,14 +38,14 @@ STEPS: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Simulated:
-    """A pipeline's config, and its first records."""
+    """The config of a pipeline, and its first records."""
 
     config: Config
     records: Recorded
 
 
 Simulating = Callable[..., Simulated]
-"""Gives a pipeline with a delivery, and perhaps how often it checkpoints and commits, and a model."""
+"""Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, and a model."""
 
 
 def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulating:
     sys.modules.pop("simulated_functions", None)
     write_documents(tmp_path / "documents", records=160)
 
-    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = BLOCKS) -> Simulated:
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL) -> Simulated:
         config = {
             "name": "keyed",
             "source": {"type": "files", "path": "documents", "ends": True},

@@ -1,4 +1,4 @@
-"""Defects that were put into the code are found: a simulator that finds nothing proves nothing."""
+"""The simulator finds defects that a test puts into the code: a simulator that finds nothing proves nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Exchange, "take", take_at_once)
 
 
-def a_save_of_what_is_not_yet_delivered(patch: pytest.MonkeyPatch) -> None:
+def a_checkpoint_of_epochs_that_are_not_yet_delivered(patch: pytest.MonkeyPatch) -> None:
     request_states = WorkersFeed.request_states
 
     def request_late(workers: WorkersFeed) -> Callable[[], States]:
@@ -72,7 +72,7 @@ def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SinkGuard, "_progress", less_progress)
 
 
-def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
+def a_commit_of_epochs_in_no_checkpoint(patch: pytest.MonkeyPatch) -> None:
     def commit(self: EpochLifecycle, epoch: int) -> bool:
         if epoch > self.log.totals.committed:
             self.log.commit(epoch)
@@ -81,11 +81,11 @@ def a_commit_of_what_is_not_saved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EpochLifecycle, "_commit_covered", commit)
 
 
-def lost_epochs_that_nobody_hears_of(patch: pytest.MonkeyPatch) -> None:
+def lost_epochs_that_the_workers_do_not_skip(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WorkersFeed, "skip", lambda workers, epoch: workers._partitions.follow(epoch))
 
 
-def notes_that_are_not_synced_before_their_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
+def receipts_that_are_not_synced_before_their_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
     process = EpochLifecycle._process
 
     def unsynced(self: EpochLifecycle, group: Any) -> None:
@@ -95,7 +95,7 @@ def notes_that_are_not_synced_before_their_rows_are_delivered(patch: pytest.Monk
     patch.setattr(EpochLifecycle, "_process", unsynced)
 
 
-def a_save_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
+def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> None:
     cut, process, deliver, checkpoint, commit = order(Delivery.EXACTLY_ONCE)
     patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
@@ -110,17 +110,17 @@ def found(simulated: Simulated, folder: Path) -> bool:
     [
         (effects_before_their_sync, "exactly_once"),
         (effects_before_their_sync, "at_most_once"),
-        (notes_that_are_not_synced_before_their_rows_are_delivered, "exactly_once"),
-        (a_save_before_its_rows_are_delivered, "exactly_once"),
+        (receipts_that_are_not_synced_before_their_rows_are_delivered, "exactly_once"),
+        (a_checkpoint_before_its_rows_are_delivered, "exactly_once"),
         (epochs_in_order_of_arrival, "exactly_once"),
         (state_that_changes_before_it_is_allowed, "exactly_once"),
-        (a_save_of_what_is_not_yet_delivered, "exactly_once"),
+        (a_checkpoint_of_epochs_that_are_not_yet_delivered, "exactly_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
-        (a_commit_of_what_is_not_saved, "at_least_once"),
-        (lost_epochs_that_nobody_hears_of, "at_most_once"),
+        (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
+        (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),
     ],
 )
-def test_some_schedule_shows_it(
+def test_some_schedule_shows_the_defect(
     keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)

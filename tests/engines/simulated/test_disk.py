@@ -1,4 +1,4 @@
-"""What a loss of power leaves of a simulated disk."""
+"""The content of a simulated disk after a loss of power."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
-from millstream.engines.simulated.world.sinks import Kept
+from millstream.engines.simulated.world.sinks import SinkContent
 from millstream.engines.simulated.world.world import World
 from millstream.log.contracts import Progress
 from millstream.log.epochs import Epoch, EpochReader
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_synced_lines_are_there_and_of_the_others_the_first_at_most(tmp_path: Path, seed: int) -> None:
+def test_synced_lines_survive_and_a_prefix_of_the_others_may_survive(tmp_path: Path, seed: int) -> None:
     disk = Disk(tmp_path)
     with_power = SimulatedEpochLog(disk, world(), lambda epoch: None)
     for number in range(3):
@@ -40,7 +40,7 @@ def test_synced_lines_are_there_and_of_the_others_the_first_at_most(tmp_path: Pa
     again.close()
 
 
-def test_what_a_process_left_unsynced_is_lost_with_the_power_of_the_next(tmp_path: Path) -> None:
+def test_lines_that_an_earlier_process_did_not_sync_may_be_lost_in_a_later_loss_of_power(tmp_path: Path) -> None:
     left = set()
     for seed in range(12):
         disk = Disk(tmp_path / str(seed))
@@ -53,14 +53,14 @@ def test_what_a_process_left_unsynced_is_lost_with_the_power_of_the_next(tmp_pat
     assert left == {0, 1}
 
 
-def test_a_progress_without_rows_may_be_lost_and_rows_never_are() -> None:
-    marks = set()
+def test_progress_without_rows_may_be_lost_and_rows_are_never_lost() -> None:
+    epochs = set()
     for seed in range(8):
-        kept = Kept(ROWS.schema)
-        kept.add(ROWS, Progress("a log", 0))
-        kept.add(ROWS.slice(0, 0), Progress("a log", 1))
-        kept.lose_power(random.Random(seed))
-        assert kept.rows().equals(ROWS)
-        assert kept.progress is not None
-        marks.add(kept.progress.epoch)
-    assert marks == {0, 1}
+        content = SinkContent(ROWS.schema)
+        content.add(ROWS, Progress("a log", 0))
+        content.add(ROWS.slice(0, 0), Progress("a log", 1))
+        content.lose_power(random.Random(seed))
+        assert content.rows().equals(ROWS)
+        assert content.progress is not None
+        epochs.add(content.progress.epoch)
+    assert epochs == {0, 1}

@@ -1,4 +1,4 @@
-"""What crashes must have done, by what was durable and by the points at which they came."""
+"""The effects of crashes, computed from the durable epochs and from the points of the crashes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ def test_a_crash_after_a_delivery_repeats_its_rows() -> None:
     history.delivered(0, 0)
     history.crashed(Durable(saved=-1, committed=-1, delivered=(0, -1)))
     assert history.crashes == [Crash(Point.DELIVER, 0, 0)]
-    assert history.union().rows_repeated == (frozenset({0}), frozenset())
-    assert history.union() == history.by_the_function()
+    assert history.effects().rows_repeated == (frozenset({0}), frozenset())
+    assert history.effects() == history.effects_by_points()
 
 
-def test_a_commit_that_went_with_the_power_was_none() -> None:
-    """Though a start in between, which the power ended too, had gone on from it."""
+def test_a_commit_that_a_loss_of_power_undid_does_not_count() -> None:
+    """The commit does not count although a start in between, which the loss of power ended too, continued from it."""
     history = History(DeliveryPlan(Delivery.AT_MOST_ONCE), sinks=1)
     history.began(0, -1)
     history.committed(0)
     history.crashed(Durable(saved=-1, committed=0, delivered=(-1,)))
-    assert history.union().lost == {0}
+    assert history.effects().lost == {0}
     history.began(1, -1)
     history.crashed(Durable(saved=-1, committed=0, delivered=(-1,)))
     history.lost_commit(-1)
-    assert history.union().lost == frozenset()
-    assert history.union() == history.by_the_function()
+    assert history.effects().lost == frozenset()
+    assert history.effects() == history.effects_by_points()
 
 
-def test_a_state_has_met_what_its_checkpoint_had_and_what_came_since() -> None:
+def test_a_state_has_the_epochs_of_its_checkpoint_and_the_epochs_since() -> None:
     history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, checkpoint_every=2, commit_every=4), sinks=1)
     history.began(0, -1)
     for epoch in range(3):
@@ -41,15 +41,15 @@ def test_a_state_has_met_what_its_checkpoint_had_and_what_came_since() -> None:
     history.crashed(Durable(saved=1, committed=-1, delivered=(2,)))
     history.began(0, 1)
     assert history.met(1) == ((0, True), (1, True), (0, True), (1, True))
-    assert history.union().trained_twice == {0, 1}
-    assert history.union().rows_repeated == (frozenset({0, 1, 2}),)
+    assert history.effects().trained_twice == {0, 1}
+    assert history.effects().rows_repeated == (frozenset({0, 1, 2}),)
 
 
-def test_the_one_function_is_not_asked_about_a_clean_end() -> None:
+def test_a_crash_in_a_clean_end_has_no_points() -> None:
     history = History(DeliveryPlan(Delivery.AT_LEAST_ONCE, checkpoint_every=4, commit_every=4), sinks=1)
     history.began(0, -1)
     history.delivered(0, 0)
     history.saved(0, 0)
     history.crashed(Durable(saved=0, committed=-1, delivered=(0,)))
     assert not history.known
-    assert history.union().trained_twice == {0}
+    assert history.effects().trained_twice == {0}

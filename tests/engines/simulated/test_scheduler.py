@@ -1,4 +1,4 @@
-"""Who goes on next: any order between channels, one order within each."""
+"""The scheduler allows any order between channels, and keeps the order within each channel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.engines.simulated.world.scheduler import Ready, Scheduler, Stuck
 
 
 class Channels:
-    """Two channels with three messages each; what was delivered, in its order."""
+    """Two channels with three messages each, and the messages in the order of their delivery."""
 
     def __init__(self) -> None:
         self.waiting = {"a": [1, 2, 3], "b": [1, 2, 3]}
@@ -34,7 +34,7 @@ def delivered(seed: int) -> list[tuple[str, int]]:
     return channels.delivered
 
 
-def test_every_order_between_channels_comes_up_and_each_keeps_its_own() -> None:
+def test_every_order_between_channels_occurs_and_each_channel_keeps_its_own() -> None:
     orders = [delivered(seed) for seed in range(600)]
     for order in orders:
         for name in "ab":
@@ -42,7 +42,7 @@ def test_every_order_between_channels_comes_up_and_each_keeps_its_own() -> None:
     assert len({tuple(order) for order in orders}) == 20  # all ways to merge three with three
 
 
-def test_time_moves_with_every_step_and_jumps_where_nothing_is_to_do() -> None:
+def test_time_advances_with_every_step_and_jumps_to_the_next_timer_when_no_action_is_possible() -> None:
     channels, scheduler = Channels(), Scheduler(random.Random(0))
     scheduler.join(channels)
     scheduler.at(9.0, lambda: channels.waiting["a"].append(4))
@@ -54,9 +54,9 @@ def test_time_moves_with_every_step_and_jumps_where_nothing_is_to_do() -> None:
     assert channels.delivered[-1] == ("a", 4)
 
 
-def test_steps_of_which_nothing_comes_have_an_end() -> None:
-    scheduler = Scheduler(random.Random(0), patience=10)
+def test_too_many_steps_without_progress_are_an_error() -> None:
+    scheduler = Scheduler(random.Random(0), stall_limit=10)
     for _ in range(10):
         scheduler.idle(1.0)
-    with pytest.raises(Stuck, match="10 steps were taken, and nothing came of them"):
+    with pytest.raises(Stuck, match="10 steps were taken without progress"):
         scheduler.idle(1.0)

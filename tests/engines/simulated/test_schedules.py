@@ -1,4 +1,4 @@
-"""Whatever the order, whoever dies: no schedule comes out otherwise than its delivery promises."""
+"""In every schedule, with any order and any faults, a run keeps the promise of its delivery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 
 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
-def test_a_hundred_schedules_of_the_demo(
+def test_a_hundred_schedules_of_the_demo_keep_the_promise(
     demo: Simulating, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = demo(delivery, checkpoint_every, commit_every)
@@ -28,7 +28,7 @@ def test_a_hundred_schedules_of_the_demo(
 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), [*GUARANTEES, ("exactly_once", 3, 2)])
-def test_schedules_of_keyed_steps(
+def test_schedules_of_keyed_steps_keep_the_promise(
     keyed: Simulating, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = keyed(delivery, checkpoint_every, commit_every)
@@ -38,7 +38,7 @@ def test_schedules_of_keyed_steps(
 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
-def test_schedules_of_a_model_that_tells_only_what_it_touched(
+def test_schedules_of_a_model_that_sends_only_its_dirty_rows_keep_the_promise(
     keyed: Simulating, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = keyed(delivery, checkpoint_every, commit_every, {"type": "naive_bayes"})
@@ -52,7 +52,7 @@ def test_a_seed_is_always_the_same_schedule(keyed: Simulating, tmp_path: Path) -
     traces: list[list[str]] = []
     for folder in ("one", "other"):
         simulation = Simulation(made.config, made.records, tmp_path / folder)
-        for first in range(3 if traces else 0):  # what was run before makes no difference
+        for first in range(3 if traces else 0):  # earlier schedules make no difference
             simulation.run(first)
         traces.append([])
         simulation.run(5, traces[-1].append)

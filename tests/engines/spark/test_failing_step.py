@@ -1,4 +1,4 @@
-"""A step that fails in one of Spark's workers is reported as everywhere: with step, epoch and record."""
+"""The error of a step that fails in a Spark worker names step, epoch and record, as on every engine."""
 
 from __future__ import annotations
 

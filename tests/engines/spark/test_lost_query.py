@@ -1,4 +1,4 @@
-"""A query that loses its Python processes is started again: the run goes on from the newest checkpoint."""
+"""A query that loses its Python processes is started again, and the run continues from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 
 
 class Killing(Observer):
-    """Kills the Python processes of Spark whose command line has a word, after an epoch; keeps the reasons."""
+    """Kills the Python processes of Spark whose command line has a word, after an epoch; collects restart reasons."""
 
     def __init__(self, word: str, after: int) -> None:
         self.reasons: list[str] = []
@@ -60,8 +60,8 @@ def run(pipeline: Pipeline, observer: Observer) -> Summary:
 
 
 @pytest.mark.parametrize(("word", "restarts"), [("streaming_source_runner", 1), ("pyspark.daemon", 0)])
-def test_killed_python_processes_cost_a_line_at_most(pipeline: Pipeline, word: str, restarts: int) -> None:
-    """The one that plans is a start of another query; Spark itself replaces its workers."""
+def test_killed_python_processes_cost_one_restart_at_most(pipeline: Pipeline, word: str, restarts: int) -> None:
+    """Without its planning process, the query is started again; Spark itself replaces killed workers."""
     killing = Killing(word, after=2)
     summary = run(pipeline, killing)
     assert len(killing.reasons) == restarts
@@ -70,7 +70,7 @@ def test_killed_python_processes_cost_a_line_at_most(pipeline: Pipeline, word: s
 
 
 class Failing:
-    """Lets so many queries fail at their start, as Spark does when a Python process takes more than ten seconds."""
+    """Lets the first queries fail at their start, as when a Python process of Spark takes more than ten seconds."""
 
     def __init__(self, times: int) -> None:
         self._left, self._start = times, feed._start_query
@@ -93,7 +93,7 @@ def test_a_query_whose_processes_do_not_start_in_time_is_tried_again(
     ] * 2
 
 
-def test_without_progress_the_third_time_ends_the_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_third_loss_without_progress_ends_the_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "_start_query", Failing(3))
     killing = Killing("nothing", after=0)
     with pytest.raises(QueryLost, match=r"connect back; that was the 3rd time in a row .* look at .*/spark/spark\.log"):

@@ -1,11 +1,11 @@
-"""What a step makes of a part of an epoch has its place in the whole, or is refused."""
+"""Rows that a step makes of a part of an epoch get their position in the whole epoch, or are refused."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from millstream.engines.workers.exchange import gather, in_place, scatter
+from millstream.engines.workers.exchange import gather, scatter, with_order
 from millstream.errors import StepFailed
 from millstream.steps.chain import EpochInProgress
 
@@ -16,28 +16,28 @@ def epoch(*offsets: int) -> pa.Table:
     return pa.table(columns, ["_rank", "_offset", "key"])
 
 
-def test_an_epoch_that_is_dealt_and_gathered_is_what_it_was_though_steps_do_not_pass_on_their_places() -> None:
+def test_scatter_and_gather_give_the_same_epoch_though_steps_do_not_pass_on_positions() -> None:
     whole = epoch(*range(40))
     parts = scatter(EpochInProgress(0, whole, {}, {}, {}), "key", 3)
     for part in parts:
-        part.records = in_place(part.records.select(whole.column_names), part.records)
+        part.records = with_order(part.records.select(whole.column_names), part.records)
     assert gather(parts).records == whole
 
 
-def test_records_that_a_step_leaves_out_are_left_out() -> None:
+def test_records_that_a_step_drops_are_not_in_the_gathered_epoch() -> None:
     (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7, 8), {}, {}, {}), "key", 1)
-    part.records = in_place(epoch(6, 8), part.records)
+    part.records = with_order(epoch(6, 8), part.records)
     assert gather([part]).records == epoch(6, 8)
 
 
 @pytest.mark.parametrize("made", [(9,), (5, 4), (1,), (7, 5)], ids=["later", "earlier", "before all", "out of order"])
-def test_rows_without_a_place_are_refused(made: tuple[int, ...]) -> None:
+def test_rows_that_match_no_record_in_order_are_refused(made: tuple[int, ...]) -> None:
     (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7), {}, {}, {}), "key", 1)
     with pytest.raises(StepFailed, match="not those of records that it was given, in their order"):
-        in_place(epoch(*made), part.records)
+        with_order(epoch(*made), part.records)
 
 
 def test_rows_of_an_epoch_without_records_are_refused() -> None:
     (part,) = scatter(EpochInProgress(0, epoch(), {}, {}, {}), "key", 1)
     with pytest.raises(StepFailed):
-        in_place(epoch(1), part.records)
+        with_order(epoch(1), part.records)

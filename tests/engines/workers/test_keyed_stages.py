@@ -67,8 +67,8 @@ def test_any_number_of_workers_gives_the_same_through_crashes(pipeline: Pipeline
     assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
 
 
-def test_the_receipts_are_the_same_too(pipeline: Pipeline) -> None:
-    """So that a run may change its number of workers: receipts of replayed epochs are compared."""
+def test_the_receipts_are_those_of_one_process(pipeline: Pipeline) -> None:
+    """A run may change its number of workers, because replayed epochs have equal receipts."""
     pipeline.run("golden")
     pipeline.engine_name = "local-3"
     pipeline.run("shared")
@@ -83,21 +83,21 @@ def receipts(pipeline: Pipeline, run: str) -> Any:
     return EpochReader(pipeline.folder / "runs" / run / "epochs").receipts()
 
 
-def test_a_key_s_record_is_named_where_another_reader_has_read_it(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_an_error_names_its_record_also_when_another_reader_has_read_it(pipeline: Pipeline, tmp_path: Path) -> None:
     texts = [json.loads(line)["text"] for line in (tmp_path / "documents/part0.jsonl").read_text().splitlines()[:9]]
     word = next(text.split()[0] for text in texts if owner(text.split()[0], 3) == 1)  # and reader 0 reads epoch 0
     (tmp_path / "keyed_functions.py").write_text(FUNCTIONS.replace("WORD", word))
     pipeline.steps = [STEPS[0], {"type": "per_key", "key": "word", "function": "keyed_functions:picky"}]
-    told = []
+    messages = []
     for pipeline.engine_name in ("local", "local-4"):
         with pytest.raises(StepFailed, match="not this one") as failed:
             pipeline.run(pipeline.engine_name, records=EPOCH_RECORDS)
-        told.append(str(failed.value))
-    assert told[0] == told[1]
+        messages.append(str(failed.value))
+    assert messages[0] == messages[1]
 
 
-def test_more_readers_than_keys(pipeline: Pipeline) -> None:
-    """Of three labels: there is nothing to do for three of the six readers."""
+def test_more_readers_than_keys_give_the_same_results(pipeline: Pipeline) -> None:
+    """With three labels as keys, three of the six readers own no key."""
     words, seen, *rest = STEPS
     pipeline.steps = [words, {**seen, "key": "label"}, *rest]
     golden = pipeline.run("golden")

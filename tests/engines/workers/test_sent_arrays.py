@@ -1,4 +1,4 @@
-"""What the sequencer tells of arrays that know what was touched of them: all of it once, and then these rows."""
+"""Arrays that track their dirty rows: the sequencer sends the whole array once, and then only the changed rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from support.steps_counted_words import WORDS, CountedWords
 
 from millstream.config.pipeline import NamedStep
-from millstream.engines.local.channel import packed, unpacked
+from millstream.engines.local.channel import pack, unpack
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Message, Rows, StateReply
 from millstream.engines.workers.roles import COORDINATOR, handle, role_names, role_of
@@ -55,14 +55,14 @@ def records(start: int, stop: int) -> pa.Table:
     return pa.table(columns, schema=records_schema(FIELDS))
 
 
-class Together:
-    """The roles of a run in one place; messages go through the bytes that they are between processes."""
+class InProcessPool:
+    """The roles of a run in one process; each message is serialized and read back, as between processes."""
 
     def __init__(self) -> None:
         self.names = role_names(2)
         self.arrived: deque[Message] = deque()
         self.sent: list[tuple[StateReply, int]] = []
-        """What the coordinator was told of states, and the bytes of it."""
+        """The states sent to the coordinator, each with its size in bytes."""
         self._carried: deque[tuple[str, memoryview]] = deque()
         self._roles = {}
         for name in self.names:
@@ -70,12 +70,12 @@ class Together:
             self._roles[name] = role_of(name, 1, own, stages_of(own), self._read, self.send)
 
     def send(self, name: str, message: Message) -> None:
-        self._carried.append((name, packed(message)))
+        self._carried.append((name, pack(message)))
 
     def receive(self, seconds: float | None) -> Message | None:
         while self._carried and not self.arrived:
             name, data = self._carried.popleft()
-            message: Message = unpacked(data)
+            message: Message = unpack(data)
             if name != COORDINATOR:
                 handle(self._roles[name], message, self.send)
                 continue
@@ -90,19 +90,21 @@ class Together:
 
 
 @pytest.fixture
-def together() -> Together:
-    return Together()
+def pool() -> InProcessPool:
+    return InProcessPool()
 
 
 @pytest.fixture
-def workers(together: Together) -> WorkersFeed:
+def workers(pool: InProcessPool) -> WorkersFeed:
     own = graph()
-    workers = WorkersFeed(together, stages_of(own), EpochProcessor(own))
+    workers = WorkersFeed(pool, stages_of(own), EpochProcessor(own))
     workers.restore({}, [])
     return workers
 
 
-def test_the_coordinator_has_the_states_of_one_process_and_they_stay(workers: WorkersFeed) -> None:
+def test_the_coordinator_has_the_states_of_one_process_and_they_do_not_change_later(
+    workers: WorkersFeed,
+) -> None:
     alone = EpochProcessor(graph())
     alone.restore({}, [])
     taken: list[tuple[States, str]] = []
@@ -117,20 +119,22 @@ def test_the_coordinator_has_the_states_of_one_process_and_they_stay(workers: Wo
     assert isinstance(later, ArraySnapshot) and 0 < len(later.since(earlier)) < WORDS / 2  # type: ignore[arg-type]
 
 
-def test_all_is_told_once_and_again_only_when_the_model_has_grown(workers: WorkersFeed, together: Together) -> None:
+def test_a_whole_array_is_sent_once_and_again_when_the_model_has_grown(
+    workers: WorkersFeed, pool: InProcessPool
+) -> None:
     for epoch in epochs(12):
         workers.offer(epoch)
         workers.process(epoch, 1)
         workers.request_states()()
-    told = [saved.dirty["classify"]["model/counts"] for saved, _ in together.sent]
-    assert [number for number, part in enumerate(told) if not isinstance(part, Rows)] == [0, GROWS]
-    assert all(len(part.indices) < 30 for part in told if isinstance(part, Rows))
-    assert all("model/counts" not in saved.states["classify"] for saved, _ in together.sent)
-    sizes = [size for _, size in together.sent]
+    sent = [saved.dirty["classify"]["model/counts"] for saved, _ in pool.sent]
+    assert [number for number, part in enumerate(sent) if not isinstance(part, Rows)] == [0, GROWS]
+    assert all(len(part.indices) < 30 for part in sent if isinstance(part, Rows))
+    assert all("model/counts" not in saved.states["classify"] for saved, _ in pool.sent)
+    sizes = [size for _, size in pool.sent]
     assert sizes[0] > WORDS * 8 > 2 * max(sizes[1:GROWS])
 
 
-def test_a_checkpoint_that_nobody_waited_for_is_told_too(workers: WorkersFeed) -> None:
+def test_a_state_whose_reply_was_not_awaited_is_sent_too(workers: WorkersFeed) -> None:
     alone = EpochProcessor(graph())
     alone.restore({}, [])
     for epoch in epochs(4):
@@ -138,11 +142,11 @@ def test_a_checkpoint_that_nobody_waited_for_is_told_too(workers: WorkersFeed) -
         workers.offer(epoch)
         workers.process(epoch, 1)
         workers.request_states()
-        asked = workers.request_states()  # before that one was told
-    assert states_digest(asked()) == alone.state_digest()
+        states_of = workers.request_states()  # before the reply to the first request
+    assert states_digest(states_of()) == alone.state_digest()
 
 
-def test_workers_that_are_restored_are_told_all_again(workers: WorkersFeed, together: Together) -> None:
+def test_restored_workers_send_whole_arrays_again(workers: WorkersFeed, pool: InProcessPool) -> None:
     first, second, third = epochs(3)
     for epoch in (first, second):
         workers.offer(epoch)
@@ -154,6 +158,6 @@ def test_workers_that_are_restored_are_told_all_again(workers: WorkersFeed, toge
     workers.offer(third)
     workers.process(third, 1)
     workers.request_states()()
-    kinds = [isinstance(saved.dirty["classify"]["model/counts"], Rows) for saved, _ in together.sent]
+    kinds = [isinstance(saved.dirty["classify"]["model/counts"], Rows) for saved, _ in pool.sent]
     assert kinds == [False, True, False, True]
     assert states_digest(state) == digest

@@ -1,6 +1,6 @@
-"""A channel between two processes of a run: whole messages over a unix socket, never waiting for the other side.
+"""A channel between two processes of a run: whole messages over a unix socket; a sender never waits for the receiver.
 
-Pickle is right here and nowhere else: both ends are ours, and nobody else can reach a pair of unnamed sockets.
+Only channels use pickle: both ends belong to the run, and no other process can reach a pair of unnamed sockets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["Channel", "Closed", "packed", "unpacked"]
+__all__ = ["Channel", "Closed", "pack", "unpack"]
 
 _LENGTH_BYTES = 8
 _MOST_BYTES = 1 << 20
@@ -28,11 +28,11 @@ class Closed(Exception):
 class Channel:
     """Sends and receives messages in their order.
 
-    What does not fit into the socket's buffer is sent by a thread, so that it travels while both sides compute.
+    A thread sends the bytes that do not fit into the socket's buffer, so that they travel while both sides compute.
 
     >>> here, there = map(Channel, socket.socketpair())
     >>> here.send(pa.table({"a": [1, 2]}).slice(1))
-    >>> [table.to_pylist() for table in there.received()]
+    >>> [table.to_pylist() for table in there.receive()]
     [[{'a': 2}]]
     >>> here.close(), there.close()
     (None, None)
@@ -50,13 +50,13 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Any) -> None:
-        """Have a message sent; does not wait for the other side."""
-        data = packed(message)
+        """Send a message; does not wait for the other side."""
+        data = pack(message)
         with self._changed:
             if self._gone:
                 raise Closed
-            for part in (memoryview(len(data).to_bytes(_LENGTH_BYTES, "little")), data):
-                left = part if self._outgoing else self._sent_at_once(part)
+            for piece in (memoryview(len(data).to_bytes(_LENGTH_BYTES, "little")), data):
+                left = piece if self._outgoing else self._send_at_once(piece)
                 if left:
                     self._outgoing.append(left)
             if self._outgoing and self._sender is None:
@@ -64,8 +64,8 @@ class Channel:
                 self._sender.start()
             self._changed.notify()
 
-    def _sent_at_once(self, data: memoryview) -> memoryview:
-        """Send what goes without waiting; what is left."""
+    def _send_at_once(self, data: memoryview) -> memoryview:
+        """Send the bytes that the socket takes without waiting; return the others."""
         while data:
             try:
                 data = data[self._socket.send(data[:_MOST_BYTES], socket.MSG_DONTWAIT) :]
@@ -90,8 +90,8 @@ class Channel:
             with self._changed:
                 self._outgoing.popleft()
 
-    def received(self) -> list[Any]:
-        """The messages that have arrived since; `Closed` once the other side is gone and all were taken."""
+    def receive(self) -> list[Any]:
+        """Return the messages since the last call; `Closed` once the other side is gone and no message is left."""
         gone = False
         while True:
             try:
@@ -104,25 +104,25 @@ class Channel:
                 gone = True
                 break
             self._incoming += data
-        messages = list(self._whole())
+        messages = list(self._whole_messages())
         if gone and not messages:
             raise Closed
         return messages
 
-    def _whole(self) -> list[Any]:
+    def _whole_messages(self) -> list[Any]:
         messages, at = [], 0
         while len(self._incoming) - at >= _LENGTH_BYTES:
             start = at + _LENGTH_BYTES
             stop = start + int.from_bytes(self._incoming[at:start], "little")
             if stop > len(self._incoming):
                 break
-            messages.append(unpacked(bytes(self._incoming[start:stop])))
+            messages.append(unpack(bytes(self._incoming[start:stop])))
             at = stop
         del self._incoming[:at]
         return messages
 
     def close(self) -> None:
-        """Let go of it; what is not sent yet is not sent."""
+        """Close the channel; messages that are not sent yet are dropped."""
         with self._changed:
             self._gone = True
             self._changed.notify()
@@ -133,20 +133,20 @@ class Channel:
         self._socket.close()
 
 
-def packed(message: Any) -> memoryview:
-    """A message as it goes over a channel."""
+def pack(message: Any) -> memoryview:
+    """Serialize a message for a channel."""
     buffer = io.BytesIO()
     _Packer(buffer, protocol=5).dump(message)
     return buffer.getbuffer()
 
 
-def unpacked(data: bytes | memoryview) -> Any:
-    """The message that was packed."""
+def unpack(data: bytes | memoryview) -> Any:
+    """Restore a message that `pack` has serialized."""
     return pickle.loads(data)  # noqa: S301
 
 
 class _Packer(pickle.Pickler):
-    """Tables go in Arrow's own format, which leaves out what lies around a slice."""
+    """Tables go in Arrow's own format, which writes only the rows of a slice."""
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, pa.Table):

@@ -1,4 +1,4 @@
-"""The one-machine engine: a single process, or workers."""
+"""The local engine: one process, or worker processes, on one machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """Runs a job's epochs on this machine."""
+    """Runs the epochs of a job on this machine."""
 
     def run(self, job: Job) -> None:
         if job.config.engine.workers == 1:

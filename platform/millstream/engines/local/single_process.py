@@ -1,4 +1,4 @@
-"""The feed of a run in one process: no channel, and at most one thread, which reads ahead."""
+"""The feed of a run in one process: no channels, and at most one thread, which reads ahead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["SingleProcessFeed"]
 class SingleProcessFeed:
     """Reads and processes one epoch after the other in this process.
 
-    `read_ahead`: where there is much to read, a thread reads the next epoch in the meantime.
+    With `read_ahead`, a thread reads the next epoch in the meantime if that epoch is full.
     """
 
     def __init__(self, job: Job, *, read_ahead: bool = False) -> None:
@@ -34,11 +34,11 @@ class SingleProcessFeed:
         self._records: pa.Table = None
 
     def wants(self, full: bool) -> bool:
-        """A small epoch is not cut ahead: it would be larger after the one in progress."""
+        """True if no epoch is offered, or one, and the next is full. A small epoch waits, because it may still grow."""
         return not self._offered or (self._read_ahead and full and len(self._offered) == 1)
 
     def offer(self, epoch: Epoch) -> None:
-        self._offered.append((epoch, self._reader.ahead(epoch) if self._offered else None))
+        self._offered.append((epoch, self._reader.read_ahead(epoch) if self._offered else None))
 
     def ready(self, seconds: float) -> Sequence[Epoch]:
         if not self._offered:
@@ -52,7 +52,7 @@ class SingleProcessFeed:
         return self.ready(0.0) if self._offered else ()
 
     def finish(self) -> None:
-        """All state is in this process."""
+        """Do nothing: all state is in this process."""
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         self._processor.restore(states, partitions)
@@ -69,7 +69,7 @@ class SingleProcessFeed:
         return self._processor.save
 
     def work_ahead(self) -> None:
-        """Nobody else works here."""
+        """Do nothing: there are no other workers."""
 
     def __enter__(self) -> SingleProcessFeed:
         return self
@@ -79,7 +79,7 @@ class SingleProcessFeed:
 
 
 class _Reader:
-    """Reads epochs: at once, or ahead in a thread, from logs of its own."""
+    """Reads epochs: at once from the logs of the job, or ahead in a thread from logs of its own."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -91,7 +91,7 @@ class _Reader:
     def read(self, epoch: Epoch) -> pa.Table:
         return self._read(epoch, self._job.logs)
 
-    def ahead(self, epoch: Epoch) -> Future[pa.Table]:
+    def read_ahead(self, epoch: Epoch) -> Future[pa.Table]:
         if self._thread is None:
             self._logs = {s.name: s.config.open(self._job.contexts[s.name]) for s in self._job.config.logs}
             for log in self._logs.values():

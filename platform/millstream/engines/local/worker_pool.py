@@ -1,4 +1,4 @@
-"""The pool of worker processes of one run: their channels, their deaths, their silence."""
+"""The worker processes of one run: their channels, and the detection of dead and hanging workers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
+from typing import NoReturn
 
 from millstream.engines.fork_server import fork_server
 from millstream.engines.job import Job
@@ -25,14 +26,14 @@ from millstream.errors import MillstreamError
 __all__ = ["LocalWorkerPool"]
 
 _SILENCE_SECONDS = 5.0
-"""A worker that has sent no beat for so long hangs."""
-_LOOK_SECONDS = 2 * BEAT_SECONDS
+"""A worker that sends no beat for this time hangs."""
+_CHECK_SECONDS = 2 * BEAT_SECONDS
 _UNKNOWN = 255
-"""The exit code of a worker when the fork server, which would know it, is gone."""
+"""The exit code that multiprocessing reports when the fork server, which has the real one, is gone."""
 
 
 class LocalWorkerPool:
-    """Starts the workers of a job; as a context, ends them."""
+    """Starts the workers of a job; as a context manager, ends them."""
 
     def __init__(self, job: Job) -> None:
         self.names = role_names(job.config.engine.workers)
@@ -43,12 +44,14 @@ class LocalWorkerPool:
             raise WorkerLost(message) from error
         except OSError as error:
             tmpdir = "AF_UNIX" in str(error)
-            hint = "set TMPDIR to a shorter path" if tmpdir else "take fewer, or allow more open files (ulimit -n)"
+            hint = (
+                "set TMPDIR to a shorter path" if tmpdir else "use fewer workers, or allow more open files (ulimit -n)"
+            )
             message = f"{len(self.names)} workers cannot be started: {error.strerror or error}; {hint}"
             raise MillstreamError(message) from error
 
     def _start(self, job: Job) -> None:
-        ends = _channels(self.names, keyed=stages_of(job.graph).keyed is not None)
+        ends = _socket_pairs(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
         contexts = {name: (log.base, log.cache, log.pipeline) for name, log in job.contexts.items()}
         context = fork_server(job.config)
@@ -72,7 +75,7 @@ class LocalWorkerPool:
             self._selector.register(self._channels[name], selectors.EVENT_READ, (name, False))
             self._selector.register(self._beats[name], selectors.EVENT_READ, (name, True))
         self._arrived: deque[Message] = deque()
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
         self._silent = dict.fromkeys(self.names, 0.0)
 
     def send(self, name: str, message: Message) -> None:
@@ -80,13 +83,13 @@ class LocalWorkerPool:
         try:
             self._channels[name].send(message)
         except Closed:
-            self._lost(name)
+            self._raise_lost(name)
 
     def receive(self, seconds: float | None) -> Message | None:
-        """The next message to the coordinator; None if nothing came within these seconds."""
+        """Return the next message to the coordinator; None if no message arrived within these seconds."""
         until = None if seconds is None else time.monotonic() + seconds
         while not self._arrived:
-            left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - time.monotonic())
+            left = _CHECK_SECONDS if until is None else min(_CHECK_SECONDS, until - time.monotonic())
             self._serve(max(0.0, left))
             if until is not None and time.monotonic() >= until:
                 break
@@ -96,33 +99,36 @@ class LocalWorkerPool:
         for key, _ in self._selector.select(seconds):
             name, beat = key.data
             if beat:
-                self._alive(name)
+                self._receive_beat(name)
                 continue
             try:
-                self._arrived.extend(self._channels[name].received())
+                self._arrived.extend(self._channels[name].receive())
             except Closed:
-                self._lost(name)
-        self._look_for_silence()
+                self._raise_lost(name)
+        self._check_silence()
 
-    def _alive(self, name: str) -> None:
+    def _receive_beat(self, name: str) -> None:
         try:
             if not self._beats[name].recv(4096):
-                self._lost(name)
+                self._raise_lost(name)
         except BlockingIOError:
             return
         self._silent[name] = 0.0
 
-    def _look_for_silence(self) -> None:
-        """Count only the time in which the coordinator listened: while it was busy or stopped, no beat could arrive."""
+    def _check_silence(self) -> None:
+        """Raise `WorkerLost` for a worker without beats.
+
+        Only the time counts in which the coordinator received: no beat could arrive while it was busy or stopped.
+        """
         now = time.monotonic()
-        since, self._looked = now - self._looked, now
+        since, self._checked_at = now - self._checked_at, now
         for name in self.names:
-            self._silent[name] += min(since, _LOOK_SECONDS)
+            self._silent[name] += min(since, _CHECK_SECONDS)
             if self._silent[name] > _SILENCE_SECONDS:
                 message = f"{name} has not moved for {_SILENCE_SECONDS:.0f} s"
                 raise WorkerLost(message)
 
-    def _lost(self, name: str) -> None:
+    def _raise_lost(self, name: str) -> NoReturn:
         process = self._processes[name]
         process.join(1)
         code = process.exitcode
@@ -148,8 +154,8 @@ class LocalWorkerPool:
             beats.close()
 
 
-def _channels(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
-    """For each role the sockets to the others that it speaks to: readers to each other only about keys."""
+def _socket_pairs(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
+    """Return for each role its sockets by partner. Readers have sockets to each other only if a step is keyed."""
     ends: dict[str, dict[str, socket.socket]] = {name: {} for name in (COORDINATOR, *names)}
     for one, other in itertools.combinations((COORDINATOR, *names), 2):
         if keyed or one == COORDINATOR or SEQUENCER in (one, other):

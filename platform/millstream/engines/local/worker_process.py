@@ -1,4 +1,4 @@
-"""A worker process: one role, the channels to the others, and a thread that shows that it is alive."""
+"""A worker process: one role, its channels to the other roles, and a thread that sends beats."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BEAT_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The configuration of a worker process; `places` has for each source its base, its cache and the pipeline."""
+    """The configuration of a worker process; `contexts` has for each source its base, its cache and the pipeline."""
 
     name: str
     readers: int
@@ -44,16 +44,16 @@ class WorkerSpec:
 
 def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
     """Handle and send messages until the coordinator is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator alone
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the coordinator handles Ctrl-C
     threading.Thread(target=_beat, args=(beats,), daemon=True).start()
     ends = {name: Channel(sock) for name, sock in channels.items()}
     with suppress(Closed):
         _make_worker(spec, ends).run()
-    os._exit(0)  # nothing here is to be ended in order
+    os._exit(0)  # no object in this process needs an orderly end
 
 
 def _beat(beats: socket.socket) -> None:
-    """Send beats while this process is alive; end it without a coordinator."""
+    """Send beats while this process is alive; end the process when the coordinator is gone."""
     while True:
         try:
             beats.send(b".")
@@ -63,7 +63,7 @@ def _beat(beats: socket.socket) -> None:
 
 
 def _make_worker(spec: WorkerSpec, channels: Mapping[str, Channel]) -> _Worker:
-    """A worker that is ready; one that cannot be made sends the error and waits for its end."""
+    """Make the worker. If that fails, send the error and wait until the coordinator kills this process."""
     try:
         return _Worker(spec, channels)
     except Exception as error:
@@ -77,7 +77,7 @@ class _Worker:
         graph = build_graph(spec.config.steps, spec.fields)
         self._name = spec.name
         self._sources = {source.name: source.config for source in spec.config.logs}
-        self._places = spec.contexts
+        self._contexts = spec.contexts
         self._schema = records_schema(graph.fields)
         self._logs: dict[str, Log] = {}
         self._channels = channels
@@ -97,11 +97,11 @@ class _Worker:
     def _serve(self, name: str) -> None:
         channel = self._channels[name]
         try:
-            messages = channel.received()
+            messages = channel.receive()
         except Closed:
             if name == COORDINATOR:
                 raise
-            self._selector.unregister(channel)  # the coordinator sees it too, and ends this process
+            self._selector.unregister(channel)  # the coordinator notices this too, and ends this process
             return
         for message in messages:
             handle(self._role, message, self._send)
@@ -121,7 +121,7 @@ class _Worker:
 
     def _log(self, source: str) -> Log:
         if source not in self._logs:
-            base, cache, pipeline = self._places[source]
+            base, cache, pipeline = self._contexts[source]
             self._logs[source] = self._open(source, OpenContext(base, cache, pipeline))
         return self._logs[source]
 

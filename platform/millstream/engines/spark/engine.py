@@ -1,4 +1,4 @@
-"""The Spark engine: a streaming query reads the epochs that the driver loop cuts, and brings their records back."""
+"""The Spark engine: a streaming query reads the epochs that the driver loop cuts, and returns their records."""
 
 from __future__ import annotations
 

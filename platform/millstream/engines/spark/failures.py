@@ -1,4 +1,4 @@
-"""The failures of a query, classified by Spark's report of them."""
+"""The failures of a query, classified by the text of Spark's report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from millstream import errors
 from millstream.engines.recovery import WorkerLost
 
-__all__ = ["QueryLost", "failure"]
+__all__ = ["QueryLost", "error_of"]
 
 _OURS = re.compile(r"^millstream\.errors\.(\w+): (.+?)(?=\n\n|\n\S*Traceback|\Z)", re.MULTILINE | re.DOTALL)
 _REPORT = "=== Streaming Query ==="
@@ -16,9 +16,9 @@ _LOST = re.compile(
     r"Python worker failed to connect back|Python worker exited unexpectedly|Python daemon failed to launch worker"
     r"|Timed out while waiting for the Python worker|Failed to open socket to Python daemon"
 )
-"""Spark's words for a Python process that it lost, or that did not start in time: 10 s are not a setting of Spark's."""
+"""Spark's messages for a Python process that was lost or did not start within 10 s, which Spark cannot configure."""
 _BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pipe", "null"})
-"""The whole report of a query whose planning process is gone; Java's EOFException has no words (null)."""
+"""The complete report of a query whose planning process is gone; Java's EOFException has no message (null)."""
 
 
 class QueryLost(WorkerLost):
@@ -27,17 +27,19 @@ class QueryLost(WorkerLost):
     counts_when_idle = True
 
 
-def failure(report: str) -> errors.MillstreamError:
-    """The error that ended a query: of its own kind if it is ours, else the last words before Spark's own report.
+def error_of(report: str) -> errors.MillstreamError:
+    """The error that ended a query.
+
+    An error of Millstream keeps its class; of any other error, the last line before Spark's own report is the message.
 
     >>> text = "Job aborted\\nmillstream.errors.Truncated: news/0 begins at 7\\n\\n=== Streaming Query ==="
-    >>> failure(text)
+    >>> error_of(text)
     Truncated('news/0 begins at 7')
-    >>> failure("An exception was thrown:\\nTraceback ...\\nKeyError: 'text'\\n\\n=== Streaming Query ===")
+    >>> error_of("An exception was thrown:\\nTraceback ...\\nKeyError: 'text'\\n\\n=== Streaming Query ===")
     MillstreamError("Spark's query ended: KeyError: 'text'; --debug shows more")
-    >>> failure("Python worker failed to connect back.\\n=== Streaming Query ===\\nThread State: RUNNABLE")
+    >>> error_of("Python worker failed to connect back.\\n=== Streaming Query ===\\nThread State: RUNNABLE")
     QueryLost("Spark's query ended: Python worker failed to connect back")
-    >>> failure("Connection reset\\n=== Streaming Query ===")
+    >>> error_of("Connection reset\\n=== Streaming Query ===")
     QueryLost("Spark's query ended: the Python process that plans it is gone")
     """
     ours = _OURS.findall(report)

@@ -1,7 +1,7 @@
 """The feed of a run on Spark: a Structured Streaming query brings the records of epochs to this process.
 
-Spark reads the epoch log by itself, so an epoch that is cut needs no message. Spark's checkpoint is new at every start:
-everything durable is in the epoch log and the checkpoints.
+Spark reads the epoch log directly, so an epoch that is cut needs no message. Spark's own checkpoint is deleted at every
+start: all durable state of a run is in the epoch log and the checkpoints of Millstream.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.engines.job import Job
-from millstream.engines.spark.failures import failure
+from millstream.engines.spark.failures import error_of
 from millstream.engines.spark.placement import worker_steps
-from millstream.engines.spark.source import EPOCH, RECORDS, EpochSource, opened
+from millstream.engines.spark.source import EPOCH, RECORDS, EpochSource, open_once
 from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch, PartitionName
@@ -36,13 +36,13 @@ from millstream.steps.processor import EpochResult
 
 __all__ = ["SparkFeed"]
 
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 _SOON_SECONDS = 0.3
-"""The delay of Spark's start while there is no epoch: a run without new records ends without it."""
+"""The delay of Spark's start while there is no epoch, so that a run without new records ends without Spark."""
 
 
 class SparkFeed:
-    """Starts a query with the first epoch, or soon; steps that may run in Spark's workers run there."""
+    """Starts a query with the first epoch, or after a short delay. Some steps run in Spark's workers."""
 
     def __init__(self, job: Job, session: Callable[[], SparkSession], folder: Path) -> None:
         self._job, self._session, self._folder = job, session, folder
@@ -52,7 +52,7 @@ class SparkFeed:
         self._schema = _schema_after(self._ahead, records_schema(job.graph.fields))
         self._offered: deque[Epoch] = deque()
         self._arrived: dict[int, pa.Table] = {}
-        """By epoch, the records that Spark has read, of epochs that are not processed yet."""
+        """By epoch, the records that Spark has read and that are not processed yet."""
         self._query: _Query | None = None
         self._start_at = time.monotonic() + _SOON_SECONDS
 
@@ -69,15 +69,15 @@ class SparkFeed:
                 return ()
             self._query = self._start()
         if not self._arrived:
-            self._arrived = self._query.arrived(seconds)
-        # Spark reads all that the epoch log has: epochs to be repeated may arrive before they are offered.
+            self._arrived = self._query.receive(seconds)
+        # Spark reads all epochs of the epoch log, so epochs that are repeated may arrive before they are offered.
         return [epoch for epoch in self._offered if epoch.number in self._arrived]
 
     def unfinished(self) -> Sequence[Epoch]:
         return ()
 
     def finish(self) -> None:
-        """All state is in this process."""
+        """Do nothing: all state is in this process."""
 
     def close(self) -> None:
         if self._query is not None:
@@ -98,7 +98,7 @@ class SparkFeed:
         return self._processor.save
 
     def work_ahead(self) -> None:
-        """All steps with state run in this process."""
+        """Do nothing: all steps with state run in this process."""
 
     def _start(self) -> _Query:
         first = self._offered[0].number if self._offered else self._job.epoch_log.totals.next_epoch
@@ -106,7 +106,7 @@ class SparkFeed:
 
 
 class _Query:
-    """A running query. The records of its micro-batches wait in a queue, and Spark reads on at once."""
+    """A running query. The records of a micro-batch wait in a queue while Spark reads the next one."""
 
     def __init__(self, session: SparkSession, folder: Path, worker_setup: WorkerSetup, schema: pa.Schema) -> None:
         self._path, self._schema = folder / "worker_setup.json", schema
@@ -120,15 +120,15 @@ class _Query:
             self._query = _start_query(session, folder, self._put)
         except (PySparkException, Py4JError) as error:
             self._end()
-            raise failure(str(error)) from error
+            raise error_of(str(error)) from error
 
-    def arrived(self, seconds: float) -> dict[int, pa.Table]:
-        """The epochs of the next micro-batch in order, each with its records."""
+    def receive(self, seconds: float) -> dict[int, pa.Table]:
+        """Return the epochs of the next micro-batch in order, each with its records; none if no micro-batch arrives."""
         try:
             return _by_epoch(self._tables.get(timeout=seconds), self._schema)
         except queue.Empty:
-            if time.monotonic() - self._checked >= _LOOK_SECONDS:
-                _check(self._query)
+            if time.monotonic() - self._checked >= _CHECK_SECONDS:
+                _raise_if_ended(self._query)
                 self._checked = time.monotonic()
             return {}
 
@@ -141,33 +141,33 @@ class _Query:
 
     def _end(self) -> None:
         self._warming.join()
-        self._path.unlink()  # options in it may come from the environment
+        self._path.unlink()  # options in this file may hold secrets from the environment
 
     def _put(self, frame: DataFrame, _: int) -> None:
-        """Spark calls it with a micro-batch."""
+        """Queue the records of a micro-batch; called by Spark."""
         table = frame.toArrow()
         while not self._closing.is_set():
             try:
-                self._tables.put(table, timeout=_LOOK_SECONDS)
+                self._tables.put(table, timeout=_CHECK_SECONDS)
             except queue.Full:
                 continue
             return
 
 
 def _warm(session: SparkSession, worker_setup: Path) -> None:
-    """Let Spark's workers import and open what they will need while the query is still being planned."""
+    """Let Spark's workers import the steps and open the logs while the query is still being planned."""
 
     def touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened(worker_setup, WorkerSetup.read(worker_setup))
+        open_once(worker_setup, WorkerSetup.read(worker_setup))
         yield from batches
 
     tasks = os.cpu_count() or 1
-    with suppress(PySparkException, Py4JError):  # the query fails in the same way, and reports it
+    with suppress(PySparkException, Py4JError):  # the query fails in the same way and reports the error
         session.range(0, tasks, 1, tasks).mapInArrow(touch, "id long").collect()
 
 
 def _schema_after(steps: Sequence[Node], records: pa.Schema) -> pa.Schema:
-    """The columns that come from Spark's workers, where records still have those that cannot be read among them."""
+    """The columns of the records that Spark's workers return, among them the column for unreadable records."""
     for node in steps:
         records = node.step.process(records.empty_table()).records.schema
     return records
@@ -177,7 +177,9 @@ def _worker_setup(job: Job, first: int, ahead: Sequence[Node]) -> WorkerSetup:
     return WorkerSetup(
         epoch_log=str(job.epoch_log.folder),
         first=first,
-        contexts={name: (str(index.base), str(index.cache), index.pipeline) for name, index in job.contexts.items()},
+        contexts={
+            name: (str(opened.base), str(opened.cache), opened.pipeline) for name, opened in job.contexts.items()
+        },
         sources={source.name: source.config.model_dump(mode="json") for source in job.config.logs},
         worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
         fields=list(job.graph.fields),
@@ -189,12 +191,14 @@ def _start_query(session: SparkSession, folder: Path, put: Callable[[DataFrame, 
     checkpoint = folder / "checkpoint"
     shutil.rmtree(checkpoint, ignore_errors=True)
     session.dataSource.register(EpochSource)
-    stream = session.readStream.format(EpochSource.name()).option("handover", str(folder / "worker_setup.json")).load()
+    stream = (
+        session.readStream.format(EpochSource.name()).option("worker_setup", str(folder / "worker_setup.json")).load()
+    )
     return stream.writeStream.foreachBatch(put).option("checkpointLocation", str(checkpoint)).start()
 
 
 def _by_epoch(table: pa.Table, schema: pa.Schema) -> dict[int, pa.Table]:
-    """The epochs of a micro-batch in order, each with its records; markers stand for those without any."""
+    """Split a micro-batch by epoch, in order; an epoch without records has only its marker row."""
     parts: dict[int, list[pa.Table]] = {}
     for number, packed in zip(table[EPOCH].to_pylist(), table[RECORDS], strict=True):
         batches = parts.setdefault(number, [schema.empty_table()])
@@ -203,12 +207,12 @@ def _by_epoch(table: pa.Table, schema: pa.Schema) -> dict[int, pa.Table]:
     return {number: pa.concat_tables(parts[number]) for number in sorted(parts)}
 
 
-def _check(query: StreamingQuery) -> None:
-    """A query that failed is a crash of the run."""
+def _raise_if_ended(query: StreamingQuery) -> None:
+    """Raise the error of a query that has ended."""
     if query.isActive:
         return
     error = query.exception()
     if error is None:
         message = "Spark's query ended by itself"
         raise MillstreamError(message)
-    raise failure(str(error)) from error
+    raise error_of(str(error)) from error

@@ -1,4 +1,4 @@
-"""The placement of steps: order-sensitive ones on the driver, stateless ones where that is faster in the workers."""
+"""The placement of steps: ordered steps run on the driver, stateless steps where they are faster."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from millstream.steps.placement import driver_only
 
 __all__ = ["worker_steps"]
 
-_WORTH_IT = 500
-"""Records an epoch from which on workers are faster."""
+_WORKER_RECORDS = 500
+"""The size of epochs from which on steps are faster in workers than on the driver."""
 
 
 def worker_steps(graph: Graph, engine: Engine) -> list[Node]:
-    """The steps at the head of the pipeline that run in the workers; `engine.placement` overrides, step by step."""
-    by_size = "worker" if engine.epoch.max_records >= _WORTH_IT else "driver"
+    """The first steps of the pipeline that run in workers; `engine.placement` overrides the choice for each step."""
+    by_size = "worker" if engine.epoch.max_records >= _WORKER_RECORDS else "driver"
     return list(
         itertools.takewhile(
             lambda node: driver_only(node) is None and engine.placement.get(node.name, by_size) == "worker", graph.steps

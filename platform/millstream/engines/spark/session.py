@@ -1,4 +1,4 @@
-"""Spark's session: the settings that make small micro-batches fast, and quiet."""
+"""The Spark session, with settings that make small micro-batches fast and keep Spark's messages in a file."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ appender.file.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 def settings(cores: int) -> dict[str, str]:
-    """Measured for micro-batches of 10 to 50,000 rows on one machine."""
+    """Spark's settings, chosen by measurements of micro-batches with 10 to 50,000 rows on one machine."""
     return {
-        "spark.master": f"local[{cores},4]",  # a killed Python worker is a retry
+        "spark.master": f"local[{cores},4]",  # 4 attempts: a task is retried when its Python worker is killed
         "spark.app.name": "millstream",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -57,7 +57,7 @@ def settings(cores: int) -> dict[str, str]:
 
 
 def open_session(log: Path) -> SparkSession:
-    """A session whose chatter goes to the file `log`; the one that is there, if this process has one."""
+    """Open a session whose messages go to the file `log`; return the active session if this process has one."""
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -70,12 +70,12 @@ def open_session(log: Path) -> SparkSession:
     log.parent.mkdir(parents=True, exist_ok=True)
     log4j = log.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=log.resolve()))
-    options = [*_QUICK, f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *class_archive.options(java)]
+    options = [*_QUICK, f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", *class_archive.java_options(java)]
     conf = SparkConf(loadDefaults=False)
     conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", " ".join(options))])
     if SparkContext._gateway is None:
-        # A session of its own: what stops the run's process group (Ctrl-C, `timeout`, systemd) is for the run to
-        # answer, and it still needs Spark for the epoch in progress. Without the run Java ends by itself.
+        # Java gets its own process session: signals to the process group of the run (Ctrl-C, `timeout`, systemd) must
+        # not reach Java, which the run needs for the epoch in progress. Java ends by itself when the run is gone.
         with log.open("ab") as file:
             own = {"stdout": file, "stderr": file, "start_new_session": True}
             gateway = launch_gateway(conf, own)  # type: ignore[no-untyped-call]
@@ -90,15 +90,15 @@ def close_session(session: SparkSession) -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    with suppress(Py4JError, OSError):  # Java may be gone already, which is then the failure that is reported
+    with suppress(Py4JError, OSError):  # Java may be gone already; that failure is reported elsewhere
         session.stop()
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     process = gateway.proc
-    process.stdin.close()  # what it waits for
+    process.stdin.close()  # Java ends when its standard input is closed
     try:
-        process.wait(None if class_archive.recording() else _LAST_SECONDS)
+        process.wait(None if class_archive.is_recording() else _LAST_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    class_archive.settle(Path(os.environ["JAVA_HOME"]))
+    class_archive.finish_archive(Path(os.environ["JAVA_HOME"]))

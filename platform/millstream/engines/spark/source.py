@@ -1,7 +1,7 @@
 """Spark's Python data source over the epoch log: offsets are epochs, partitions their cuts, rows carry the epoch.
 
-A row is a batch of records, in Arrow's own format: Spark carries it from the workers to the driver as it is. Records as
-rows of Spark's own cost twice as much there, for nothing: every step runs before or after.
+A row holds a batch of records in Arrow's stream format, which Spark carries from the workers to the driver unchanged.
+Records as rows of Spark would cost twice as much without a benefit, because every step runs before or after.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["EPOCH", "RECORDS", "EpochSource"]
 
 EPOCH = "epoch"
 RECORDS = "records"
-"""Null in the one row that every epoch sends beside its records: its marker."""
+"""Null in the marker, a row that every epoch sends in addition to its records."""
 
 _SCHEMA = pa.schema([pa.field(EPOCH, pa.int64()), pa.field(RECORDS, pa.binary())])
 _MOST_RECORDS = 50_000
-"""A micro-batch holds no more, unless one epoch alone does."""
+"""The maximum of records in a micro-batch, unless a single epoch has more."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Slice(InputPartition):
 
 
 class EpochSource(DataSource):
-    """`spark.readStream.format("millstream")`, with the path of the worker setup as its one option."""
+    """`spark.readStream.format("millstream")`, with the path of the worker setup as its only option."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,11 +60,11 @@ class EpochSource(DataSource):
         return f"{EPOCH} bigint, {RECORDS} binary"
 
     def streamReader(self, schema: Any) -> EpochStreamReader:  # noqa: N802 (Spark's name)
-        return EpochStreamReader(Path(self.options["handover"]))
+        return EpochStreamReader(Path(self.options["worker_setup"]))
 
 
 class EpochStreamReader(DataSourceStreamReader):
-    """Plans micro-batches out of the epoch log, and reads their cuts in Spark's workers."""
+    """Plans micro-batches from the epoch log, and reads their cuts in Spark's workers."""
 
     def __init__(self, worker_setup: Path) -> None:
         self._path = worker_setup
@@ -77,8 +77,8 @@ class EpochStreamReader(DataSourceStreamReader):
         return {"epoch": self._worker_setup.first}
 
     def latestOffset(self, start: Mapping[str, int], limit: Any) -> dict[str, int]:  # noqa: N802
-        """Many epochs when behind: as many as fit 50,000 records, or one. `limit` is always "all available"."""
-        self._look()
+        """The end of the next micro-batch: as many epochs as fit 50,000 records, at least one. `limit` is not used."""
+        self._follow_log()
         stop, records = start["epoch"], 0
         while stop in self._epochs and (records == 0 or records + self._epochs[stop].size <= _MOST_RECORDS):
             records += self._epochs[stop].size
@@ -86,19 +86,19 @@ class EpochStreamReader(DataSourceStreamReader):
         return {"epoch": stop}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[Slice]:
-        """The cuts of these epochs, shared by as many tasks as are worth their start."""
-        self._look()
+        """The cuts of these epochs, divided among as many tasks as their size is worth."""
+        self._follow_log()
         numbers = range(start["epoch"], end["epoch"])
         ranges = [
             (number, wanted) for number in numbers for wanted in ranges_of(self._epochs[number], self._partitions)
         ]
-        for gone in [number for number in self._epochs if number < start["epoch"]]:
-            del self._epochs[gone]
-        slices = [Slice(part, []) for part in _shared(ranges, self._worker_setup.tasks)]
+        for past in [number for number in self._epochs if number < start["epoch"]]:
+            del self._epochs[past]
+        slices = [Slice(part, []) for part in _divide(ranges, self._worker_setup.tasks)]
         slices[0].markers = list(numbers)
         return slices
 
-    def _look(self) -> None:
+    def _follow_log(self) -> None:
         if self._log is None:
             self._log = EpochReader(Path(self._worker_setup.epoch_log))
             self._partitions = PartitionTable(self._log.totals().partitions)
@@ -107,20 +107,20 @@ class EpochStreamReader(DataSourceStreamReader):
             self._partitions.follow(epoch)
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        logs, steps = opened(self._path, self._worker_setup)
+        logs, steps = open_once(self._path, self._worker_setup)
         schema = records_schema(self._worker_setup.fields)
         if partition.markers:
             yield pa.record_batch([partition.markers, [None] * len(partition.markers)], schema=_SCHEMA)
         for number, wanted in partition.ranges:
             for batch in read_ranges([wanted], logs.__getitem__, schema):
-                yield pa.record_batch([[number], [_packed(batch, steps, number, wanted)]], schema=_SCHEMA)
+                yield pa.record_batch([[number], [_run_worker_steps(batch, steps, number, wanted)]], schema=_SCHEMA)
 
 
 _OPEN: dict[tuple[Path, int], tuple[Mapping[str, Log], Sequence[Node]]] = {}
-"""The logs and steps of this worker, for the start that it serves; workers outlive micro-batches."""
+"""The logs and steps of this worker for the present start of the run; a worker serves many micro-batches."""
 
 
-def opened(path: Path, worker_setup: WorkerSetup) -> tuple[Mapping[str, Log], Sequence[Node]]:
+def open_once(path: Path, worker_setup: WorkerSetup) -> tuple[Mapping[str, Log], Sequence[Node]]:
     """The logs and steps of a start, opened once in each worker."""
     key = (path, path.stat().st_mtime_ns)
     if key not in _OPEN:
@@ -132,8 +132,8 @@ def opened(path: Path, worker_setup: WorkerSetup) -> tuple[Mapping[str, Log], Se
     return _OPEN[key]
 
 
-def _shared(ranges: Sequence[tuple[int, Range]], tasks: int) -> list[list[tuple[int, Range]]]:
-    """Ranges in up to `tasks` parts of about equal size; small ones stay together, a large one is split."""
+def _divide(ranges: Sequence[tuple[int, Range]], tasks: int) -> list[list[tuple[int, Range]]]:
+    """Divide ranges into up to `tasks` parts of about equal size; small ranges stay whole, large ones are split."""
     total = sum(wanted.stop - wanted.start for _, wanted in ranges)
     parts = max(1, min(tasks, total // 4_000))
     shared: list[list[tuple[int, Range]]] = [[] for _ in range(parts)]
@@ -150,9 +150,9 @@ def _shared(ranges: Sequence[tuple[int, Range]], tasks: int) -> list[list[tuple[
     return shared
 
 
-def _packed(batch: pa.RecordBatch, steps: Sequence[Node], epoch: int, wanted: Range) -> bytes:
-    """The batch after the steps that run in workers, in Arrow's stream format."""
-    from millstream.steps.runner import EpochPosition, run_step  # the planning process does without
+def _run_worker_steps(batch: pa.RecordBatch, steps: Sequence[Node], epoch: int, wanted: Range) -> bytes:
+    """Run the worker steps on a batch; return the result in Arrow's stream format."""
+    from millstream.steps.runner import EpochPosition, run_step  # not at the top: the planning process does not need it
 
     table = pa.Table.from_batches([batch])
     partitions = PartitionTable()

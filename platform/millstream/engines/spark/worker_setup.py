@@ -1,4 +1,4 @@
-"""the worker setup from the driver to Spark's planning process and workers: one file in the run directory."""
+"""The worker setup: a file in the run directory, from the driver to Spark's planning process and workers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["WorkerSetup"]
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """Names and configs, from which each process builds its own logs and steps.
+    """Names and options from which each process builds its own logs and steps.
 
-    `places` gives for each source its base, its cache and the pipeline; `worker_steps` have their names.
+    `contexts` has for each source its base, its cache and the pipeline; `worker_steps` has names and options of steps.
     """
 
     epoch_log: str
@@ -34,7 +34,7 @@ class WorkerSetup:
     tasks: int
 
     def write(self, path: Path) -> None:
-        """Readable by nobody else: a source's options may hold secrets."""
+        """Write the file, readable only by its owner: the options of a source may hold secrets."""
         path.unlink(missing_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:
@@ -45,7 +45,7 @@ class WorkerSetup:
         return WorkerSetup(**json.loads(path.read_text()))
 
     def logs(self) -> dict[str, Log]:
-        from millstream.config import plugins  # the planning process does without
+        from millstream.config import plugins  # not at the top: the planning process does not need it
 
         opened = {}
         for name, options in self.sources.items():

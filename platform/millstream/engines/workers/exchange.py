@@ -1,7 +1,7 @@
-"""The exchange between roles: an epoch is scattered by key, and gathered in its order.
+"""The exchange between roles: epochs are scattered by key, and gathered in their order.
 
-The parts of an epoch may arrive in any order, and between those of other epochs. They are held until all are there and
-the epoch is next.
+The parts of an epoch may arrive in any order, and between parts of other epochs. The exchange holds them until all
+parts of the epoch have arrived and the epoch is next.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
 from millstream.steps.keys import owners
 
-__all__ = ["ORDER", "Exchange", "gather", "in_place", "scatter"]
+__all__ = ["ORDER", "Exchange", "gather", "scatter", "with_order"]
 
 ORDER = "_order"
-"""A record's place in its epoch, while the epoch is in parts."""
+"""The column with the index of a record in its epoch, while the epoch is in parts."""
 
 
 class Exchange:
-    """Holds epochs until all of their parts are there, and they are allowed to change state.
+    """Holds epochs until all their parts have arrived and they are allowed to change state.
 
     >>> exchange = Exchange(parts=2)
     >>> exchange.allow(Allow(5, 7))
@@ -46,7 +46,7 @@ class Exchange:
         self._allowed: deque[int] = deque()
 
     def allow(self, message: Allow) -> None:
-        """These epochs may change state; they follow those that were allowed before."""
+        """Allow these epochs to change state; they follow the epochs allowed before."""
         assert not self._allowed or message.start == self._allowed[-1] + 1, (self._allowed, message)
         self._allowed.extend(range(message.start, message.stop))
 
@@ -56,24 +56,24 @@ class Exchange:
         assert len(held) <= self._parts, f"epoch {part.epoch} has {len(held)} parts of {self._parts}"
 
     def ready(self) -> list[EpochInProgress] | None:
-        """The parts of the next epoch, once."""
+        """Return the parts of the next epoch, each epoch only once; None if it is not allowed or not complete."""
         if not self._allowed or len(self._held.get(self._allowed[0], ())) < self._parts:
             return None
         return self._held.pop(self._allowed.popleft())
 
 
 def scatter(epoch: EpochInProgress, key: str, shares: int) -> list[EpochInProgress]:
-    """An epoch in parts, one for each owner of keys; the first part also has the counts and digests of the epoch."""
+    """Split an epoch into one part for each owner of keys; the first part also has the epoch's counts and digests."""
     records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
-    theirs = owners(records[key], shares)
-    first, *others = (records.filter(pa.array(theirs == share)) for share in range(shares))
+    owner_of = owners(records[key], shares)
+    first, *others = (records.filter(pa.array(owner_of == share)) for share in range(shares))
     return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
 
 
 def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
-    """An epoch put together from its parts, its records in step order."""
+    """Join the parts of an epoch, with its records in step order."""
     whole = EpochInProgress(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
-    settled: dict[str, list[pa.Table]] = {}
+    ordered: dict[str, list[pa.Table]] = {}
     made: dict[str, list[pa.Table]] = {}
     for part in parts:
         whole.inputs |= part.inputs
@@ -84,29 +84,29 @@ def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
         whole.baselines += part.baselines
         for name, tables in part.outputs.items():
             for table in tables:
-                (made if ORDER in table.column_names else settled).setdefault(name, []).append(table)
-    for name in {**settled, **made}:
+                (made if ORDER in table.column_names else ordered).setdefault(name, []).append(table)
+    for name in {**ordered, **made}:
         rows = [_in_order(made[name])] if name in made else []
-        whole.outputs[name] = [*settled.get(name, []), *rows]
+        whole.outputs[name] = [*ordered.get(name, []), *rows]
     return whole
 
 
-def in_place(made: pa.Table, records: pa.Table) -> pa.Table:
-    """A step's rows with the places of the records that they were made of, so that `gather` can order them.
+def with_order(made: pa.Table, records: pa.Table) -> pa.Table:
+    """Add to the rows of a step the order of the records from which they were made, so that `gather` can sort them.
 
-    The step need not pass the places on, and does not see them.
+    The step does not see the order column and need not pass it on.
     """
     known, wanted = _identities(records), _identities(made)
     if np.array_equal(known, wanted):
         return made.append_column(ORDER, records[ORDER])
     by_identity = np.argsort(known)
     found = np.searchsorted(known[by_identity], wanted)
-    there = (found < len(known)).all() and (known[by_identity][found] == wanted).all()
-    indices = records[ORDER].to_numpy()[by_identity][found] if there else np.zeros(0, np.int64)
-    if not there or (indices[1:] < indices[:-1]).any():
+    complete = (found < len(known)).all() and (known[by_identity][found] == wanted).all()
+    indices = records[ORDER].to_numpy()[by_identity][found] if complete else np.zeros(0, np.int64)
+    if not complete or (indices[1:] < indices[:-1]).any():
         message = (
-            "it made rows that are not those of records that it was given, in their order: they have no place among "
-            "those that other workers make; let it do so, or declare itself global"
+            "it made rows that are not those of records that it was given, in their order, so they cannot be ordered "
+            "among the rows of other workers; make one row for a record, in order, or declare the step global"
         )
         raise StepFailed(message)
     return made.append_column(ORDER, pa.array(indices))

@@ -1,4 +1,4 @@
-"""The feed of a run with workers: the coordinator's side of what readers and the sequencer do."""
+"""The feed of a run with workers: the coordinator's side of the exchange with readers and the sequencer."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
 from millstream.steps.graph import Node
 from millstream.steps.processor import EpochProcessor, EpochResult
 
-__all__ = ["WorkerPool", "WorkersFeed", "run_with_workers"]
+__all__ = ["WorkersFeed", "run_with_workers"]
 
 _GROUP_EPOCHS, _GROUP_RECORDS = 64, 10_000
-"""The most epochs and records that change state before they are delivered: beside so many, a delivery costs little."""
+"""The maximum of epochs and records in a group: for a group of this size, the cost of a delivery is small."""
 
 
-class WorkerPool(Protocol):
-    """The workers of one start, as the coordinator sees them. Both methods may raise `WorkerLost`."""
+class _WorkerPool(Protocol):
+    """The workers of one start, for the coordinator. `send` and `receive` may raise `WorkerLost`."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -55,21 +55,21 @@ class WorkerPool(Protocol):
         ...
 
     def receive(self, seconds: float | None) -> Message | None:
-        """The next message to the coordinator; None if none came within these seconds."""
+        """Return the next message to the coordinator; None if no message arrived within these seconds."""
         ...
 
 
 class WorkersFeed:
     """Sends epochs to readers and the sequencer, and receives their results.
 
-    Readers work ahead: the first steps have no state. State changes only in epochs that are allowed. `together` gives
-    the number of epochs that form the next group, which may change state before those processed last are delivered;
-    without it, one epoch after the other may.
+    Readers work ahead, because the first steps have no state. State changes only in epochs that are allowed. `together`
+    returns the number of epochs in the next group, which may change state before the previous group is delivered;
+    without `together`, one epoch at a time may change state.
     """
 
     def __init__(
         self,
-        pool: WorkerPool,
+        pool: _WorkerPool,
         stages: Stages,
         processor: EpochProcessor,
         together: Callable[[Sequence[Epoch]], int] | None = None,
@@ -81,16 +81,16 @@ class WorkersFeed:
         self._with_state = [*(self._readers if stages.keyed is not None else ()), SEQUENCER]
         self._partitions = PartitionTable()
         self._offered: deque[Epoch] = deque()
-        """The epochs that are sent and not yet processed."""
+        """The epochs that are sent to workers and not finished."""
         self._results: dict[int, EpochResult] = {}
         self._failed: dict[int, Exception] = {}
-        """Failures of epochs that were read ahead; each is raised when it is that epoch's turn."""
+        """Failures of epochs that were read ahead, by epoch; a failure is raised when its epoch is next."""
         self._requests = 0
         self._replies: list[StateReply] = []
         self._keyed: dict[str, KeyedStore] = {}
-        """By step: the state of all keys, as far as workers have sent it."""
+        """By step: the state of all keys that the workers have sent."""
         self._rows: dict[tuple[str, str], RowStore] = {}
-        """By step and name: the arrays of which workers send the changed rows."""
+        """By step and name: the arrays whose changed rows the workers send."""
         self._finished = False
 
     # ------------------------------------------------------------ the driver's side
@@ -99,10 +99,10 @@ class WorkersFeed:
         return True
 
     def offer(self, epoch: Epoch) -> None:
-        """Have an epoch read, and taken through the first steps."""
+        """Send an epoch to a reader, which reads it and runs the first steps."""
         self._partitions.follow(epoch)
         if not self._offered:
-            # The epochs before are in the state, or lost; the first one of a start may be any.
+            # Earlier epochs are in the state, or lost; a start may begin with any epoch.
             assert epoch.number >= self.allowed, (epoch.number, self.allowed)
             self.allowed = epoch.number
         self._offered.append(epoch)
@@ -111,19 +111,22 @@ class WorkersFeed:
         self._pool.send(reader, Read(epoch.number, ranges_of(epoch, self._partitions)))
 
     def ready(self, seconds: float) -> Sequence[Epoch]:
-        """The epochs that may change state, when all of them are processed; or else the next one alone."""
+        """Return the group of epochs that may change state, once they are all processed.
+
+        Without `together`, return the next epoch at once: `process` allows it and waits for its result.
+        """
         group = self._group()
         if self._offered and not group:
             if self._together is None:
                 return (self._offered[0],)
             self.work_ahead()
             group = self._group()
-        if not group or not self._processed(group):
+        if not group or not self._all_processed(group):
             self._receive(seconds)
-        return group if self._processed(group) else ()
+        return group if self._all_processed(group) else ()
 
     def unfinished(self) -> Sequence[Epoch]:
-        self._together = None  # no other epoch begins
+        self._together = None  # no other epoch is allowed to begin
         return self._group()
 
     def finish(self) -> None:
@@ -131,12 +134,12 @@ class WorkersFeed:
         self._finished = True
 
     def _group(self) -> list[Epoch]:
-        """The offered epochs that may change state, up to one that failed, which comes alone."""
+        """The offered epochs that may change state, up to the first failed epoch; that epoch is its own group."""
         allowed = list(itertools.takewhile(lambda epoch: epoch.number < self.allowed, self._offered))
         sound = list(itertools.takewhile(lambda epoch: epoch.number not in self._failed, allowed))
         return sound or allowed[:1]
 
-    def _processed(self, epochs: Sequence[Epoch]) -> bool:
+    def _all_processed(self, epochs: Sequence[Epoch]) -> bool:
         return all(epoch.number in self._results or epoch.number in self._failed for epoch in epochs)
 
     # ------------------------------------------------------------ the lifecycle's side
@@ -163,7 +166,7 @@ class WorkersFeed:
         return replace(result, receipt=replace(result.receipt, attempt=attempt))
 
     def work_ahead(self) -> None:
-        """Let the next group of offered epochs change state."""
+        """Allow the next group of offered epochs to change state."""
         if self._together is None:
             return
         waiting = [epoch for epoch in self._offered if epoch.number >= self.allowed]
@@ -177,7 +180,7 @@ class WorkersFeed:
             self._allow(waiting[epochs - 1].number + 1)
 
     def request_states(self) -> Callable[[], States]:
-        """The state after the epochs allowed so far, which are all processed, or have failed."""
+        """Request the state after the epochs allowed so far; the returned call waits for the state."""
         if self._finished:
             return self._processor.save
         self._requests += 1
@@ -189,12 +192,12 @@ class WorkersFeed:
     def _states(self) -> States:
         while len(self._replies) < len(self._with_state):
             self._receive(None)
-        whole: dict[str, Mapping[str, Value]] = {}
-        for saved in self._replies:
-            for step in saved.states.keys() - self._keyed.keys():
-                rows = {name: self._rows[step, name].snapshot() for name in saved.dirty.get(step, ())}
-                whole[step] = {**whole.get(step, {}), **saved.states[step], **rows}
-        return whole | {step: store.snapshot() for step, store in self._keyed.items()}
+        sent: dict[str, Mapping[str, Value]] = {}
+        for reply in self._replies:
+            for step in reply.states.keys() - self._keyed.keys():
+                rows = {name: self._rows[step, name].snapshot() for name in reply.dirty.get(step, ())}
+                sent[step] = {**sent.get(step, {}), **reply.states[step], **rows}
+        return sent | {step: store.snapshot() for step, store in self._keyed.items()}
 
     def _allow(self, stop: int) -> None:
         if stop > self.allowed:
@@ -205,16 +208,16 @@ class WorkersFeed:
     # ------------------------------------------------------------ the workers' side
 
     def _receive(self, seconds: float | None) -> None:
-        """Take in one message, if one comes within these seconds."""
+        """Handle one message, if one arrives within these seconds."""
         match self._pool.receive(seconds):
             case None:
                 pass
             case Done(result):
                 self._results[result.epoch.number] = result
-            case StateReply(number) as saved:
-                self._keep(saved)
+            case StateReply(number) as reply:
+                self._keep(reply)
                 if number == self._requests:
-                    self._replies.append(saved)
+                    self._replies.append(reply)
             case Failed(error, None):
                 raise StepsFailed(error)
             case Failed(error, int(epoch)):
@@ -222,14 +225,14 @@ class WorkersFeed:
             case other:
                 raise AssertionError(other)
 
-    def _keep(self, saved: StateReply) -> None:
-        """Keep up to date the state that is sent in full only once."""
-        by_key = {step: dict(state) for step, state in saved.states.items() if isinstance(state, KeyedSnapshot)}
-        for step, entries in {**by_key, **saved.changed}.items():
+    def _keep(self, reply: StateReply) -> None:
+        """Apply the changes of state that is sent in full only once."""
+        by_key = {step: dict(state) for step, state in reply.states.items() if isinstance(state, KeyedSnapshot)}
+        for step, entries in {**by_key, **reply.changed}.items():
             store = self._keyed.setdefault(step, KeyedStore())
             for key, value in entries.items():
                 store.put(key, value)
-        for step, arrays in saved.dirty.items():
+        for step, arrays in reply.dirty.items():
             for name, sent in arrays.items():
                 if isinstance(sent, Rows):
                     self._rows[step, name].put(sent.indices, sent.values)
@@ -239,10 +242,10 @@ class WorkersFeed:
 
 def run_with_workers(
     job: Job,
-    open_pool: Callable[[Job], AbstractContextManager[WorkerPool]],
+    open_pool: Callable[[Job], AbstractContextManager[_WorkerPool]],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run a job with workers. `open_pool` starts them, and as a context ends them."""
+    """Run a job with workers. `open_pool` starts them and returns a context manager that ends them."""
     stages = stages_of(job.graph)
 
     @contextmanager
@@ -252,8 +255,8 @@ def run_with_workers(
 
     readers = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
     advice = (
-        f"readers run {_names(readers)}, the sequencer {_names(stages.rest)}: look at what they do with these records, "
-        "and at the memory"
+        f"readers run {_names(readers)}, the sequencer {_names(stages.rest)}: check these steps with these records, "
+        "and the memory"
     )
     run_with_recovery(job, open_feed, advice, clock)
 

@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Restore:
-    """To the roles with state, first of all: go on from these states."""
+    """To the roles with state, as their first message: continue from these states."""
 
     states: States
     partitions: Sequence[PartitionName]
@@ -38,14 +38,14 @@ class Restore:
 
 @dataclass(frozen=True)
 class Skip:
-    """To the sequencer: this epoch is lost."""
+    """To the sequencer: this epoch is lost to the state (at_most_once)."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True)
 class Read:
-    """To a reader: read an epoch and take it through the first steps."""
+    """To a reader: read an epoch and run the first steps."""
 
     epoch: int
     ranges: Sequence[Range]
@@ -53,14 +53,14 @@ class Read:
 
 @dataclass(frozen=True)
 class Take:
-    """To the sequencer: this epoch comes next."""
+    """To the sequencer: the next epoch, with its cut and events."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True)
 class Allow:
-    """To the roles with state: the epochs [start, stop) may change it."""
+    """To the roles with state: the epochs [start, stop) may change state."""
 
     start: int
     stop: int
@@ -68,9 +68,9 @@ class Allow:
 
 @dataclass(frozen=True)
 class EpochPart:
-    """The whole part of an epoch that one role has for another.
+    """From a reader to the owners of keys and to the sequencer: one part of an epoch.
 
-    `names` are those of partitions that the sender has not sent before.
+    `names` has the partitions by rank, of those whose names the sender has not sent before.
     """
 
     part: EpochInProgress
@@ -79,21 +79,21 @@ class EpochPart:
 
 @dataclass(frozen=True)
 class Done:
-    """To the coordinator: an epoch has passed all steps."""
+    """To the coordinator: the result of an epoch after all steps."""
 
     result: EpochResult
 
 
 @dataclass(frozen=True)
 class StateRequest:
-    """To the roles with state: send it, as of after the epochs that were allowed so far."""
+    """To the roles with state: send the state after the epochs that were allowed so far."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of an array that were changed since it was sent: their numbers and contents."""
+    """The rows of an array that changed since the array was last sent: their indices and values."""
 
     indices: Array
     values: Array
@@ -101,7 +101,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class StateReply:
-    """To the coordinator: the state that was asked for.
+    """To the coordinator: the state for the `StateRequest` with this number.
 
     State that tracks its own changes is sent in full only the first time. Later, `changed` has the keys that changed
     (None: deleted), and `dirty`, by step and array, the whole array or the rows that changed.
@@ -115,7 +115,7 @@ class StateReply:
 
 @dataclass(frozen=True)
 class Failed:
-    """To the coordinator: a role failed; `epoch` is one that could not be read or begun, perhaps ahead of its turn."""
+    """To the coordinator: a role failed. `epoch` is set if a reader failed while it read ahead."""
 
     error: Exception
     epoch: int | None = None

@@ -1,4 +1,4 @@
-"""The roles of workers, readers and the sequencer. No I/O, no clock: messages in, messages out."""
+"""The roles of workers: readers and the sequencer. No I/O and no clock: a role receives and sends messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import Array
-from millstream.engines.workers.exchange import ORDER, Exchange, gather, in_place, scatter
+from millstream.engines.workers.exchange import ORDER, Exchange, gather, scatter, with_order
 from millstream.engines.workers.messages import (
     Allow,
     Done,
@@ -37,7 +37,7 @@ from millstream.steps.graph import Graph, Node
 from millstream.steps.keys import owner
 from millstream.steps.processor import EpochProcessor
 
-__all__ = ["COORDINATOR", "SEQUENCER", "ReadRanges", "Role", "Send", "handle", "reader_name", "role_names", "role_of"]
+__all__ = ["COORDINATOR", "SEQUENCER", "Role", "Send", "handle", "role_names", "role_of"]
 
 COORDINATOR = "coordinator"
 SEQUENCER = "sequencer"
@@ -45,23 +45,23 @@ SEQUENCER = "sequencer"
 Send = Callable[[str, Message], None]
 """Sends a message to the role of this name."""
 
-ReadRanges = Callable[[Sequence[Range]], pa.Table]
+_ReadRanges = Callable[[Sequence[Range]], pa.Table]
 """Reads from the logs."""
 
 
-def reader_name(index: int) -> str:
-    """The name of the reader with this number.
+def _reader_name(index: int) -> str:
+    """The name of the reader with this index.
 
-    >>> reader_name(0)
+    >>> _reader_name(0)
     'reader 0'
     """
     return f"reader {index}"
 
 
 class Reader:
-    """Reads whole epochs, takes them through the first steps, and owns its share of the keys of a keyed one."""
+    """Reads whole epochs, runs the first steps, and owns its share of the keys of a keyed step."""
 
-    def __init__(self, index: int, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> None:
+    def __init__(self, index: int, readers: int, graph: Graph, stages: Stages, read: _ReadRanges, send: Send) -> None:
         self._readers = readers
         self._graph = graph
         self._read, self._send = read, send
@@ -69,36 +69,36 @@ class Reader:
         self._partitions = PartitionTable()
         self._named: set[int] = set()
         """The partitions whose names were sent to the other readers."""
-        self._owned = _Owned(graph, stages.keyed, index, readers) if stages.keyed is not None else None
+        self._owned = _OwnedKeys(graph, stages.keyed, index, readers) if stages.keyed is not None else None
 
     def handle(self, message: Message) -> None:
         if isinstance(message, Read):
             self._partitions.learn({wanted.rank: wanted.partition for wanted in message.ranges})
             epoch = begin_epoch(message.epoch, self._read(message.ranges), self._graph)
             self._head.run(epoch, self._partitions)
-            self._pass_on(epoch)
+            self._send_on(epoch)
         elif self._owned is not None:
             if isinstance(message, EpochPart):
                 self._partitions.learn(message.names)
             self._owned.handle(message, self._send, self._partitions)
 
-    def _pass_on(self, epoch: EpochInProgress) -> None:
+    def _send_on(self, epoch: EpochInProgress) -> None:
         if self._owned is None:
             self._send(SEQUENCER, EpochPart(epoch))
             return
         names = {rank: self._partitions[rank] for rank in epoch.inputs if rank not in self._named}
         self._named |= names.keys()
         for index, part in enumerate(scatter(epoch, self._owned.key, self._readers)):
-            self._send(reader_name(index), EpochPart(part, names))
+            self._send(_reader_name(index), EpochPart(part, names))
 
 
-class _Owned:
-    """A keyed step, with the keys that are this reader's."""
+class _OwnedKeys:
+    """A keyed step with the keys that this reader owns."""
 
     def __init__(self, graph: Graph, node: Node, index: int, readers: int) -> None:
         self.key = str(node.traits.key)
         self._name, self._step = node.name, node.step
-        self._place, self._readers = index, readers
+        self._index, self._readers = index, readers
         self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node], whole=False)
         self._sent = _SentStates()
@@ -119,25 +119,25 @@ class _Owned:
             send(SEQUENCER, EpochPart(self._run(parts[0], partitions)))
 
     def _run(self, epoch: EpochInProgress, partitions: PartitionTable) -> EpochInProgress:
-        settled, records = epoch.outputs, epoch.records
+        earlier, records = epoch.outputs, epoch.records
         epoch.records, epoch.outputs = records.drop_columns([ORDER]), {}
         self._chain.run(epoch, partitions)
         try:
-            epoch.records = in_place(epoch.records, records)
-            made = {name: [in_place(table, records) for table in tables] for name, tables in epoch.outputs.items()}
+            epoch.records = with_order(epoch.records, records)
+            made = {name: [with_order(table, records) for table in tables] for name, tables in epoch.outputs.items()}
         except StepFailed as error:
             message = f"step '{self._name}' failed in epoch {epoch.epoch}: {error}"
             raise StepFailed(message) from error
-        epoch.outputs = {name: [*settled.get(name, ()), *made.get(name, ())] for name in {**settled, **made}}
+        epoch.outputs = {name: [*earlier.get(name, ()), *made.get(name, ())] for name in {**earlier, **made}}
         return epoch
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._sent = _SentStates()
-        self._step.restore({key: value for key, value in state.items() if owner(key, self._readers) == self._place})
+        self._step.restore({key: value for key, value in state.items() if owner(key, self._readers) == self._index})
 
 
 class _SentStates:
-    """The states that were sent to the coordinator: of those that track their changes, the changes are enough next."""
+    """The states sent to the coordinator; of a state that tracks its changes, only the changes are sent next."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, KeyedSnapshot] = {}
@@ -154,11 +154,11 @@ class _SentStates:
                 {} if step in by_key else {n: value for n, value in state.items() if isinstance(value, ArraySnapshot)}
             )
             if arrays:
-                dirty[step] = {name: self._touched(step, name, array) for name, array in arrays.items()}
+                dirty[step] = {name: self._dirty_rows(step, name, array) for name, array in arrays.items()}
                 sent[step] = {name: value for name, value in state.items() if name not in arrays}
         return StateReply(number, sent, changed, dirty)
 
-    def _touched(self, step: str, name: str, array: ArraySnapshot) -> Array | Rows:
+    def _dirty_rows(self, step: str, name: str, array: ArraySnapshot) -> Array | Rows:
         indices = array.since(self._arrays.get((step, name)))
         self._arrays[step, name] = array
         return np.asarray(array) if indices is None else Rows(indices, array.rows(indices))
@@ -166,13 +166,13 @@ class _SentStates:
 
 def _changes(before: KeyedSnapshot, now: KeyedSnapshot) -> Mapping[str, bytes | None]:
     changes = now.since(before)
-    if changes is None:  # it does not track its changes since the one before
+    if changes is None:  # the state does not track its changes since the last snapshot
         changes = Entries(now).since(Entries(before))
     return changes or {}
 
 
 class Sequencer:
-    """Puts epochs in their order again, runs the steps that cannot be shared, and sends the results."""
+    """Puts epochs back in order, runs the steps that readers cannot run, and sends the results."""
 
     def __init__(self, readers: int, graph: Graph, stages: Stages, send: Send) -> None:
         self._send = send
@@ -213,23 +213,23 @@ Role = Reader | Sequencer
 
 
 def role_names(workers: int) -> list[str]:
-    """The roles of so many workers, the sequencer last.
+    """The names of the roles for this number of workers, the sequencer last.
 
     >>> role_names(3)
     ['reader 0', 'reader 1', 'sequencer']
     """
-    return [*(reader_name(index) for index in range(workers - 1)), SEQUENCER]
+    return [*(_reader_name(index) for index in range(workers - 1)), SEQUENCER]
 
 
-def role_of(name: str, readers: int, graph: Graph, stages: Stages, read: ReadRanges, send: Send) -> Role:
-    """The role of this name."""
+def role_of(name: str, readers: int, graph: Graph, stages: Stages, read: _ReadRanges, send: Send) -> Role:
+    """Make the role of this name."""
     if name == SEQUENCER:
         return Sequencer(readers, graph, stages, send)
     return Reader(int(name.rpartition(" ")[2]), readers, graph, stages, read, send)
 
 
 def handle(role: Role, message: Message, send: Send) -> None:
-    """Let a role handle a message; the coordinator is sent its failure."""
+    """Let a role handle a message; send a failure to the coordinator."""
     try:
         role.handle(message)
     except Exception as error:

@@ -16,8 +16,8 @@ __all__ = ["Stages", "stages_of"]
 class Stages:
     """The steps of a pipeline by role.
 
-    `head`: whole epochs go to the readers in turn, as these steps have no state. `keyed` runs in all readers, a
-    key always in the same one. `rest`: the sequencer has them alone.
+    `head` runs in the readers, each epoch in one of them, because these steps have no state. `keyed` runs in all
+    readers, a key always in the same reader. `rest` runs only in the sequencer.
     """
 
     head: Sequence[Node]
@@ -26,7 +26,7 @@ class Stages:
 
 
 def stages_of(graph: Graph) -> Stages:
-    """Share out the steps; their order stays."""
+    """Assign the steps of a graph to stages; their order stays."""
     steps = graph.steps
     head = tuple(itertools.takewhile(lambda node: node.traits.scope is Scope.STATELESS, steps))
     rest = steps[len(head) :]
@@ -36,6 +36,6 @@ def stages_of(graph: Graph) -> Stages:
 
 
 def _shared_by_key(node: Node) -> bool:
-    """True if a step's keys may be shared by several workers: each of its rows comes from a single record."""
+    """True if several workers may share the keys of a step: each of its rows comes from a single record."""
     traits = node.traits
     return traits.scope is Scope.KEYED and not traits.ends and all(out.of == "record" for out in node.step.outputs)

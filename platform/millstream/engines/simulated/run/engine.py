@@ -1,4 +1,4 @@
-"""The simulated engine: the production's driver loop and feeds in one thread, in an order that a seed decides."""
+"""The simulated engine: the driver loop and feeds of a real run in one thread, in an order that a seed decides."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ __all__ = ["SimulatedEngine"]
 
 
 class SimulatedEngine:
-    """Runs a job's epochs as the local engine does, with or without workers, without processes, sockets or a clock."""
+    """Runs the epochs of a job as the local engine does, with or without workers.
+
+    There are no processes, no sockets and no real clock.
+    """
 
     def __init__(self, world: World, graphs: Graphs | None = None, *, packing: bool = True) -> None:
         self._world, self._graphs, self._packing = world, graphs, packing
 
     @staticmethod
-    def seeded(seed: int, tell: Callable[[str], None] | None = None) -> SimulatedEngine:
+    def seeded(seed: int, trace: Callable[[str], None] | None = None) -> SimulatedEngine:
         """An engine in a world of its own, without faults."""
-        return SimulatedEngine(World(Scheduler(random.Random(seed), tell)))
+        return SimulatedEngine(World(Scheduler(random.Random(seed), trace)))
 
     def run(self, job: Job) -> None:
         clock = self._world.scheduler.clock

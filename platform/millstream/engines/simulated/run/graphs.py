@@ -1,4 +1,4 @@
-"""A pool of graphs of steps: each role has one to itself, which another role may have had before."""
+"""A pool of step graphs. Each role borrows its own graph; another role may have used that graph before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Graphs"]
 
 
 class Graphs:
-    """Lends graphs whose steps are as if just built, and takes them back."""
+    """Lends graphs whose steps have no state yet, and takes them back."""
 
     def __init__(self, steps: Sequence[NamedStep], fields: Iterable[str]) -> None:
         self._steps, self._fields = steps, tuple(fields)

@@ -18,11 +18,11 @@ __all__ = ["outcomes"]
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # a folder of our own is made in it
 _AT_ONCE = 8
 _simulations: list[Simulation] = []
-"""The one of this process, if it is one of several."""
+"""The simulation of this process, if this process is one of several."""
 
 
 def outcomes(config: Config, records: Recorded, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
-    """The outcomes of these seeds, in their order; a seed runs only when its outcome is asked for."""
+    """Yield the outcomes of these seeds in order; with one job, a seed runs only when its outcome is requested."""
     base = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=base) as folder:
         if jobs == 1:

@@ -1,4 +1,4 @@
-"""One simulated run: its durable parts, and its starts through all crashes to its end."""
+"""One simulated run: its durable parts, and its starts, until a start ends without a crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.engines.simulated.verdict.history import Durable, History
 from millstream.engines.simulated.world.disk import Disk, SimulatedCheckpointWriter, SimulatedEpochLog
 from millstream.engines.simulated.world.faults import Died, Target
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
-from millstream.engines.simulated.world.sinks import Kept, MemorySink
+from millstream.engines.simulated.world.sinks import MemorySink, SinkContent
 from millstream.engines.simulated.world.world import World
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import EpochLog, EpochReader
@@ -28,15 +28,15 @@ from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.steps.output_rows import row_schema
 from millstream.steps.processor import EpochResult
 
-__all__ = ["Ended", "SimulatedRun", "StartOptions"]
+__all__ = ["FinishedRun", "SimulatedRun", "StartOptions"]
 
 
 @dataclass(frozen=True)
 class StartOptions:
     """The options of one start of a run.
 
-    With an `arrival` above 0 a record comes every so many seconds, and the run follows; if not, all are there.
-    `in_flight` is the number of records that may be cut and not yet finished.
+    With an `arrival` above 0, a record arrives every `arrival` seconds, and the run follows its sources. With 0, all
+    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished.
     """
 
     workers: int
@@ -48,8 +48,8 @@ class StartOptions:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run that has come to its end: its last start, how many there were, and its last epoch."""
+class FinishedRun:
+    """A run that has ended by itself: the job of its last start, the number of its starts, and its last epoch."""
 
     job: Job
     starts: int
@@ -57,9 +57,9 @@ class Ended:
 
 
 class SimulatedRun:
-    """A pipeline over recorded records, started again and again until it comes to its end.
+    """A pipeline over recorded records, started again after every crash until a start ends by itself.
 
-    `options` are asked for at each start. With `replay` it takes the epochs of another run.
+    `options` is called at each start. With `replay`, the run takes the epochs of another run.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class SimulatedRun:
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
         self._options, self._replay = options, replay
         graph = graphs.lend()
-        self.kept = {name: Kept(row_schema(output)) for name, output in graph.outputs.items()}
+        self.contents = {name: SinkContent(row_schema(output)) for name, output in graph.outputs.items()}
         graphs.take_back(graph)
         self.history: History | None = None
-        """Of the deliveries whose results show what has happened."""
+        """The effects of the crashes; None with exactly_once, whose results show no crash."""
         if plan.delivery is not Delivery.EXACTLY_ONCE:
-            self.history = History(plan, len(self.kept))
+            self.history = History(plan, len(self.contents))
 
-    def to_its_end(self) -> Ended:
+    def run_to_end(self) -> FinishedRun:
         """Start, crash and start again, until a start ends by itself."""
         for start in itertools.count(1):
             job, target = self._start()
             if target is None and not job.stop.is_set():
-                return Ended(job, start, job.epoch_log.totals.next_epoch - 1)
+                return FinishedRun(job, start, job.epoch_log.totals.next_epoch - 1)
             self._graphs.take_back(job.graph)
             if target is not None:
                 self._die(target)
@@ -99,9 +99,9 @@ class SimulatedRun:
         raise AssertionError
 
     def _start(self) -> tuple[Job, Target | None]:
-        """One start, and the target of the fault that ended it."""
+        """Run one start; return its job and the target of the fault that ended it."""
         options = self._options()
-        self._scheduler.tell(lambda: f"=== a start: {options}")
+        self._scheduler.trace(lambda: f"=== a start: {options}")
         job = self._job(options)
         self._world.asked = job.stop
         target = None
@@ -111,7 +111,7 @@ class SimulatedRun:
             target = died.target
         except WorkerLost as lost:
             reason = str(lost)
-            self._scheduler.tell(lambda: f"coordinator: ends, {reason}")
+            self._scheduler.trace(lambda: f"coordinator: ends, {reason}")
             try:
                 job.lifecycle.abandon()
                 target = Target.COORDINATOR
@@ -126,17 +126,17 @@ class SimulatedRun:
         if target is not Target.POWER:
             return
         self.disk.lose_power(self._scheduler.rng)
-        for kept in self.kept.values():
-            kept.lose_power(self._scheduler.rng)
+        for content in self.contents.values():
+            content.lose_power(self._scheduler.rng)
         if self.history is not None:
             self.history.lost_commit(self._committed())
 
     def _crashed(self) -> None:
-        """All memory is gone, or that of all workers."""
+        """Record a crash: all memory is gone, or the memory of all workers."""
         if self.history is None:
             return
         newest = CheckpointStore(self.disk.checkpoints, {}).newest()
-        delivered = tuple(kept.last for kept in self.kept.values())
+        delivered = tuple(content.last for content in self.contents.values())
         self.history.crashed(Durable(newest.epoch if newest else -1, self._committed(), delivered))
 
     def _committed(self) -> int:
@@ -146,18 +146,18 @@ class SimulatedRun:
 
     def _job(self, options: StartOptions) -> Job:
         graph, scheduler, world, history = self._graphs.lend(), self._scheduler, self._world, self.history
-        there = self._there(options)
-        log = SimulatedEpochLog(self.disk, world, history.committed if history else _ignored)
+        size_of = self._size_of(options)
+        log = SimulatedEpochLog(self.disk, world, history.committed if history else _ignore)
         storage = Storage(
             folder=self.disk.epochs.parent,
-            logs={source: MemoryLog(parts, graph.fields, there) for source, parts in self._records.items()},
+            logs={source: MemoryLog(parts, graph.fields, size_of) for source, parts in self._records.items()},
             epoch_log=log,
             checkpoints=CheckpointStore(self.disk.checkpoints, {}),
             sinks={
-                name: MemorySink(name, kept, world, partial(history.delivered, index) if history else _ignored)
-                for index, (name, kept) in enumerate(self.kept.items())
+                name: MemorySink(name, content, world, partial(history.delivered, index) if history else _ignore)
+                for index, (name, content) in enumerate(self.contents.items())
             },
-            sink_keys={name: name for name in self.kept},
+            sink_keys={name: name for name in self.contents},
             contexts={},
         )
         follow = options.arrival > 0
@@ -182,16 +182,16 @@ class SimulatedRun:
         if self.history is not None:
             self.history.saved(checkpoint.number, checkpoint.epoch)
 
-    def _there(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
-        """The size of a partition by now; partitions that come while it runs begin one after the other."""
+    def _size_of(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
+        """A function that returns the present size of a partition; arriving partitions begin in turn."""
         if not options.arrival:
             return lambda part: part.size
-        begins, records = {}, 0
+        first_records, records = {}, 0
         for parts in self._records.values():
             for part in parts:
-                begins[part] = records
+                first_records[part] = records
                 records += part.size // 2
-        return lambda part: int(self._scheduler.now / options.arrival) - begins[part]
+        return lambda part: int(self._scheduler.now / options.arrival) - first_records[part]
 
     def _left(self, log: EpochLog) -> int:
         """The number of offsets that are not cut yet."""
@@ -205,7 +205,7 @@ class SimulatedRun:
 
 
 class _Observer:
-    """Records the starts of a run in its history, and the losses of workers as crashes."""
+    """Adds the starts of a run to its history, and adds the losses of workers as crashes."""
 
     def __init__(self, history: History | None, checkpoints: CheckpointStore, crashed: Callable[[], None]) -> None:
         self._history, self._checkpoints, self._crashed = history, checkpoints, crashed
@@ -223,12 +223,12 @@ class _Observer:
         self._crashed()
 
 
-def _ignored(epoch: int) -> None:
-    """Effects with exactly_once have no history."""
+def _ignore(epoch: int) -> None:
+    """With exactly_once, effects have no history."""
 
 
 class _Stop(threading.Event):
-    """A stop event that waits by the clock of its world."""
+    """A stop event that waits on the simulated clock."""
 
     def __init__(self, world: World) -> None:
         super().__init__()

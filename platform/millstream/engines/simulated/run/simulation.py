@@ -1,4 +1,4 @@
-"""Seeds into runs, and runs into verdicts: any number of schedules of one pipeline."""
+"""The simulation of one pipeline: a seed becomes a schedule, and each schedule is run and checked."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from millstream.config.models import Config
 from millstream.engines.simulated.run.graphs import Graphs
-from millstream.engines.simulated.run.run import Ended, SimulatedRun, StartOptions
-from millstream.engines.simulated.verdict.checker import differences_exactly_once, differences_of_the_others
+from millstream.engines.simulated.run.run import FinishedRun, SimulatedRun, StartOptions
+from millstream.engines.simulated.verdict.checker import differences_by_history, differences_exactly_once
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns, epochs_key, golden_run
 from millstream.engines.simulated.world.faults import FaultPlan, Target, planned_faults
 from millstream.engines.simulated.world.logs import Recorded
@@ -27,18 +27,18 @@ __all__ = ["Outcome", "Simulation"]
 
 _KEPT_GOLDENS = 16
 _EPOCHS = (2, 3, 5, 7, 10)
-"""The numbers of epochs that the records may make."""
+"""The possible numbers of epochs of a schedule."""
 _ARRIVALS = (0.001, 0.003, 0.006)
-"""Seconds until all records are there, where they come while the run goes on."""
-_PATIENCE = 20_000
-"""Steps of which nothing comes: more than any schedule needs."""
+"""Seconds until all records have arrived, in schedules whose records arrive during the run."""
+_STALL_LIMIT = 20_000
+"""The number of steps without progress that is allowed: more than any schedule needs."""
 _CHANGES = 0.3
-"""The share of starts with other options than the one before."""
+"""The share of starts whose options differ from those of the previous start."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one schedule. `wrong`: each difference from the promise of the delivery, in a line."""
+    """The outcome of one schedule. `wrong` has a line for each difference from the promise of the delivery."""
 
     seed: int
     wrong: tuple[str, ...]
@@ -59,32 +59,32 @@ class Simulation:
         self._goldens: dict[str, Golden] = {}
         self._folder = folder
 
-    def run(self, seed: int, tell: Callable[[str], None] | None = None) -> Outcome:
-        """The schedule of a seed: always the same."""
+    def run(self, seed: int, trace: Callable[[str], None] | None = None) -> Outcome:
+        """Run the schedule of a seed, which is always the same."""
         rng = random.Random(seed)
         epochs = rng.choice(_EPOCHS)
         plan = FaultPlan(planned_faults(rng, steps=40 * epochs, effects=14 * epochs))
-        scheduler = Scheduler(rng, None if tell is None else lambda line: tell(f"seed {seed}  {line}"), _PATIENCE)
+        scheduler = Scheduler(rng, None if trace is None else lambda line: trace(f"seed {seed}  {line}"), _STALL_LIMIT)
         folder = self._folder / "run"
         options = self._options(rng, epochs)
         run = SimulatedRun(
             self._config, self._graphs, self._records, World(scheduler, plan), folder, lambda: next(options)
         )
-        ended: Ended | None = None
+        ended: FinishedRun | None = None
         try:
-            ended = run.to_its_end()
+            ended = run.run_to_end()
             wrong = tuple(self._differences(run, ended))
         except Exception as error:
             wrong = (f"{type(error).__name__}: {error}",)
             raised = "".join(traceback.format_exception(error))
-            scheduler.tell(lambda: raised)
+            scheduler.trace(lambda: raised)
         finally:
             if ended is not None:
                 ended.job.epoch_log.close()
                 self._graphs.take_back(ended.job.graph)
             shutil.rmtree(folder, ignore_errors=True)
         for line in wrong:
-            scheduler.tell(lambda line=line: f"WRONG: {line}")  # type: ignore[misc]
+            scheduler.trace(lambda line=line: f"WRONG: {line}")  # type: ignore[misc]
         return Outcome(
             seed,
             wrong,
@@ -112,15 +112,15 @@ class Simulation:
                     options, workers=rng.choice((1, 2, 3, 4)), max_records=max(1, size * rng.choice((1, 2, 3)) // 2)
                 )
 
-    def _differences(self, run: SimulatedRun, ended: Ended) -> Iterator[str]:
+    def _differences(self, run: SimulatedRun, ended: FinishedRun) -> Iterator[str]:
         epochs = EpochReader(run.disk.epochs)
         newest = CheckpointStore(run.disk.checkpoints, {}).newest()
-        applied = newest.applied if newest else AppliedEpochs()  # with at_most_once all may be lost
+        applied = newest.applied if newest else AppliedEpochs()  # with at_most_once a run may have no checkpoint
         if run.history is None:
-            yield from differences_exactly_once(ended, run.kept, applied, self._golden(epochs))
+            yield from differences_exactly_once(ended, run.contents, applied, self._golden(epochs))
             return
         references = ReferenceRuns(epochs, self._graphs, self._records)
-        yield from differences_of_the_others(ended, run.kept, run.history, applied, references)
+        yield from differences_by_history(ended, run.contents, run.history, applied, references)
 
     def _golden(self, epochs: EpochReader) -> Golden:
         key = epochs_key(epochs)
@@ -131,5 +131,5 @@ class Simulation:
             shutil.rmtree(folder)
         if len(self._goldens) == _KEPT_GOLDENS:
             self._goldens.pop(next(iter(self._goldens)))
-        self._goldens[key] = golden  # as the one used last
+        self._goldens[key] = golden  # now the most recently used one
         return golden

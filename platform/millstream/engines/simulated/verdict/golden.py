@@ -1,4 +1,4 @@
-"""The references of a simulated run: the same epochs in one process, without faults."""
+"""The reference runs of a simulated run: the same epochs in one process, without faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEVER = 1_000_000
 
 @dataclass(frozen=True)
 class Golden:
-    """An undisturbed run: its state, its rows, and the totals of its epoch log."""
+    """A golden run (without faults): its state, its rows, and the totals of its epoch log."""
 
     states: States
     rows: Mapping[str, pa.Table]
@@ -37,27 +37,27 @@ class Golden:
 
 
 def epochs_key(epochs: EpochReader) -> str:
-    """Equal for runs of the same epochs."""
+    """A key that is equal for runs of the same epochs."""
     return json.dumps([epoch.line() for epoch in epochs.epochs()])
 
 
 def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:
-    """Replay the epochs of a run, in a folder for the while."""
+    """Replay the epochs of a run without faults, in a temporary folder."""
     guarantee = config.guarantee.model_copy(
         update={"delivery": "exactly_once", "checkpoint_every": _NEVER, "commit_every": _NEVER}
     )
     world = World(Scheduler(random.Random(0)))
     alone = config.model_copy(update={"guarantee": guarantee})
     run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
-    job = run.to_its_end().job
-    rows = {name: kept.rows() for name, kept in run.kept.items()}
+    job = run.run_to_end().job
+    rows = {name: content.rows() for name, content in run.contents.items()}
     golden = Golden(job.processor.save(), rows, job.epoch_log.totals)
     graphs.take_back(job.graph)
     return golden
 
 
 class ReferenceRuns:
-    """The results of one process for epochs in any order, some of them again, or never."""
+    """The results of one process for epochs in any order; an epoch may come twice or be lost."""
 
     def __init__(self, epochs: EpochReader, graphs: Graphs, records: Recorded) -> None:
         self._graphs = graphs
@@ -66,24 +66,24 @@ class ReferenceRuns:
         self._records = records
         self._rows: dict[Sequenced, Mapping[str, pa.Table]] = {}
 
-    def rows(self, met: Sequenced) -> Mapping[str, pa.Table]:
-        """The rows of the epoch met last."""
-        if met not in self._rows:
-            self.states(met)
-        return self._rows[met]
+    def rows(self, sequence: Sequenced) -> Mapping[str, pa.Table]:
+        """The rows of the last epoch of the sequence."""
+        if sequence not in self._rows:
+            self.states(sequence)
+        return self._rows[sequence]
 
-    def states(self, met: Sequenced) -> States:
-        """The state after all of them."""
+    def states(self, sequence: Sequenced) -> States:
+        """The state after all epochs of the sequence."""
         graph = self._graphs.lend()
         schema = records_schema(graph.fields)
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
         processor = EpochProcessor(graph)
         processor.restore({}, [])
-        for index, (number, processed) in enumerate(met, 1):
+        for index, (number, processed) in enumerate(sequence, 1):
             epoch = self._epochs[number]
             if processed:
                 records = read_table(ranges_of(epoch, self._partitions), logs.__getitem__, schema)
-                self._rows[met[:index]] = processor.process(epoch, records).rows
+                self._rows[sequence[:index]] = processor.process(epoch, records).rows
             else:
                 processor.skip(epoch)
         states = processor.save()

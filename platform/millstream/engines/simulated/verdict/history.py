@@ -1,8 +1,8 @@
-"""The history of a run, and the effects of its crashes: worked out from what was durable when they happened.
+"""The history of a run, and the effects of its crashes, computed in two ways.
 
-By the definition: with S the last epoch in the checkpoint written last, C the last commit, D the epoch a sink appended
-last, a crash leaves trained twice (C, S], rows repeated (C, D], lost to the model (S, C], rows missing (D, C]. And by
-the one function, given the point at which each crash came.
+First by the definition: S is the last epoch in the newest checkpoint, C the last committed epoch, D the last epoch that
+a sink has. A crash leaves trained twice (C, S], rows repeated (C, D], lost to the model (S, C], rows missing (D, C].
+Second by the function `effects`, from the point at which each crash came.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from millstream.guarantees.lifecycle import DeliveryPlan
 __all__ = ["Durable", "History", "Sequenced"]
 
 Sequenced = tuple[tuple[int, bool], ...]
-"""Epochs in the order in which a state has met them, and whether it has processed them, or they were lost to it."""
+"""Epochs in the order in which a state got them, each with True if it was processed, False if it was lost."""
 
 
 @dataclass(frozen=True)
 class Durable:
-    """S, C, and D for every sink; -1 for none."""
+    """S, C, and for every sink D, at the time of a crash; -1 means no epoch."""
 
     saved: int
     committed: int
@@ -29,15 +29,15 @@ class Durable:
 
 @dataclass
 class _Start:
-    """From a start to a crash: its first epoch, what its state met before that, and the point that it passed last."""
+    """The time from a start to a crash: its first epoch, the earlier epochs of its state, and its last point passed."""
 
     first: int = 0
     before: Sequenced = ()
     ending: bool = False
-    """True once its clean end has begun."""
+    """True once the clean end of the start has begun."""
     passed: Crash | None = None
     before_commit: Crash | None = None
-    """The point that it had passed when it wrote its last commit, which may be lost with the power."""
+    """The last point passed before the last commit, which a loss of power may undo."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class _Crashed:
 
 @dataclass
 class History:
-    """A run of at_least_once or at_most_once as it goes, effect by effect and crash by crash."""
+    """The effects and crashes of a run with at_least_once or at_most_once, in their order."""
 
     plan: DeliveryPlan
     sinks: int
     known: bool = True
-    """True if every crash came while epochs passed their points: `effects` does not cover a clean end."""
+    """True if no crash came during a clean end, which `effects` does not cover."""
     appends: list[list[Sequenced]] = field(init=False)
-    """For every sink, append by append, what the state had met that made the rows."""
+    """For every sink and each of its appends: the epochs of the state that made the rows."""
     _crashes: list[_Crashed] = field(default_factory=list)
     _start: _Start = field(default_factory=_Start)
     _checkpoints: dict[int, Sequenced] = field(default_factory=dict)
@@ -66,18 +66,18 @@ class History:
         self.appends = [[] for _ in range(self.sinks)]
 
     def began(self, first: int, saved: int) -> None:
-        """A start goes on with this epoch, from the newest checkpoint, whose last epoch is `saved`."""
+        """A start continues with epoch `first`, from the newest checkpoint, whose last epoch is `saved`."""
         before = self._checkpoints[self._newest] if self._newest is not None else ()
         lost = tuple((epoch, False) for epoch in range(saved + 1, first))
         self._start = _Start(first, (*before, *lost))
 
     def met(self, epoch: int) -> Sequenced:
-        """The epochs that the state of this start has met once an epoch is processed."""
+        """The epochs that the state of this start has got once `epoch` is processed."""
         start = self._start
         return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
     def saved(self, number: int, epoch: int) -> None:
-        """A checkpoint is written; one that is not due belongs to a clean end."""
+        """A checkpoint is written. A checkpoint that is not due belongs to a clean end."""
         self._checkpoints[number] = self.met(epoch)
         self._newest = number
         self._start.passed = Crash(Point.CHECKPOINT, epoch)
@@ -88,26 +88,28 @@ class History:
         self._start.passed = Crash(Point.DELIVER, epoch, index)
 
     def committed(self, epoch: int) -> None:
-        """A commit is written; one that is not due belongs to a clean end."""
+        """A commit is written. A commit that is not due belongs to a clean end."""
         start = self._start
-        if start.passed is not None and self.plan.delivery is Delivery.AT_LEAST_ONCE:  # as the last point of its epoch
+        if (
+            start.passed is not None and self.plan.delivery is Delivery.AT_LEAST_ONCE
+        ):  # the commit is the last point of this epoch
             epoch = start.passed.epoch
             start.ending |= not due(epoch, self.plan.commit_every)
         start.before_commit, start.passed = start.passed, Crash(Point.COMMIT, epoch)
 
     def crashed(self, durable: Durable) -> None:
-        """Everything in memory is gone, or all workers are."""
+        """A crash: all memory is gone, or all workers are gone."""
         start, self._start = self._start, _Start()
         self.known &= not start.ending
         self._crashes.append(_Crashed(durable, start.passed, start.before_commit))
 
     def ended(self) -> None:
-        """A start ended cleanly, and the next one continues: points do not show its checkpoint and its commit."""
+        """A start ended cleanly, and another follows. Points do not show the checkpoint and commit of a clean end."""
         self._start = _Start()
         self.known = False
 
     def lost_commit(self, committed: int) -> None:
-        """With the power went the last commit, of this crash or one before: nothing that was done relied on it."""
+        """The loss of power undid the last commit, of this or an earlier crash; no other effect depended on it."""
         while self._crashes and (last := self._crashes[-1]).durable.committed > committed:
             self._crashes.pop()
             durable = replace(last.durable, committed=committed)
@@ -118,27 +120,27 @@ class History:
 
     @property
     def crashes(self) -> list[Crash]:
-        """The crashes so far, by the points that were passed last."""
+        """The crashes so far, each by the last point passed."""
         return [crash.passed or Crash(Point.CUT, crash.durable.committed + 1) for crash in self._crashes]
 
-    def union(self) -> Effects:
+    def effects(self) -> Effects:
         """The effects of all crashes together, by the definition."""
         twice: set[int] = set()
         lost: set[int] = set()
         repeated: list[set[int]] = [set() for _ in range(self.sinks)]
         missing: list[set[int]] = [set() for _ in range(self.sinks)]
-        for found in (crash.durable for crash in self._crashes):
-            committed = found.committed
-            twice |= set(range(committed + 1, found.saved + 1))
-            lost |= set(range(found.saved + 1, committed + 1))
-            for index, delivered in enumerate(found.delivered):
+        for durable in (crash.durable for crash in self._crashes):
+            committed = durable.committed
+            twice |= set(range(committed + 1, durable.saved + 1))
+            lost |= set(range(durable.saved + 1, committed + 1))
+            for index, delivered in enumerate(durable.delivered):
                 repeated[index] |= set(range(committed + 1, delivered + 1))
                 missing[index] |= set(range(delivered + 1, committed + 1))
         return Effects(
             frozenset(twice), frozenset(lost), tuple(map(frozenset, repeated)), tuple(map(frozenset, missing))
         )
 
-    def by_the_function(self) -> Effects:
-        """The effects that the one function gives for the points at which they came."""
+    def effects_by_points(self) -> Effects:
+        """The effects that the function `effects` gives for the points of the crashes."""
         plan = self.plan
         return effects(plan.delivery, plan.checkpoint_every, plan.commit_every, self.crashes, self.sinks)

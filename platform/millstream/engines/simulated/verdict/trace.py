@@ -1,4 +1,4 @@
-"""Messages in a few words, for the trace of a schedule."""
+"""Short descriptions of messages, for the trace of a schedule."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from millstream.engines.workers.messages import (
     Take,
 )
 
-__all__ = ["described"]
+__all__ = ["describe"]
 
 
-def described(message: Message) -> str:
-    """A message in a few words.
+def describe(message: Message) -> str:
+    """Describe a message in a few words.
 
-    >>> described(Allow(3, 6))
+    >>> describe(Allow(3, 6))
     'Allow epochs 3 to 5'
     """
     name = type(message).__name__

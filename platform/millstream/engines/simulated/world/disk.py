@@ -23,49 +23,49 @@ _TORN = 0.5
 
 
 class Disk:
-    """A folder for the epoch log and one for the checkpoints; how much of the first is synced outlives a process."""
+    """A folder for the epoch log and one for the checkpoints; the synced size of the epoch log outlives a process."""
 
     def __init__(self, folder: Path) -> None:
         self.epochs, self.checkpoints = folder / "epochs", folder / "checkpoints"
         self._synced = 0
 
-    def synced(self) -> None:
-        self._synced = self._part().stat().st_size
+    def mark_synced(self) -> None:
+        self._synced = self._segment().stat().st_size
 
     def lose_power(self, rng: random.Random) -> None:
-        """Of what was not synced there is nothing, a part or all; in the place of the rest there may be anything."""
+        """Keep none, a part or all of the unsynced bytes; any bytes may follow in place of the others."""
         if not self.epochs.is_dir():
             return
-        part = self._part()
-        size = part.stat().st_size
+        segment = self._segment()
+        size = segment.stat().st_size
         synced = min(self._synced, size)
         kept = rng.choice((synced, rng.randint(synced, size), size))
-        with part.open("r+b") as file:
+        with segment.open("r+b") as file:
             file.truncate(kept)
             if rng.random() < _GARBAGE:
                 file.seek(kept)
                 file.write(rng.choice((bytes, rng.randbytes))(size - kept))
         self._synced = kept
 
-    def _part(self) -> Path:
+    def _segment(self) -> Path:
         return max(self.epochs.glob("*.journal"))
 
 
 class SimulatedEpochLog(EpochLog):
-    """The epoch log, each line and each sync of it an effect; `committed` is called after each commit."""
+    """The epoch log. Each written line and each sync is an effect; `committed` is called after each commit."""
 
     def __init__(self, disk: Disk, world: World, committed: Callable[[int], None]) -> None:
         super().__init__(disk.epochs)
         self._disk, self._world, self._committed = disk, world, committed
         if self.totals.next_epoch == 0:
-            disk.synced()
+            disk.mark_synced()
 
     def sync(self) -> None:
         self._world.effect(lambda: "the epoch log is synced", self._sync)
 
     def _sync(self) -> None:
         super().sync()
-        self._disk.synced()
+        self._disk.mark_synced()
 
     def _append(self, line: dict[str, Any]) -> None:
         kind, number = next(iter(line.items()))
@@ -80,9 +80,9 @@ class SimulatedEpochLog(EpochLog):
 
 
 class SimulatedCheckpointWriter(CheckpointWriter):
-    """Writes a checkpoint when its turn comes: the coordinator goes on, or waits, and may die while it is written.
+    """Writes a checkpoint as steps of the scheduler; the coordinator may continue, wait or die in the meantime.
 
-    `written` is called as soon as a checkpoint is durable; `done`, by which the lifecycle learns of it, later.
+    `written` is called as soon as a checkpoint is durable. `done`, which informs the lifecycle, is called later.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class SimulatedCheckpointWriter(CheckpointWriter):
         super().__init__(store, done)
         self._disk, self._world, self._written = disk, world, written
         self._pending: tuple[int, AppliedEpochs, States] | None = None
-        self._save: Checkpoint | None = None
-        self._at_it = False
+        self._checkpoint: Checkpoint | None = None
+        self._writing = False
         world.scheduler.join(self)
 
     @property
@@ -113,20 +113,20 @@ class SimulatedCheckpointWriter(CheckpointWriter):
             self._world.scheduler.step()
 
     def ready(self) -> Iterator[Ready]:
-        if self._pending is not None and not self._at_it:
-            yield "checkpoint writer", self._go_on
+        if self._pending is not None and not self._writing:
+            yield "checkpoint writer", self._continue
 
-    def _go_on(self) -> None:
-        self._at_it = True
-        checkpoint = self._save
+    def _continue(self) -> None:
+        self._writing = True
+        checkpoint = self._checkpoint
         if checkpoint is None and self._pending is not None:
-            self._save = self._put(*self._pending)
+            self._checkpoint = self._write_pending(*self._pending)
         elif checkpoint is not None:
-            self._world.effect(lambda: f"save {checkpoint.number} is done", lambda: self._done(checkpoint))
-            self._pending = self._save = None
-        self._at_it = False
+            self._world.effect(lambda: f"checkpoint {checkpoint.number} is done", lambda: self._done(checkpoint))
+            self._pending = self._checkpoint = None
+        self._writing = False
 
-    def _put(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
+    def _write_pending(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
         scheduler = self._world.scheduler
         scheduler.interleave()
         try:
@@ -138,12 +138,14 @@ class SimulatedCheckpointWriter(CheckpointWriter):
         checkpoint = self._store.write(epoch, applied, states)
         self._written(checkpoint)
         scheduler.progress()
-        scheduler.tell(lambda: f"saver: save {checkpoint.number} of epoch {checkpoint.epoch} is written")
+        scheduler.trace(
+            lambda: f"checkpoint writer: checkpoint {checkpoint.number} of epoch {checkpoint.epoch} is written"
+        )
         self._world.step(effect=True)
         return checkpoint
 
     def _tear(self, checkpoint: Checkpoint) -> None:
-        """Leave of a checkpoint what a process leaves that dies while it writes it."""
+        """Cut a checkpoint file short, as a process leaves it that dies while writing."""
         path = self._disk.checkpoints / f"{checkpoint.number:010d}.checkpoint"
         with path.open("r+b") as file:
             file.truncate(self._world.scheduler.rng.randrange(path.stat().st_size))

@@ -1,4 +1,4 @@
-"""The plan of a schedule's faults, each so many steps after the one before."""
+"""The fault plan of a schedule: each fault comes a number of steps after the previous one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Died", "Fault", "FaultPlan", "Killed", "Target", "planned_faults"]
+__all__ = ["Died", "FaultPlan", "Killed", "Target", "planned_faults"]
 
 _SOON = 15
-"""Steps after a fault in which the next one hits the recovery."""
+"""The number of steps after a fault within which the next fault hits the recovery."""
 
 
 class Target(StrEnum):
-    """The target of a fault: a worker, which is killed or stopped; the coordinator; with the power, all.
+    """The target of a fault: a worker, which is killed or stopped; the coordinator; or all, when the power fails.
 
-    Or nobody: the run is asked to end, as by Ctrl-C.
+    With `NOBODY` the run is asked to end, as by Ctrl-C.
     """
 
     WORKER = "worker"
@@ -31,7 +31,7 @@ _WEIGHTS = {Target.WORKER: 4, Target.STOPPED: 1, Target.COORDINATOR: 4, Target.P
 
 
 class Died(BaseException):
-    """The coordinator dies, right here, and its workers with it."""
+    """The coordinator dies at this step, and its workers with it."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -43,8 +43,11 @@ class Killed(BaseException):
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Comes after so many steps, or so many steps just before or after an effect: a write that outlives a process."""
+class _Fault:
+    """A fault after a number of steps: of all steps, or (`of_effects`) of those just before or after an effect.
+
+    An effect is a write that outlives the process.
+    """
 
     target: Target
     after: int
@@ -52,20 +55,20 @@ class Fault:
 
 
 class FaultPlan:
-    """Counts steps, and gives the target of the fault at each.
+    """Counts steps, and returns the target of a fault at the step of that fault.
 
-    >>> plan = FaultPlan([Fault(Target.WORKER, 2, of_effects=False)])
+    >>> plan = FaultPlan([_Fault(Target.WORKER, 2, of_effects=False)])
     >>> plan.next(), plan.next(), plan.next()
     (None, <Target.WORKER: 'worker'>, None)
     """
 
-    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+    def __init__(self, faults: Iterable[_Fault] = ()) -> None:
         self.injected: Counter[Target] = Counter()
         self._faults = deque(faults)
         self._passed = 0
 
     def next(self, effect: bool = False) -> Target | None:
-        """The target of a fault at this step, if there is one; `effect`: it is just before or after an effect."""
+        """The target of a fault at this step, or None. `effect`: the step is just before or after an effect."""
         if not self._faults or (self._faults[0].of_effects and not effect):
             return None
         self._passed += 1
@@ -75,15 +78,15 @@ class FaultPlan:
         return self._faults.popleft().target
 
 
-def planned_faults(rng: random.Random, steps: int, effects: int) -> list[Fault]:
-    """Some faults for a run that would have about so many steps and effects without them."""
+def planned_faults(rng: random.Random, steps: int, effects: int) -> list[_Fault]:
+    """Random faults for a run of about this number of steps and effects."""
     count = rng.choice((0, 1, 1, 2, 2, 3, 4))
-    plan: list[Fault] = []
+    plan: list[_Fault] = []
     for number in range(count):
         target = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         of_effects = rng.random() < 0.5
         most = max(2, 2 * (effects if of_effects else steps) // (count + 1))
         if number and rng.random() < 0.35:
             most = _SOON
-        plan.append(Fault(target, 1 + rng.randrange(most), of_effects))
+        plan.append(_Fault(target, 1 + rng.randrange(most), of_effects))
     return plan

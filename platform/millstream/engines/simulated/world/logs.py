@@ -16,7 +16,7 @@ __all__ = ["MemoryLog", "Recorded", "RecordedPartition", "recorded"]
 
 @dataclass(frozen=True, eq=False)
 class RecordedPartition:
-    """The records of a partition at the offsets [start, stop); `ended` if it has no more, ever."""
+    """The records of a partition at the offsets [start, stop). `ended`: the partition will never have more records."""
 
     partition: Partition
     start: int
@@ -34,7 +34,7 @@ Recorded = Mapping[str, Sequence[RecordedPartition]]
 
 
 def recorded(logs: Mapping[str, Log], most: int) -> Recorded:
-    """At most so many offsets of each source, in equal shares of its partitions."""
+    """Read at most `most` offsets of each source, in equal shares of its partitions."""
     found: dict[str, list[RecordedPartition]] = {}
     for source, log in logs.items():
         partitions = log.partitions()
@@ -52,20 +52,23 @@ def _recorded(log: Log, partition: Partition, most: int) -> RecordedPartition:
 
 
 class MemoryLog:
-    """A source as a run reads it. `there` says how much of a partition there is by now; before, less than nothing."""
+    """A source as a run reads it.
+
+    `size_of` returns the number of offsets that a partition has now; it is negative before the partition exists.
+    """
 
     def __init__(
         self,
         partitions: Sequence[RecordedPartition],
         fields: Sequence[str],
-        there: Callable[[RecordedPartition], int] = lambda part: part.size,
+        size_of: Callable[[RecordedPartition], int] = lambda part: part.size,
     ) -> None:
         self.fields = fields
         self._parts = {part.partition.name: part for part in partitions}
-        self._there = there
+        self._size_of = size_of
 
     def partitions(self) -> Sequence[Partition]:
-        return [part.partition for part in self._parts.values() if self._there(part) >= 0]
+        return [part.partition for part in self._parts.values() if self._size_of(part) >= 0]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:
         return self._parts[partition].start
@@ -75,7 +78,7 @@ class MemoryLog:
 
     def end(self, partition: str) -> int:
         part = self._parts[partition]
-        return part.start + min(part.size, max(0, self._there(part)))
+        return part.start + min(part.size, max(0, self._size_of(part)))
 
     def ended(self, partition: str) -> bool:
         part = self._parts[partition]

@@ -1,4 +1,4 @@
-"""The scheduler: a seed decides the next actor and the time, so that all orders come up, and each again."""
+"""The scheduler: a seed decides the next actor and the time. Every order is possible, and a seed repeats its order."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Protocol
 
 from millstream.errors import MillstreamError
 
-__all__ = ["Actor", "Ready", "Scheduler", "Stuck"]
+__all__ = ["Ready", "Scheduler", "Stuck"]
 
 Ready = tuple[str, Callable[[], None]]
 """A possible next action: the name of its actor, and the action."""
 
 _STEP_SECONDS = 50e-6
 _SPEEDS = (0.05, 1.0, 1.0, 4.0)
-"""Some actors are slow, some fast, so that their messages overtake others by far."""
+"""Some actors are slow and some fast, so that messages of fast ones overtake many others."""
 _MOST_INTERLEAVED = 3
 
 
 class Stuck(MillstreamError):
-    """All actors wait for each other; or steps are taken without any progress."""
+    """All actors wait for each other, or too many steps made no progress."""
 
 
-class Actor(Protocol):
+class _Actor(Protocol):
     """A part of the run that may have an action to take."""
 
     def ready(self) -> Iterable[Ready]: ...
@@ -33,7 +33,7 @@ class Actor(Protocol):
 class Scheduler:
     """Runs one of the possible actions at a time; its clock moves with every step, and jumps when there is no action.
 
-    `patience` is the number of steps without progress that is allowed; it is unlimited by default.
+    `stall_limit` is the number of steps without progress that is allowed; it is unlimited by default.
 
     >>> scheduler = Scheduler(random.Random(1))
     >>> scheduler.at(5.0, lambda: print("five o'clock"))
@@ -45,26 +45,26 @@ class Scheduler:
     """
 
     def __init__(
-        self, rng: random.Random, tell: Callable[[str], None] | None = None, patience: int | None = None
+        self, rng: random.Random, trace: Callable[[str], None] | None = None, stall_limit: int | None = None
     ) -> None:
         self.rng = rng
         self.now = 0.0
         self.steps = 0
-        self._tell = tell
-        self._actors: list[Actor] = []
+        self._trace = trace
+        self._actors: list[_Actor] = []
         self._speeds: dict[str, float] = {}
         self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._patience, self._fruitless = patience, 0
+        self._stall_limit, self._stalled = stall_limit, 0
 
     def clock(self) -> float:
         return self.now
 
-    def tell(self, what: Callable[[], str]) -> None:
-        """A line of the trace, made only if the trace is read."""
-        if self._tell is not None:
-            self._tell(f"step {self.steps:<5} {self.now * 1000:9.3f} ms  {what()}")
+    def trace(self, what: Callable[[], str]) -> None:
+        """Add a line to the trace; `what` is called only if the run is traced."""
+        if self._trace is not None:
+            self._trace(f"step {self.steps:<5} {self.now * 1000:9.3f} ms  {what()}")
 
-    def join(self, actor: Actor) -> None:
+    def join(self, actor: _Actor) -> None:
         self._actors.append(actor)
 
     def clear(self) -> None:
@@ -72,26 +72,26 @@ class Scheduler:
         self._actors, self._timers, self._speeds = [], [], {}
         self.progress()
 
-    def leave(self, actor: Actor) -> None:
+    def leave(self, actor: _Actor) -> None:
         self._actors.remove(actor)
         self._speeds = {}
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Run an action at a time, unless `clear` comes before."""
+        """Run an action at this time, unless `clear` is called before."""
         self._timers.append((time, action))
         self._timers.sort(key=lambda timer: timer[0])
 
     def progress(self) -> None:
-        """The steps so far have made progress."""
-        self._fruitless = 0
+        """Report progress: the count of steps without progress begins again."""
+        self._stalled = 0
 
     def step(self, until: float = math.inf) -> bool:
-        """Run one action, or go to the time of the next timer. False if there is neither until then."""
+        """Run one action, or advance to the next timer. False if there is neither until this time."""
         self._count()
         if self._timers and self._timers[0][0] <= self.now:
             self._timers.pop(0)[1]()
             return True
-        ready = [one for actor in self._actors for one in actor.ready()]
+        ready = [action for actor in self._actors for action in actor.ready()]
         if ready:
             speeds = [self._speed(name) for name, _ in ready]
             self.now += self.rng.expovariate(1 / _STEP_SECONDS)
@@ -104,12 +104,12 @@ class Scheduler:
         return False
 
     def idle(self, until: float) -> None:
-        """Let the time pass without an action."""
+        """Advance the time without an action."""
         self._count()
         self.now = max(self.now, until)
 
     def interleave(self) -> None:
-        """Let other actors take steps while the caller's time passes."""
+        """Run some steps of other actors, up to the present time."""
         for _ in range(self.rng.randrange(_MOST_INTERLEAVED)):
             self.step(self.now)
 
@@ -120,7 +120,7 @@ class Scheduler:
 
     def _count(self) -> None:
         self.steps += 1
-        self._fruitless += 1
-        if self._patience is not None and self._fruitless > self._patience:
-            message = f"{self._patience:,} steps were taken, and nothing came of them"
+        self._stalled += 1
+        if self._stall_limit is not None and self._stalled > self._stall_limit:
+            message = f"{self._stall_limit:,} steps were taken without progress"
             raise Stuck(message)

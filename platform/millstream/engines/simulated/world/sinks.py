@@ -11,11 +11,14 @@ from millstream.engines.simulated.world.world import World
 from millstream.errors import MillstreamError
 from millstream.log.contracts import Progress
 
-__all__ = ["Kept", "MemorySink"]
+__all__ = ["MemorySink", "SinkContent"]
 
 
-class Kept:
-    """The content of a sink: appends with their epochs, and the mark. One without rows is durable with the next."""
+class SinkContent:
+    """The content of a sink: its appends with their epochs, and its progress.
+
+    Progress without rows is durable only with the next append that has rows.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -33,14 +36,14 @@ class Kept:
         self._durable = self.progress
 
     def lose_power(self, rng: random.Random) -> None:
-        """A mark without rows may be gone."""
+        """Perhaps lose the progress that came without rows."""
         if rng.random() < 0.5:
             self.progress = self._durable
         self._durable = self.progress
 
     @property
     def last(self) -> int:
-        """The epoch appended last; -1 if none was."""
+        """The epoch of the last append; -1 without appends."""
         return self.appends[-1][0] if self.appends else -1
 
     def rows(self) -> pa.Table:
@@ -48,16 +51,16 @@ class Kept:
 
 
 class MemorySink:
-    """A sink as one start of a run has it; `appended` is called with the epoch of each append."""
+    """The sink of one start of a run; `appended` is called with the epoch of each append."""
 
     keeps = True
 
-    def __init__(self, output: str, kept: Kept, world: World, appended: Callable[[int], None]) -> None:
-        self._output, self._kept, self._world, self._appended = output, kept, world, appended
+    def __init__(self, output: str, content: SinkContent, world: World, appended: Callable[[int], None]) -> None:
+        self._output, self._content, self._world, self._appended = output, content, world, appended
         self._open = True
 
     def progress(self) -> Progress | None:
-        return self._kept.progress
+        return self._content.progress
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
         if not self._open:
@@ -65,16 +68,16 @@ class MemorySink:
             raise MillstreamError(message)
 
         def do() -> None:
-            self._kept.add(rows, progress)
+            self._content.add(rows, progress)
             self._appended(progress.epoch)
 
         self._world.effect(lambda: f"{self._output} gets {rows.num_rows} rows, up to epoch {progress.epoch}", do)
 
     def read(self) -> Iterator[pa.Table]:
-        yield self._kept.rows()
+        yield self._content.rows()
 
     def close(self) -> None:
-        self._world.effect(lambda: f"{self._output} is closed", self._kept.sync)
+        self._world.effect(lambda: f"{self._output} is closed", self._content.sync)
         self._open = False
 
     def abandon(self) -> None:

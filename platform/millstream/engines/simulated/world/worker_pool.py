@@ -1,4 +1,4 @@
-"""A pool of workers without processes: the production's roles, and channels that a scheduler empties."""
+"""A pool of workers without processes: the roles of a real run, and channels whose messages a scheduler delivers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import TracebackType
 import pyarrow as pa
 
 from millstream.engines.job import Job
-from millstream.engines.local.channel import packed, unpacked
+from millstream.engines.local.channel import pack, unpack
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.graphs import Graphs
-from millstream.engines.simulated.verdict.trace import described
+from millstream.engines.simulated.verdict.trace import describe
 from millstream.engines.simulated.world.faults import Killed
 from millstream.engines.simulated.world.scheduler import Ready, Stuck
 from millstream.engines.simulated.world.world import World
@@ -25,15 +25,15 @@ __all__ = ["SimulatedWorkerPool"]
 
 _SILENCE_SECONDS = 0.1
 _NEVER_LEFT = 0.5
-"""The share of deaths in which messages are lost that the worker had still to send."""
+"""The share of deaths in which messages are lost that the worker had not sent yet."""
 
 
 class SimulatedWorkerPool:
-    """Starts a job's roles in a world; as a context, ends them.
+    """Starts the roles of a job in a world; as a context manager, ends them.
 
-    A channel is in order, and no message comes twice: a socket between two processes does not do that either. Between
-    channels any order is possible. A role handles one message at a time; a message that it sends is on its way at once.
-    `packing`: messages go through the bytes that they are between processes.
+    A channel keeps the order of its messages and delivers each message once, as a socket between two processes does.
+    Between channels any order is possible. A role handles one message at a time; the messages that it sends enter their
+    channels at once. `packing`: each message is serialized and read back, as between processes.
     """
 
     def __init__(self, job: Job, world: World, graphs: Graphs, *, packing: bool) -> None:
@@ -41,7 +41,7 @@ class SimulatedWorkerPool:
         self.running: str | None = None
         self._world, self._scheduler = world, world.scheduler
         self._graphs, self._packing = graphs, packing
-        self._lent = [graphs.lend() for _ in self.names]
+        self._borrowed = [graphs.lend() for _ in self.names]
         schema = records_schema(job.graph.fields)
 
         def read(ranges: Sequence[Range]) -> pa.Table:
@@ -49,7 +49,7 @@ class SimulatedWorkerPool:
 
         self._roles: dict[str, Role] = {
             name: role_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._send_of(name))
-            for name, graph in zip(self.names, self._lent, strict=True)
+            for name, graph in zip(self.names, self._borrowed, strict=True)
         }
         self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
         self._arrived: deque[Message] = deque()
@@ -65,32 +65,32 @@ class SimulatedWorkerPool:
             self._lose(f"{name} is gone")
         self._carry(COORDINATOR, name, message)
         self._scheduler.interleave()
-        self._notice()
+        self._raise_if_lost()
 
     def receive(self, seconds: float | None) -> Message | None:
         self._world.step()
         until = float("inf") if seconds is None else self._scheduler.now + seconds
         self._scheduler.interleave()
         while not self._arrived:
-            self._notice()
+            self._raise_if_lost()
             if not self._scheduler.step(until):
                 if seconds is None:
-                    message = "the coordinator waits for a message, and nobody has one to send"
+                    message = "the coordinator waits for a message, and no worker has a message to send"
                     raise Stuck(message)
                 self._scheduler.idle(until)
             if self._scheduler.now >= until:
                 break
         if not self._arrived:
-            self._notice()
+            self._raise_if_lost()
             return None
         return self._arrived.popleft()
 
     def _lose(self, how: str) -> None:
         self._lost = self._lost or how
 
-    def _notice(self) -> None:
+    def _raise_if_lost(self) -> None:
         if self._lost is not None:
-            self._scheduler.tell(lambda: f"coordinator: {self._lost}")
+            self._scheduler.trace(lambda: f"coordinator: {self._lost}")
             raise WorkerLost(self._lost)
 
     # ------------------------------------------------------------ the workers' side
@@ -102,8 +102,8 @@ class SimulatedWorkerPool:
 
     def _deliver(self, sender: str, receiver: str) -> None:
         carried = self._channels[sender, receiver].popleft()
-        message: Message = unpacked(carried) if isinstance(carried, memoryview) else carried
-        self._scheduler.tell(lambda: f"{sender} -> {receiver}: {described(message)}")
+        message: Message = unpack(carried) if isinstance(carried, memoryview) else carried
+        self._scheduler.trace(lambda: f"{sender} -> {receiver}: {describe(message)}")
         if receiver == COORDINATOR:
             self._arrived.append(message)
             self._scheduler.progress()
@@ -125,7 +125,7 @@ class SimulatedWorkerPool:
         return send
 
     def _carry(self, sender: str, receiver: str, message: Message) -> None:
-        carried = packed(message) if self._packing else message
+        carried = pack(message) if self._packing else message
         self._channels.setdefault((sender, receiver), deque()).append(carried)
 
     # ------------------------------------------------------------ deaths
@@ -135,9 +135,9 @@ class SimulatedWorkerPool:
         return [name for name in self.names if name not in self._gone]
 
     def hit(self, name: str, *, stopped: bool) -> None:
-        """A worker dies, or is stopped; the coordinator learns of it at some later time."""
+        """Kill or stop a worker; the coordinator notices the loss at some later time."""
         rng, scheduler = self._scheduler.rng, self._scheduler
-        scheduler.tell(lambda: f"*** {name} is {'stopped' if stopped else 'killed'}")
+        scheduler.trace(lambda: f"*** {name} is {'stopped' if stopped else 'killed'}")
         self._gone.add(name)
         if stopped:
             self._stopped.add(name)
@@ -158,5 +158,5 @@ class SimulatedWorkerPool:
         self._scheduler.leave(self)
         self._world.workers = None
         self._roles = {}
-        for graph in self._lent:
+        for graph in self._borrowed:
             self._graphs.take_back(graph)

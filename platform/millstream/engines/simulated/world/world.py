@@ -9,12 +9,12 @@ from typing import Protocol, TypeVar
 from millstream.engines.simulated.world.faults import Died, FaultPlan, Killed, Target
 from millstream.engines.simulated.world.scheduler import Scheduler
 
-__all__ = ["Targets", "World"]
+__all__ = ["World"]
 
 _Made = TypeVar("_Made")
 
 
-class Targets(Protocol):
+class _Targets(Protocol):
     """Workers that a fault can hit."""
 
     @property
@@ -22,33 +22,33 @@ class Targets(Protocol):
 
     @property
     def running(self) -> str | None:
-        """The worker that handles a message now, if one does."""
+        """The worker that handles a message now, or None."""
         ...
 
     def hit(self, name: str, *, stopped: bool) -> None: ...
 
 
 class World:
-    """Every step of a run passes through it: there other actors are interleaved, and faults are injected.
+    """The place of every step of a run: here other actors are interleaved, and faults are injected.
 
-    It has one thread, in which the coordinator's code runs: workers take their turns inside its calls.
+    The world has one thread, which runs the code of the coordinator; workers run inside the calls of that code.
     """
 
     def __init__(self, scheduler: Scheduler, plan: FaultPlan | None = None) -> None:
         self.scheduler = scheduler
         self.plan = plan if plan is not None else FaultPlan()
-        self.workers: Targets | None = None
+        self.workers: _Targets | None = None
         self.asked = threading.Event()
-        """Set when the run that goes on now is asked to end."""
+        """Set when the present start of the run is asked to end."""
 
     def step(self, *, effect: bool = False) -> None:
-        """One step of the run; `Died` or `Killed` if a fault hits the process that takes it."""
+        """Take one step of the run. `Died` or `Killed` if a fault hits the process that takes the step."""
         target = self.plan.next(effect)
         if target is None:
             return
         if target is Target.NOBODY:
             self.plan.injected[target] += 1
-            self.scheduler.tell(lambda: "*** the run is asked to end")
+            self.scheduler.trace(lambda: "*** the run is asked to end")
             self.asked.set()
             return
         workers = self.workers if self.workers is not None and self.workers.alive else None
@@ -63,15 +63,15 @@ class World:
         if target is not Target.POWER:
             target = Target.COORDINATOR
         self.plan.injected[target] += 1
-        self.scheduler.tell(lambda: f"*** {target}: all memory is gone")
+        self.scheduler.trace(lambda: f"*** {target}: all memory is gone")
         raise Died(target)
 
     def effect(self, what: Callable[[], str], do: Callable[[], _Made]) -> _Made:
-        """Do something that outlives the process; a fault may come just before, or just after."""
+        """Run an effect: a write that outlives the process. A fault may come just before or just after the effect."""
         self.scheduler.interleave()
         self.step(effect=True)
         made = do()
         self.scheduler.progress()
-        self.scheduler.tell(lambda: f"coordinator: {what()}")
+        self.scheduler.trace(lambda: f"coordinator: {what()}")
         self.step(effect=True)
         return made

@@ -1,4 +1,4 @@
-"""How much is under way among workers at a time: also of what is repeated, however long ago the last checkpoint was."""
+"""The number of epochs in flight among workers is limited, also for epochs that are repeated after a crash."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import Epoch, planner
 
 
-def test_epochs_that_are_repeated_are_sent_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_epochs_are_sent_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_documents(tmp_path / "documents")
     pipeline = Pipeline(
         tmp_path, LocalEngine(), delivery=Delivery.AT_LEAST_ONCE, checkpoint_every=EPOCHS, engine_name="local-2"
     )
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS - 1))
     monkeypatch.setattr(planner, "MOST_RECORDS", 3 * EPOCH_RECORDS)
-    offer, under_way = WorkersFeed.offer, []
+    offer, in_flight = WorkersFeed.offer, []
 
     def counted(feed: WorkersFeed, epoch: Epoch) -> None:
         offer(feed, epoch)
-        under_way.append(epoch.number + 1 - feed.allowed)
+        in_flight.append(epoch.number + 1 - feed.allowed)
 
     monkeypatch.setattr(WorkersFeed, "offer", counted)
     summary = pipeline.run("run")
     assert summary.processed == 2 * EPOCHS * EPOCH_RECORDS
-    assert len(under_way) == EPOCHS
-    assert max(under_way) == 3
+    assert len(in_flight) == EPOCHS
+    assert max(in_flight) == 3
