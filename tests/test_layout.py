@@ -1,4 +1,4 @@
-"""What the folders, the pins and the packaging promise."""
+"""The promises of the folders, the pins and the packaging."""
 
 from __future__ import annotations
 

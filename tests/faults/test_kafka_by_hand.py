@@ -1,4 +1,4 @@
-"""What people do to topics behind a run's back, and what a run tells of it."""
+"""Topics that people change while no run looks, and the sentence that the next run prints."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Died(BaseException):
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> Done:
-    """What is done to files and folders from now on: synced, renamed (to), removed, made."""
+    """The operations on files and folders from now on: sync, rename (to), unlink, mkdir."""
     found: Done = []
 
     def watch(name: str, path_of: Callable[..., Any]) -> None:
@@ -52,7 +52,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Done:
 
 
 def dies(monkeypatch: pytest.MonkeyPatch, where: str, name: str) -> None:
-    """Make a module's function kill whoever calls it."""
+    """Make a call of a module's function end the run."""
 
     def die(*_: Any) -> None:
         raise Died

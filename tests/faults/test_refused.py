@@ -1,4 +1,4 @@
-"""What a resumed run finds changed: told in one sentence, and never trained on."""
+"""Changes that a resumed run finds: it refuses each with one sentence, and never trains on it."""
 
 from __future__ import annotations
 

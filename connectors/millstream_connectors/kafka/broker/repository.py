@@ -108,7 +108,7 @@ def _mirror(settings: Path) -> str | None:
 
 
 def _covers_central(patterns: list[str]) -> bool:
-    """Whether a mirror's patterns cover Maven Central.
+    """True if a mirror's patterns cover Maven Central.
 
     >>> _covers_central(["*", "!internal"]), _covers_central(["*", "!central"]), _covers_central(["external:http:*"])
     (True, False, False)
