@@ -141,7 +141,7 @@ class Classifier:
                 batch = [column, self._class_names(np.concatenate(codes))]
                 stream.write_batch(pa.record_batch(batch, schema=self._waiting_schema()))
         own: dict[str, Array | bytes] = {
-            "blocks": np.array([self._batches], np.int64),
+            "mini_batches": np.array([self._batches], np.int64),
             "classes": json.dumps(list(self._names)[: self._known], ensure_ascii=False).encode(),
             "waiting": waiting.getvalue().to_pybytes(),
         }
@@ -155,7 +155,7 @@ class Classifier:
         self._waiting: list[tuple[pa.Array, Array]] = []
         self._waits = self._batches = 0
         if state:
-            self._batches = int(np.asarray(state["blocks"])[0])
+            self._batches = int(np.asarray(state["mini_batches"])[0])
             self._names = {name: code for code, name in enumerate(json.loads(bytes(state["classes"])))}
         self._known = len(self._names)
         self._dictionary = pa.array(list(self._names), pa.string())

@@ -66,13 +66,13 @@ class EventTime:
     def save(self) -> bytes:
         last = None if self._last is None else [self._last.time]
         return json.dumps(
-            {"greatest": {str(r): t for r, t in self.greatest.items()}, "told": last, "joined": self._joined}
+            {"greatest": {str(r): t for r, t in self.greatest.items()}, "watermark": last, "joined": self._joined}
         ).encode()
 
     @staticmethod
     def restore(saved: bytes) -> EventTime:
         state = json.loads(saved)
-        last = None if state["told"] is None else Watermark(state["told"][0])
+        last = None if state["watermark"] is None else Watermark(state["watermark"][0])
         return EventTime({int(rank): time for rank, time in state["greatest"].items()}, last, state["joined"])
 
 
