@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-__all__ = ["finish_archive", "is_recording", "java_options"]
+__all__ = ["archive_path", "finish_archive", "is_recording", "java_options"]
 
 _QUIET = "-Xlog:disable"  # no warnings on standard output about classes that an archive cannot hold: they are harmless
 
@@ -25,7 +25,7 @@ def is_recording(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get("MILLSTREAM_RECORD_CLASSES") == "1"
 
 
-def _archive_path(java: Path, environment: Mapping[str, str] = os.environ) -> Path:
+def archive_path(java: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """The path of the archive for this Java and the installed Spark."""
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     build = f"{java.resolve()} {pyspark.__file__} {pyspark.__version__}"
@@ -34,7 +34,7 @@ def _archive_path(java: Path, environment: Mapping[str, str] = os.environ) -> Pa
 
 def java_options(java: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
     """The Java options that use the archive, or make it."""
-    path = _archive_path(java, environment)
+    path = archive_path(java, environment)
     if is_recording(environment):
         path.parent.mkdir(parents=True, exist_ok=True)
         return [_QUIET, f"-XX:ArchiveClassesAtExit={path.with_suffix('.making')}"]
@@ -44,6 +44,6 @@ def java_options(java: Path, environment: Mapping[str, str] = os.environ) -> lis
 def finish_archive(java: Path, environment: Mapping[str, str] = os.environ) -> None:
     """Put the new archive in place; called once Java has ended and the archive is complete."""
     if is_recording(environment):
-        path = _archive_path(java, environment)
+        path = archive_path(java, environment)
         with suppress(FileNotFoundError):  # this Java cannot make an archive
             path.with_suffix(".making").rename(path)
