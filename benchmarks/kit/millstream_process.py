@@ -19,7 +19,7 @@ _ENDING = 60.0
 
 
 class MillstreamProcess:
-    """A run that goes on until the end of the `with` block, which stops it as Ctrl-C does."""
+    """A run that continues until the end of the `with` block, which stops it as Ctrl-C does."""
 
     def __init__(self, config: Path, run: Path, *arguments: str, plugins: Path | None = None) -> None:
         program = Path(sys.executable).with_name("millstream")

@@ -108,17 +108,17 @@ def test_the_error_for_a_missing_parquet_column_lists_the_columns(tmp_path: Path
 
 def test_reading_on_in_parquet_does_not_decode_earlier_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = written(tmp_path, "parquet", 50_000)
-    begun: list[list[int]] = []
+    decoded: list[list[int]] = []
     real = pq.ParquetFile.iter_batches
 
     def counted(self: Any, *args: Any, row_groups: list[int], **options: Any) -> Any:
-        begun.append(row_groups[:1])
+        decoded.append(row_groups[:1])
         return real(self, *args, row_groups=row_groups, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     log = opened(tmp_path, name)
     for start in range(0, 50_000, 500):
         assert texts(log, name, start, start + 500)[0] == f"t{start}"
-    assert begun == [[0]]
+    assert decoded == [[0]]
     assert texts(opened(tmp_path, name), name, 45_000, 45_001) == ["t45000"]
-    assert begun == [[0], [45]]
+    assert decoded == [[0], [45]]

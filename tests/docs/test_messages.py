@@ -70,7 +70,7 @@ def run(*arguments: str) -> None:
 def test_messages_of_a_run(shows: Shows, monkeypatch: pytest.MonkeyPatch) -> None:
     run(DEMO)
     shows("no new records", "run", DEMO)
-    shows("runs/demo was begun", "run", DEMO, "--set", "pipeline.model.alpha=0.5")
+    shows("runs/demo: the steps changed", "run", DEMO, "--set", "pipeline.model.alpha=0.5")
     held = RunDirectory(Path("runs/demo"))
     held.lock()
     shows("runs/demo is in use", "run", DEMO)

@@ -1,4 +1,4 @@
-"""Bad input, run from end to end: counted and told, never silent, never a crash."""
+"""Bad input, from end to end: it is counted and reported, and never ends a run."""
 
 from __future__ import annotations
 

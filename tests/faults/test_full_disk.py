@@ -1,4 +1,4 @@
-"""A run for which there is no room left says so, and goes on once there is some: nothing is lost, nothing twice."""
+"""A full disk ends a run with a clear error; with space again, the run continues: nothing is lost or repeated."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_file_that_grew_is_read_on(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE])
 def test_an_input_that_comes_out_differently_on_replay(pipeline: Pipeline, delivery: Delivery) -> None:
-    """The source's own check is got round, as a log without one would: the epoch's digest still tells."""
+    """Without the source's own check, as in a log without one, the digest of the epoch finds the change."""
     pipeline.delivery, pipeline.checkpoint_every, pipeline.commit_every = delivery, 4, 1
     pipeline.crash("run", CrashPoint(Point.DELIVER, 6))
     first = pipeline.folder / "documents/part0.jsonl"

@@ -1,4 +1,4 @@
-"""Schedules that are easy to get wrong: a part just begun, lost marks, changed settings, replays over other cuts."""
+"""Difficult schedules: a new segment, lost progress, changed settings, replays over other cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local engine's workers die, hang, fail; the run goes on as if nothing had been, or says in one line what was."""
+"""Workers of the local engine die, hang or fail: the run continues with the same results, or ends with one line."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ AS_IF = {
         Point.DELIVER: (Point.COMMIT, 6),
     },
 }
-"""The coordinator goes on until it needs the worker that was killed: to process, or to say its state."""
+"""The coordinator continues until it needs the killed worker: to process an epoch, or to send its state."""
 
 
 @pytest.mark.parametrize("delivery", AS_IF)
@@ -255,14 +255,14 @@ def test_a_step_that_fails_in_a_worker_says_what_it_says_alone(
     monkeypatch.syspath_prepend(str(tmp_path))
     pipeline.steps = [{"type": "map", "function": "picky_function:touch"}]
     pipeline.sinks = {}
-    told = []
+    messages = []
     for engine_name in ("local", "local-3"):
         pipeline.engine_name = engine_name
         with pytest.raises(StepFailed) as failed:
             pipeline.run(engine_name)
-        told.append(str(failed.value))
-    assert told[0] == told[1]
-    assert "too cold" in told[0]
+        messages.append(str(failed.value))
+    assert messages[0] == messages[1]
+    assert "too cold" in messages[0]
     sys.modules.pop("picky_function", None)
 
 

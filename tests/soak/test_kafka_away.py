@@ -35,9 +35,9 @@ def test_a_run_waits_for_its_broker_and_every_result_is_there_once(tmp_path: Pat
     feed.join()
     wait_until(lambda: len(seen(broker.bootstrap, "documents-predictions")) >= RECORDS, "all results", process)
     process.terminate()
-    _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, told
-    assert "waiting for Kafka" in told and "answers again" in told
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    assert "waiting for Kafka" in errors and "answers again" in errors
     rows = seen(broker.bootstrap, "documents-predictions")
     times = Counter((row["_partition"], row["_offset"]) for row in rows)
     assert (len(times), set(times.values())) == (RECORDS, {1})

@@ -1,4 +1,4 @@
-"""A run that goes on for long holds no more memory than a short one."""
+"""A long run holds no more memory than a short one."""
 
 from __future__ import annotations
 

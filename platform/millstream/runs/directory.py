@@ -161,7 +161,7 @@ class RunDirectory:
             was, now = before.get(key), fixed.get(key)
             if was != now:
                 message = (
-                    f"{self.path} was begun with another {key}: {_difference(was, now)}; "
+                    f"{self.path}: the {key} changed since the first start: {_difference(was, now)}; "
                     "use --fresh to start over, or another --run"
                 )
                 raise Contradiction(message)
