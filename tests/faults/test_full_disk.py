@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.commands import LOCAL, Commands, same
-from support.conditions import PATIENCE
+from support.conditions import HANG_SECONDS
 
 MOST = 66_000
 """Bytes that a file may have: about a fifth of what the predictions need."""
@@ -31,7 +31,7 @@ def test_a_run_goes_on_when_there_is_room_again(commands: Commands, golden: dict
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=HANG_SECONDS,
         )
         assert full.returncode == 1
         assert re.search(r"File too large; .*, and run the same command again", full.stderr)

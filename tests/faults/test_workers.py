@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from support.conditions import PATIENCE
+from support.conditions import HANG_SECONDS
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
 from support.kills import Victim, kill_processes
 from support.pipelines import Pipeline, results
@@ -129,7 +129,7 @@ def test_workers_that_are_killed_while_epochs_are_repeated_and_saved(pipeline: P
 
 def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     golden = pipeline.run("golden")
-    monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", PATIENCE)  # a slow machine's workers do not hang
+    monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", HANG_SECONDS)  # a slow machine's workers do not hang
 
     def stop() -> None:
         shoot("sequencer", by=signal.SIGSTOP)
@@ -138,7 +138,7 @@ def test_a_worker_that_hangs_is_taken_for_dead(pipeline: Pipeline, monkeypatch: 
     class Stopping(Shooting):
         def restarted(self, reason: str) -> None:
             super().restarted(reason)
-            monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", PATIENCE)
+            monkeypatch.setattr(worker_pool, "_SILENCE_SECONDS", HANG_SECONDS)
 
     stopping = Stopping({3: stop})
     assert results(stopping.run(pipeline, "run")) == results(golden)

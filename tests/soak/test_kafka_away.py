@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.brokers import OwnBroker
 from support.commands import processed
-from support.conditions import PATIENCE, wait_until
+from support.conditions import HANG_SECONDS, wait_until
 from support.feeds import TopicFeed
 from support.kills import write_killed_kafka
 from support.topics import seen
@@ -35,7 +35,7 @@ def test_a_run_waits_for_its_broker_and_every_result_is_there_once(tmp_path: Pat
     feed.join()
     wait_until(lambda: len(seen(broker.bootstrap, "documents-predictions")) >= RECORDS, "all results", process)
     process.terminate()
-    _, errors = process.communicate(timeout=PATIENCE)
+    _, errors = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, errors
     assert "waiting for Kafka" in errors and "answers again" in errors
     rows = seen(broker.bootstrap, "documents-predictions")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.conditions import PATIENCE
+from support.conditions import HANG_SECONDS
 from support.forks import start_fork_server
 
 from millstream.cli import main
@@ -66,7 +66,7 @@ class Commands:
     def crash(self, run: str, point: str, *options: str) -> None:
         """Run until `--crash` kills the process."""
         process = self.start(run, "--crash", point, *options)
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate(timeout=HANG_SECONDS)
         assert process.returncode == -signal.SIGKILL, (process.returncode, err)
 
 
@@ -80,7 +80,7 @@ def end_started() -> None:
 
 
 def _summary(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, err
     return _last_line(out)
 

@@ -6,18 +6,18 @@ import subprocess
 import time
 from collections.abc import Callable
 
-__all__ = ["PATIENCE", "wait_until"]
+__all__ = ["HANG_SECONDS", "wait_until"]
 
-PATIENCE = 300.0
+HANG_SECONDS = 300.0
 """Seconds after which a test fails: far more than any condition needs on a busy machine."""
 
 
 def wait_until(true: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
     """Return once a condition is true; fail with a description of it if it stays false, or if the process ends."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + HANG_SECONDS
     while not true():
         if process is not None and process.poll() is not None:
             raise AssertionError(f"{what}: the process ended before: {process.communicate()}")
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not after {PATIENCE:.0f} s")
+            raise AssertionError(f"{what}: not after {HANG_SECONDS:.0f} s")
         time.sleep(0.02)
