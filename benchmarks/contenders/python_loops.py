@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.contenders.block_learner import BlockLearner
+from benchmarks.contenders.mini_batch_learner import MiniBatchLearner
 from benchmarks.contenders.text_learners import river_naive_bayes
 from benchmarks.kit.rates import Rate, Samples
 from millstream.log.contracts import OpenContext
@@ -16,7 +16,7 @@ __all__ = ["run_loop", "run_river_loop"]
 
 def run_loop(file: Path, cache: Path, records: int, epoch: int) -> Rate:
     """Read with our reader `epoch` records at a time, predict, learn."""
-    learner, samples, kept = BlockLearner(), Samples(), []
+    learner, samples, kept = MiniBatchLearner(), Samples(), []
     for texts, labels in _read(file, cache, records, epoch):
         kept.append(learner.take(texts, labels))
         samples.add(len(texts))

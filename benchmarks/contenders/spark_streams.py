@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.contenders.block_learner import BlockLearner
 from benchmarks.contenders.columnar_loop import HourlyCounts
+from benchmarks.contenders.mini_batch_learner import MiniBatchLearner
 from benchmarks.contenders.text_learners import DIMENSIONS
 from benchmarks.kit.rates import Rate, Samples
 from millstream.engines.spark.session import open_session
@@ -37,7 +37,7 @@ def run_plain(documents: str, work: str) -> Rate:
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.master("local[*]").appName("plain").getOrCreate()
-    learner, predictions = BlockLearner(), Path(work) / "predictions"
+    learner, predictions = MiniBatchLearner(), Path(work) / "predictions"
     predictions.mkdir()
 
     def learn(batch: DataFrame, number: int) -> int:
@@ -58,7 +58,7 @@ def run_tuned(documents: str, work: str, *, durable: bool) -> Rate:
     restart could continue from there and skip the finished micro-batches.
     """
     spark = open_session(Path(work) / "spark.log")
-    learner, predictions = BlockLearner(), Path(work) / "predictions"
+    learner, predictions = MiniBatchLearner(), Path(work) / "predictions"
     predictions.mkdir()
 
     def learn(batch: DataFrame, number: int) -> int:
@@ -139,7 +139,7 @@ def _streamed(spark: SparkSession, kind: str, files: str, work: str, handle: _Ha
     return samples
 
 
-def _publish(work: Path, number: int, learner: BlockLearner) -> None:
+def _publish(work: Path, number: int, learner: MiniBatchLearner) -> None:
     """Write model and manifest. The rename of the manifest makes the micro-batch count."""
     model = work / f"model-{number % 2}.npz"
     packed = io.BytesIO()
@@ -164,5 +164,5 @@ def _synced(file: Any, durable: bool) -> None:
         os.fsync(file.fileno())
 
 
-def _names(learner: BlockLearner, classes: Any) -> Any:
+def _names(learner: MiniBatchLearner, classes: Any) -> Any:
     return np.array([*learner.names, None], object)[classes]

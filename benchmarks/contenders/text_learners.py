@@ -16,11 +16,11 @@ from millstream.steps.classify import Classify
 from millstream.steps.contracts import Array
 from millstream_models.hashed_text import HashedText
 
-__all__ = ["BLOCK", "DIMENSIONS", "OneByOne", "alpha_of", "first", "learn", "learn_as_steps"]
+__all__ = ["BATCH_SIZE", "DIMENSIONS", "OneByOne", "alpha_of", "first", "learn", "learn_as_steps"]
 __all__ += ["learn_with_river", "learn_with_scikit_learn", "river_naive_bayes"]
 
 DIMENSIONS = 2**18
-BLOCK = 256
+BATCH_SIZE = 256
 _BATCH = 10_000
 _WARM = 2_000
 
@@ -120,8 +120,8 @@ def learn_with_scikit_learn(file: str, alpha: float) -> Rate:
     model: Any = MultinomialNB(alpha=alpha)
     topics, correct = np.unique(labels), 0
     began = time.perf_counter()
-    for start in range(0, len(texts), BLOCK):
-        rows, right = words.transform(texts[start : start + BLOCK]), labels[start : start + BLOCK]
+    for start in range(0, len(texts), BATCH_SIZE):
+        rows, right = words.transform(texts[start : start + BATCH_SIZE]), labels[start : start + BATCH_SIZE]
         if start:
             correct += int((model.predict(rows) == right).sum())
         model.partial_fit(rows, right, classes=topics)

@@ -82,7 +82,7 @@ MEASUREMENTS = (
         (Figure("local_two_workers", "x", at_least(1.3)),),
         "The local engine with two workers, the features in one and the model in the other, divided by one worker: "
         f"records per second with {_EPOCH:,}-record epochs, exactly_once, file to files. A Python function that stems "
-        "words costs as much as complement_nb in blocks of 8.",
+        "words costs as much as complement_nb in mini-batches of 8.",
         _two,
     ),
     Measurement(

@@ -43,7 +43,7 @@ def _measure(
 def _measurement(
     name: str, goal: float, engine: str, records: int, epoch: int, pipeline: Mapping[str, Any], loop: _Loop
 ) -> Measurement:
-    same = "features, model and blocks" if loop is run_loop else "River's naive Bayes, record by record"
+    same = "features, model and mini-batches" if loop is run_loop else "River's naive Bayes, record by record"
     about = (
         f"Millstream on {engine} (exactly_once, defaults, file to files) with {epoch:,}-record epochs: records per "
         f"second after the first epoch, divided by those of a bare Python loop with the same reader and {same}, which "

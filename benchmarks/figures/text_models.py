@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.contenders.text_learners import (
-    BLOCK,
+    BATCH_SIZE,
     alpha_of,
     first,
     learn,
@@ -28,7 +28,7 @@ _RECORDS, _QUICK = 200_000, 4_000
 _RIVER, _SCIKIT_LEARN = 10_000, 20_000
 """The slower contenders get fewer texts: some seconds of work. Each text costs them the same."""
 _COMPILED = ("naive_bayes", "softmax", "ftrl")
-_IN_BLOCKS = ("complement_nb", "sgd", "river_nb")
+_IN_MINI_BATCHES = ("complement_nb", "sgd", "river_nb")
 _VW = {
     "vs_vw": "vw",
     "vs_vw_predictions": "vw -p",
@@ -79,10 +79,10 @@ def _scikit_learn(setting: Setting) -> Iterator[Value]:
     file, some = _files(setting, _SCIKIT_LEARN)
     contenders = _ours(file, ["naive_bayes"])
     contenders["scikit-learn"] = partial(child_rate, learn_with_scikit_learn, file=some, alpha=alpha_of("naive_bayes"))
-    contenders |= {model: partial(child_rate, learn_as_steps, model=model, file=some) for model in _IN_BLOCKS}
+    contenders |= {model: partial(child_rate, learn_as_steps, model=model, file=some) for model in _IN_MINI_BATCHES}
     taken = interleaved(setting, contenders)
     yield ratio("naive_bayes_vs_scikit_learn", taken, "naive_bayes", "scikit-learn")
-    for model in _IN_BLOCKS:
+    for model in _IN_MINI_BATCHES:
         yield _cost(model, taken[model])
 
 
@@ -120,10 +120,10 @@ MEASUREMENTS = (
         any_texts=True,
     ),
     Measurement(
-        (Figure("naive_bayes_vs_scikit_learn", "x"), *(Figure(f"{model}_text", "us") for model in _IN_BLOCKS)),
-        f"As texts_vs_river, divided by scikit-learn's HashingVectorizer (2^18) and MultinomialNB in blocks of "
-        f"{BLOCK} (the same alpha), over the first {_SCIKIT_LEARN:,} texts. *_text is the time of one text with our "
-        "models that learn in blocks and with river_nb, each in the steps of its pipeline.",
+        (Figure("naive_bayes_vs_scikit_learn", "x"), *(Figure(f"{model}_text", "us") for model in _IN_MINI_BATCHES)),
+        f"As texts_vs_river, divided by scikit-learn's HashingVectorizer (2^18) and MultinomialNB in mini-batches "
+        f"of {BATCH_SIZE} (the same alpha), over the first {_SCIKIT_LEARN:,} texts. *_text is the time of one text with our "
+        "models that learn in mini-batches and with river_nb, each in the steps of its pipeline.",
         _scikit_learn,
         name="texts_vs_scikit_learn",
         any_texts=True,

@@ -20,8 +20,8 @@ _TIMES = pa.timestamp("us", "UTC")
 
 def document_lines(records: int) -> Iterator[bytes]:
     """Labelled documents as JSON objects, one line each, without line ends."""
-    for block in _blocks(records):
-        yield from block.splitlines()
+    for lines in _line_blocks(records):
+        yield from lines.splitlines()
 
 
 def generated(records: int) -> Iterable[pa.RecordBatch]:
@@ -29,7 +29,7 @@ def generated(records: int) -> Iterable[pa.RecordBatch]:
     return GeneratorSource(seed=1, records=records).open(OpenContext(Path(), Path())).read("0", 0, records)
 
 
-def _blocks(records: int) -> Iterator[bytes]:
+def _line_blocks(records: int) -> Iterator[bytes]:
     for batch in generated(records):
         columns = {"text": batch["text"], "label": batch["label"], "time": batch["_time"].cast(_TIMES)}
         yield json_lines(pa.table(columns))
@@ -49,7 +49,7 @@ class Documents:
         if not path.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
-                file.writelines(_blocks(self.records))
+                file.writelines(_line_blocks(self.records))
         return path
 
     def parts(self, rows: int, files: int) -> Path:

@@ -20,7 +20,7 @@ PAIRS = [
 ]
 
 
-def blocks(records: pa.Table) -> Iterator[tuple[Any, Array]]:
+def mini_batches(records: pa.Table) -> Iterator[tuple[Any, Array]]:
     """Rows and class numbers by first appearance, in mini-batches of 1, 2, 4, ..."""
     records = records.filter(records["label"].is_valid()).combine_chunks()
     rows = to_csr(records["features"].combine_chunks(), 512)
@@ -40,7 +40,7 @@ def test_scores_are_those_of_scikit_learn_to_the_bit(
     model = config(alpha=alpha).build(records.schema)
     seen_rows, seen_labels = [], []
     everything = to_csr(records["features"].combine_chunks(), 512)
-    for rows, labels in blocks(records):
+    for rows, labels in mini_batches(records):
         seen_rows.append(rows)
         seen_labels.append(labels)
         classes = int(max(part.max() for part in seen_labels)) + 1
@@ -61,7 +61,7 @@ def test_any_alpha_comes_within_rounding_of_scikit_learn(
 ) -> None:
     records = features(200)
     model, expected = config(alpha=0.037).build(records.schema), sklearn(alpha=0.037)
-    for rows, labels in blocks(records):
+    for rows, labels in mini_batches(records):
         model.learn(rows, labels, 4)
         expected.partial_fit(rows, labels, classes=np.arange(4))
     rows = to_csr(records["features"].combine_chunks(), 512)
@@ -74,7 +74,7 @@ def test_the_order_of_records_in_a_mini_batch_does_not_matter(features: Callable
     states = []
     for turned in (False, True):
         model = config().build(records.schema)
-        for rows, labels in blocks(records):
+        for rows, labels in mini_batches(records):
             order = np.arange(len(labels))[::-1] if turned else np.arange(len(labels))
             model.learn(rows[order], labels[order], 4)
         states.append(model.save())
@@ -86,7 +86,7 @@ def test_the_order_of_records_in_a_mini_batch_does_not_matter(features: Callable
 def test_a_row_without_features_gets_a_class(features: Callable[..., pa.Table], config: Any) -> None:
     records = features(60)
     model = config().build(records.schema)
-    for rows, labels in blocks(records):
+    for rows, labels in mini_batches(records):
         model.learn(rows, labels, 4)
     best, probability = model.predict(model.prepare(pa.array([[]], records.schema.field("features").type)))
     assert 0 <= best[0] < 4

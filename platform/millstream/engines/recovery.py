@@ -66,8 +66,8 @@ def run_with_recovery(
             if first is None and not lost.counts_when_idle:
                 losses = 0
             elif losses == _MOST_LOSSES:
-                where = f" The first epoch in progress was {_describe_epoch(job, first)}" if first is not None else ""
-                message = f"{lost}; that was the {losses}rd time in a row that no epoch was finished.{where}; {advice}"
+                where = "" if first is None else f". The first epoch in progress was {_describe_epoch(job, first)}"
+                message = f"{lost}; that was the {losses}rd time in a row that no epoch was finished{where}; {advice}"
                 raise type(lost)(message) from lost
             job.lifecycle.observer.restarted(f"{lost}; all workers start again from the newest checkpoint")
 

@@ -37,6 +37,8 @@ from millstream.steps.processor import EpochResult
 __all__ = ["SparkFeed"]
 
 _CHECK_SECONDS = 0.2
+_LEAST_WAIT = 0.005
+"""Seconds to wait for records of Spark at least: the logs are looked at no more often."""
 _SOON_SECONDS = 0.3
 """The delay of Spark's start while there is no epoch, so that a run without new records ends without Spark."""
 
@@ -69,7 +71,7 @@ class SparkFeed:
                 return ()
             self._query = self._start()
         if not self._arrived:
-            self._arrived = self._query.receive(seconds)
+            self._arrived = self._query.receive(max(seconds, _LEAST_WAIT))
         # Spark reads all epochs of the epoch log, so epochs that are repeated may arrive before they are offered.
         return [epoch for epoch in self._offered if epoch.number in self._arrived]
 
@@ -118,9 +120,11 @@ class _Query:
         self._warming.start()
         try:
             self._query = _start_query(session, folder, self._put)
-        except (PySparkException, Py4JError) as error:
+        except BaseException as error:
             self._end()
-            raise error_of(str(error)) from error
+            if isinstance(error, PySparkException | Py4JError):
+                raise error_of(str(error)) from error
+            raise
 
     def receive(self, seconds: float) -> dict[int, pa.Table]:
         """Return the epochs of the next micro-batch in order, each with its records; none if no micro-batch arrives."""
@@ -133,13 +137,13 @@ class _Query:
             return {}
 
     def stop(self) -> None:
-        self._closing.set()
-        try:
+        self._closing.set()  # Spark's call of `_put` returns, so that the query can stop
+        with suppress(PySparkException, Py4JError):  # a lost query may not answer; the loss is already reported
             self._query.stop()
-        finally:
-            self._end()
+        self._end()
 
     def _end(self) -> None:
+        self._closing.set()
         self._warming.join()
         self._path.unlink()  # options in this file may hold secrets from the environment
 

@@ -123,6 +123,7 @@ class WorkersFeed:
             group = self._group()
         if not group or not self._all_processed(group):
             self._receive(seconds)
+            group = self._group()  # an epoch may have failed: the group ends before it
         return group if self._all_processed(group) else ()
 
     def unfinished(self) -> Sequence[Epoch]:

@@ -14,16 +14,16 @@ from millstream_models.features import FEATURES, features_field, to_csr
 from millstream_models.hashed_text import HashedText
 from millstream_models.naive_bayes import ComplementNB
 
-__all__ = ["BlockLearner"]
+__all__ = ["MiniBatchLearner"]
 
-_DIMENSIONS, _BLOCK = 65_536, 256
+_DIMENSIONS, _BATCH_SIZE = 65_536, 256
 """The same as in the measured pipeline, kit.pipeline.CLASSIFY."""
 
 
-class BlockLearner:
+class MiniBatchLearner:
     """The features and the model of the measured pipelines, in the mini-batches of the step `classify`.
 
-    >>> learner = BlockLearner()
+    >>> learner = MiniBatchLearner()
     >>> classes, probability = learner.take(["a goal", "a train", "a goal"], ["sport", "travel", "sport"])
     >>> classes.tolist(), learner.names, learner.correct
     ([-1, 0, 0], ['sport', 'travel'], 1)
@@ -31,10 +31,10 @@ class BlockLearner:
 
     def __init__(self) -> None:
         self._features = HashedText(dimensions=_DIMENSIONS).build(pa.schema([("text", pa.string())]))
-        self._model = ComplementNB(batch_size=_BLOCK).build(pa.schema([features_field(_DIMENSIONS)]))
+        self._model = ComplementNB(batch_size=_BATCH_SIZE).build(pa.schema([features_field(_DIMENSIONS)]))
         self._codes: dict[str, int] = {}
-        self._block: list[tuple[Any, Array]] = []
-        self._waiting = self._blocks = self._known = 0
+        self._batch: list[tuple[Any, Array]] = []
+        self._waiting = self._batches = self._known = 0
         self.correct = 0
 
     @property
@@ -50,11 +50,11 @@ class BlockLearner:
         classes, probability = np.full(len(texts), -1, np.int64), np.zeros(len(texts))
         start = 0
         while start < len(texts):
-            size = min(1 << min(self._blocks, 30), _BLOCK)
+            size = min(1 << min(self._batches, 30), _BATCH_SIZE)
             stop = min(len(texts), start + size - self._waiting)
             if self._known:
                 classes[start:stop], probability[start:stop] = self._model.predict(inputs[start:stop])
-            self._block.append((inputs[start:stop], codes[start:stop]))
+            self._batch.append((inputs[start:stop], codes[start:stop]))
             self._waiting += stop - start
             if self._waiting == size:
                 self._learn()
@@ -67,8 +67,8 @@ class BlockLearner:
         return self._model.save()
 
     def _learn(self) -> None:
-        inputs = self._block[0][0] if len(self._block) == 1 else vstack([part for part, _ in self._block], "csr")
-        labels = np.concatenate([part for _, part in self._block])
+        inputs = self._batch[0][0] if len(self._batch) == 1 else vstack([part for part, _ in self._batch], "csr")
+        labels = np.concatenate([part for _, part in self._batch])
         self._known = max(self._known, int(labels.max()) + 1)
         self._model.learn(inputs, labels, self._known)
-        self._block, self._waiting, self._blocks = [], 0, self._blocks + 1
+        self._batch, self._waiting, self._batches = [], 0, self._batches + 1
