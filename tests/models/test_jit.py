@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 COMPILES = "from millstream_models.compiled.words import _rotate_left; assert _rotate_left(1, 3) == 8"
-WARNING = "compiling the model and the word counter, {}; it takes some seconds\n"
+WARNING = "compiling the model and the word counter, {}; the compilation takes some seconds\n"
 READ_ONLY = {"NUMBA_CACHE_LOCATOR_CLASSES": "numba.core.caching.UserProvidedCacheLocator"}  # so no folder is left
 
 
@@ -32,6 +32,8 @@ def test_the_first_start_warns_and_the_next_uses_the_cached_code(tmp_path: Path)
 
 def test_without_a_writable_folder_every_start_compiles(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    every = WARNING.format("at every start, until NUMBA_CACHE_DIR names a folder for the compiled code")
+    every = WARNING.format(
+        "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
+    )
     for _ in range(2):
         assert messages(tmp_path / "file", **READ_ONLY) == every

@@ -43,5 +43,7 @@ def test_an_empty_array_and_a_single_number_have_digests() -> None:
 
 
 def test_python_objects_are_refused_with_a_hint() -> None:
-    with pytest.raises(TypeError, match="state 'a' is an array of Python objects; save numbers, or text as JSON bytes"):
+    with pytest.raises(
+        TypeError, match="state 'a' is an array of Python objects; save arrays of numbers, or bytes of JSON"
+    ):
         state_digest({"a": np.array(["x"], np.object_)})

@@ -226,7 +226,7 @@ BROKEN_STEPS = [
     (
         SaysKeyedByNothing,
         "state_can_be_split_by_key",
-        r"must name the column of its keys; say Traits\(Scope.KEYED, key",
+        r"must name the column of its keys; write Traits\(Scope.KEYED, key",
     ),
     (SaysKeyedByANumber, "state_can_be_split_by_key", r"keys are text, but '_offset' is int64; name a text column"),
     (

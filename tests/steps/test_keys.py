@@ -82,7 +82,7 @@ class Config:
     [
         (
             None,
-            "step 'follow': a keyed step must name the column of its keys; say Traits(Scope.KEYED, key=...)",
+            "step 'follow': a keyed step must name the column of its keys; write Traits(Scope.KEYED, key=...)",
         ),
         ("autor", "step 'follow': `Traits.key`: the records have no column 'autor' here; did you mean `author`?"),
         ("_offset", "step 'follow': `Traits.key`: keys are text, but '_offset' is int64; name a text column"),

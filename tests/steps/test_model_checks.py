@@ -197,8 +197,8 @@ class ModelOf(BaseModel):
 
 BROKEN_MODELS = [
     (NarrowClasses, "predictions_are_classes", r"predicts classes as int32\[40\]; return an array int64\[40\]"),
-    (UnknownClass, "predictions_are_classes", r"predicts the classes \[1\], but knows only 0 to 0"),
-    (OverCertain, "predictions_are_classes", r"predicts with the probability [12]"),
+    (UnknownClass, "predictions_are_classes", r"predicts the classes \[1\], but has learned only the classes 0 to 0"),
+    (OverCertain, "predictions_are_classes", r"predicts the probability [12]"),
     (LearnsWhilePredicting, "predictions_are_pure", r"changes its state while it predicts; 'sums' in the state"),
     (AlternatesAnswers, "predictions_are_pure", r"the probability .* when it predicts again"),
     (LooksAtNeighbours, "rows_can_be_cut", r"when rows are taken one by one"),
@@ -209,13 +209,13 @@ BROKEN_MODELS = [
     (RestoresHalf, "a_restored_model_goes_on", r"does not restore its whole state; 'sums'"),
     (HidesARate, "a_restored_model_goes_on", r"learns differently after its state was restored; 'sums'"),
     (SharesArrays, "a_restored_model_goes_on", r"changes a state after it was saved or restored"),
-    (PredictsBatches, "predict_then_learn_is_row_by_row", r"predicts for row .* with `predict_then_learn`, cut at \["),
+    (PredictsBatches, "predict_then_learn_is_row_by_row", r"for row .* with `predict_then_learn` of rows split at \["),
     (
         LearnsMissing,
         "predict_then_learn_is_row_by_row",
-        r"(with|learns differently with) `predict_then_learn`, cut at \[",
+        r"(with|learns differently with) `predict_then_learn` of rows split at \[",
     ),
-    (ForgetsKnown, "predict_then_learn_is_row_by_row", r"with `predict_then_learn`, cut at \["),
+    (ForgetsKnown, "predict_then_learn_is_row_by_row", r"with `predict_then_learn` of rows split at \["),
     (
         NeverNew,
         "an_empty_state_is_a_new_model",
@@ -265,5 +265,7 @@ def test_a_model_is_also_checked_inside_the_step_classify() -> None:
 
 def test_records_with_only_one_label_are_refused() -> None:
     only = labelled_records().filter(pa.array([label == "a" for label in labelled_records()["label"].to_pylist()]))
-    with pytest.raises(ValueError, match=r"need at least two labels; 'label' has \['a'\]"):
+    with pytest.raises(
+        ValueError, match=r"need at least two different labels; the column 'label' has the labels \['a'\]"
+    ):
         check_model(ModelOf(kind=Lengths), only)

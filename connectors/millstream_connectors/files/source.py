@@ -1,4 +1,4 @@
-"""The files source: JSON Lines (also gzipped) and Parquet; each file is a partition, the offset is the row number."""
+"""The files source: JSON Lines (plain or gzipped) and Parquet; each file is a partition, offsets are row numbers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["FilesLog", "FilesSource"]
 
 
 class FilesSource(BaseModel):
-    """Records from files: JSON Lines, the same gzipped, or Parquet.
+    """Records from files: JSON Lines, gzipped JSON Lines, or Parquet.
 
-    A file may grow while it is read. A last line without a newline counts if it is a whole JSON object, if the file is
-    gzipped, or if `ends` says that the files are complete.
+    A file may grow while it is read. A last line without a newline is a record if the line is a whole JSON object, if
+    the file is gzipped, or if `ends` says that the files are complete.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -87,7 +87,7 @@ class FilesLog:
         return [name for name in self._config.fields if name != "time"]
 
     def partitions(self) -> Sequence[Partition]:
-        """The files that exist now, in the order of their paths."""
+        """Return a partition for each file that exists now, in the order of the paths of the files."""
         _, names = find(self._base, self._config.path)
         return [Partition(name) for name in names]
 
@@ -104,7 +104,7 @@ class FilesLog:
         return self._config.ends
 
     def identity(self, partition: str, upto: int) -> str:
-        """A digest of the rows before `upto`; of a Parquet file, a digest of the whole file."""
+        """Return a digest of the rows before the offset `upto`, or, for a Parquet file, a digest of the whole file."""
         stat = self._stat(partition)
         known = self._load_json("identities.json")
         key = f"{partition} {upto} {stat.st_size} {stat.st_mtime_ns}"
@@ -138,8 +138,8 @@ class FilesLog:
         try:
             return (self._folder / partition).stat()
         except FileNotFoundError:
-            message = f"{self._folder / partition} is gone, and this run has read it; put it back, or start over"
-            raise AlteredLog(message) from None
+            message = f"{self._folder / partition} is gone, and this run has read the file"
+            raise AlteredLog(f"{message}; put the file back, or start over with --fresh") from None
 
     def _file(self, partition: str) -> LinesFile | ParquetFile:
         known = self._files.get(partition)
@@ -188,7 +188,7 @@ def _unpack(packed: Path, unpacked: Path) -> None:
         with gzip.open(packed, "rb") as source, partial.open("wb") as target:
             shutil.copyfileobj(source, target, 4 << 20)
             target.flush()
-            os.fsync(target.fileno())  # the rename promises that the file is complete
+            os.fsync(target.fileno())  # before the rename: a file with the final name is complete
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         partial.unlink(missing_ok=True)
         message = f"{packed} is not a whole gzip file: {error}"

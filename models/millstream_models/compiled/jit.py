@@ -1,4 +1,4 @@
-"""Compilation of functions with numba: they run without the GIL, and their code is cached for the next start."""
+"""Compilation of functions with numba: compiled functions run without the GIL, and are cached for the next start."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ try:
 
     from millstream_models.compiled.code_cache import CodeCache
 
-    # numba would do this at the first call. It is done now so that processes forked from this one need not repeat it.
+    # Without these two lines, numba would refresh these contexts at the first call of a compiled function. The contexts
+    # are refreshed now, so that processes that are forked from this process do not have to refresh them.
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-except Exception as error:  # an ImportError, or any error that numba raises for a library that does not fit it
+except Exception as error:  # an ImportError, or any error that numba raises for an incompatible library
     message = (
         f"numba cannot be used here ({type(error).__name__}: {error}), and hashed_text, naive_bayes, softmax and ftrl "
-        "are compiled with it; install it again with `pip install --force-reinstall numba`, or choose the model "
-        "river_nb, which needs none"
+        "are compiled with numba; install numba again with `pip install --force-reinstall numba`, or choose the model "
+        "river_nb, which does not need numba"
     )
     raise ConfigError(message) from error
 
 
 class _CompileWarning(Listener):
-    """Warns once, before the first function of ours is compiled: that takes some seconds."""
+    """Warns once, before the first function of this package is compiled: the compilation takes some seconds."""
 
     def __init__(self) -> None:
         self._warned = False
@@ -49,9 +50,9 @@ class _CompileWarning(Listener):
         frequency = (
             "once"
             if dispatcher.stats.cache_path
-            else "at every start, until NUMBA_CACHE_DIR names a folder for the compiled code"
+            else "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
         )
-        _LOGGER.warning("compiling the model and the word counter, %s; it takes some seconds", frequency)
+        _LOGGER.warning("compiling the model and the word counter, %s; the compilation takes some seconds", frequency)
 
     def on_end(self, event: Event) -> None:
         pass
@@ -63,12 +64,12 @@ register("numba:compile", _CompileWarning())  # type: ignore[no-untyped-call]
 def compiled(function: _Function) -> _Function:
     """Compile a function when it is first called.
 
-    Arithmetic follows numpy's rules (a division by zero raises nothing). Sums are not reordered, so results are the
-    same to the bit for all batch sizes.
+    Arithmetic follows numpy's rules (a division by zero raises no exception). The order of additions is kept, so the
+    results are the same, bit for bit, for all sizes of a mini-batch.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     dispatcher: Any = njit(function, **options)
-    with suppress(RuntimeError):  # neither the package's folder nor the user's cache folder can be written to
+    with suppress(RuntimeError):  # raised if neither the package's folder nor the user's cache folder is writable
         dispatcher._cache = CodeCache(function)
     result: _Function = dispatcher
     return result
@@ -86,7 +87,7 @@ def _load_eight(typing: Any, array: Any, index: Any) -> Any:
 
 
 eight_bytes: Any = intrinsic(_load_eight)
-"""The eight bytes of an array from an index on, as one number."""
+"""The eight bytes of an array that begin at an index, as one number."""
 
 
 def _count_trailing_zeros(typing: Any, number: Any) -> Any:

@@ -21,7 +21,10 @@ __all__ = ["Summary", "summarise"]
 
 @dataclass(frozen=True)
 class Summary:
-    """The object that `run --json` prints. Counts cover all starts in the run directory, `seconds` this start."""
+    """The object that `run --json` prints.
+
+    The counts cover all starts in the run directory; `seconds` and `records_per_second` cover this start only.
+    """
 
     run: str
     pipeline: str
@@ -47,7 +50,7 @@ class Summary:
 
 
 def _digest_rows(sink: Sink) -> tuple[int, str]:
-    """The number of rows that a reader of the sink sees, and a digest of them that does not depend on their order."""
+    """Return the number of rows that a reader of the sink sees, and a digest that is the same for any order of rows."""
     count, total = 0, np.uint64(0)
     for rows in sink.read():
         count += rows.num_rows

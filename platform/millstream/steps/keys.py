@@ -15,9 +15,9 @@ __all__ = ["check_key", "owner", "owners"]
 
 
 def owner(key: str | None, workers: int) -> int:
-    """Return the worker, from 0, that has the state of this key; worker 0 gets the records without a key.
+    """Return the number (from 0) of the worker that has the state of this key; worker 0 gets the records without a key.
 
-    Every process computes the same worker for a key.
+    Every process computes the same number for a key.
 
     >>> [owner(key, 3) for key in ("ann", "bob", "cleo", None)]
     [1, 1, 0, 0]
@@ -35,7 +35,7 @@ def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
     """
     coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
     coded = coded.unify_dictionaries().combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    if isinstance(coded, pa.ChunkedArray):  # no chunks at all
+    if isinstance(coded, pa.ChunkedArray):  # the column has no chunks
         return np.zeros(0, np.int64)
     by_code = np.array([owner(key, workers) for key in coded.dictionary.to_pylist()] or [0], np.int64)
     result: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
@@ -43,13 +43,13 @@ def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
 
 
 def check_key(traits: Traits, records: pa.Schema, option: str = "`Traits.key`") -> None:
-    """Refuse (`ConfigError`) a keyed step whose traits name no text column of these records as its key.
+    """Raise ConfigError if `traits` are those of a keyed step and name no text column of `records` as the step's key.
 
-    `option` is the part of the config that named the key.
+    `option` is the option of the config that names the key; an error message shows `option`.
     """
     if traits.scope is not Scope.KEYED:
         return
     if traits.key is None:
-        message = "a keyed step must name the column of its keys; say Traits(Scope.KEYED, key=...)"
+        message = "a keyed step must name the column of its keys; write Traits(Scope.KEYED, key=...)"
         raise ConfigError(message)
     check_text_column(option, traits.key, records, "keys")

@@ -33,9 +33,9 @@ appender.file.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 def settings(cores: int) -> dict[str, str]:
-    """Spark's settings, chosen by measurements of micro-batches with 10 to 50,000 rows on one machine."""
+    """Return Spark's settings, chosen by measurements of micro-batches with 10 to 50,000 rows on one machine."""
     return {
-        "spark.master": f"local[{cores},4]",  # 4 attempts: a task is retried when its Python worker is killed
+        "spark.master": f"local[{cores},4]",  # Spark tries a task up to 4 times: its Python worker may be killed
         "spark.app.name": "millstream",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -57,7 +57,7 @@ def settings(cores: int) -> dict[str, str]:
 
 
 def open_session(log: Path) -> SparkSession:
-    """Open a session whose messages go to the file `log`; return the active session if this process has one."""
+    """Return the active session of this process, or else open a session whose messages go to the file `log`."""
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -74,8 +74,9 @@ def open_session(log: Path) -> SparkSession:
     conf = SparkConf(loadDefaults=False)
     conf.setAll([*settings(os.cpu_count() or 1).items(), ("spark.driver.extraJavaOptions", " ".join(options))])
     if SparkContext._gateway is None:
-        # Java gets its own process session: signals to the process group of the run (Ctrl-C, `timeout`, systemd) must
-        # not reach Java, which the run needs for the epoch in progress. Java ends by itself when the run is gone.
+        # The Java process gets its own process session: signals to the process group of the run (Ctrl-C, `timeout`,
+        # systemd) must not reach the Java process, because the run needs it for the epoch in progress. The Java process
+        # ends by itself after the process of the run has ended.
         with log.open("ab") as file:
             own = {"stdout": file, "stderr": file, "start_new_session": True}
             gateway = launch_gateway(conf, own)  # type: ignore[no-untyped-call]
@@ -86,16 +87,16 @@ def open_session(log: Path) -> SparkSession:
 
 
 def close_session(session: SparkSession) -> None:
-    """Stop Spark and wait until its Java has ended, so that a run leaves no process behind."""
+    """Stop Spark and wait until the Java process of Spark has ended, so that no process is left after a run."""
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    with suppress(Py4JError, OSError):  # Java may be gone already; that failure is reported elsewhere
+    with suppress(Py4JError, OSError):  # the Java process may have ended already; other code reports that failure
         session.stop()
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     process = gateway.proc
-    process.stdin.close()  # Java ends when its standard input is closed
+    process.stdin.close()  # the Java process ends when its standard input is closed
     try:
         process.wait(None if class_archive.is_recording() else _LAST_SECONDS)
     except subprocess.TimeoutExpired:

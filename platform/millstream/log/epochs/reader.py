@@ -1,4 +1,4 @@
-"""Reading an epoch log while its writer appends, from another thread or process."""
+"""The reader of an epoch log, for use while a writer in another thread or process appends to the epoch log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EpochReader", "line_of"]
 
 
 class EpochReader:
-    """Reads an epoch log while its writer appends, from another thread or process."""
+    """Reads an epoch log, also while a writer in another thread or process appends to the epoch log."""
 
     def __init__(self, folder: Path) -> None:
         self._reader = JournalReader(folder)
@@ -27,7 +27,7 @@ class EpochReader:
         return self._reader.id
 
     def lines(self, epoch: int = 0) -> Iterator[dict[str, Any]]:
-        """The lines from the cut of `epoch` on, up to the current end of the log."""
+        """Yield the lines of the epoch log, from the line with the cut of `epoch` to the current end of the log."""
         found = False
         for entry in self._reader.read(self._segment_before(epoch)):
             line = line_of(entry)
@@ -36,15 +36,15 @@ class EpochReader:
                 yield line
 
     def epochs(self, first: int = 0) -> Iterator[Epoch]:
-        """The epochs from `first` on."""
+        """Return the epochs with the number `first` or a larger number, up to the current end of the epoch log."""
         return (Epoch.from_line(line) for line in self.lines(first) if "epoch" in line)
 
     def receipts(self, first: int = 0) -> Iterator[EpochReceipt]:
-        """The receipts written after epoch `first` was cut; a replayed epoch has several."""
+        """Return the receipts that were written after epoch `first` was cut; a replayed epoch has several receipts."""
         return (EpochReceipt.from_line(line) for line in self.lines(first) if "receipt" in line)
 
     def totals(self) -> Totals:
-        """The totals over all lines that the log has now."""
+        """Return the totals over all lines that the epoch log has now."""
         end = self._reader.end()
         start, header = self._reader.segment_start(end)
         totals = Totals.from_header(header)
@@ -53,7 +53,7 @@ class EpochReader:
         return totals
 
     def follow(self, first: int) -> Iterator[Epoch]:
-        """The epochs from `first` on that were cut after the last call."""
+        """Yield the epochs from number `first`, out of the lines that no earlier call of this method has read."""
         if self._next <= self._reader.first_index:
             self._next = self._segment_before(first)
         for entry in self._reader.read(self._next):
@@ -64,7 +64,7 @@ class EpochReader:
                     yield epoch
 
     def _segment_before(self, epoch: int) -> int:
-        """The first index of the newest segment that was begun before this epoch was cut."""
+        """Return the index of the first entry in the newest segment that was begun before `epoch` was cut."""
         low, high = self._reader.first_index, self._reader.end()
         if low == high:
             return low

@@ -1,4 +1,4 @@
-"""A histogram of durations that is cheap to update and to import."""
+"""A histogram of durations; an update takes little time, and so does the import of this module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Histogram"]
 
 
 class Histogram:
-    """Counts values by bucket; one thread observes values while other threads read the buckets.
+    """Counts values by bucket; one thread adds values (`observe`) while other threads read the buckets.
 
     A value belongs to the bucket of the first bound that is not smaller than the value.
 
@@ -35,7 +35,7 @@ class Histogram:
             self._sum += value
 
     def cumulative(self) -> tuple[list[tuple[str, int]], float]:
-        """The number of values up to each bound, and the sum of all values."""
+        """Return, for each bound, how many values are not larger than the bound; also return the sum of all values."""
         with self._lock:
             counts, total = list(accumulate(self._counts)), self._sum
         return list(zip([*map(str, self._bounds), "+Inf"], counts, strict=True)), total

@@ -23,8 +23,8 @@ __all__ = ["MODEL_CHECKS", "check_model"]
 def check_model(config: ModelConfig, records: pa.Table, label: str = "label", skip: Collection[str] = ()) -> None:
     """Run all checks of models on a model, and all checks of steps on `classify` with this model.
 
-    `records` has `_rank, _offset, _time`, the column that the model reads, and at least two different labels. A few
-    times the model's `batch_size` is a good number of rows.
+    `records` has the columns `_rank`, `_offset` and `_time`, the column that the model reads, and a column of labels
+    with at least two different labels. A good number of records is a small multiple of the model's `batch_size`.
 
     >>> from millstream_models.river_nb import RiverNB
     >>> records = pa.table({"_rank": [0] * 4, "_offset": range(4), "_time": range(4), "label": ["a", "b", "b", "a"]})
@@ -41,7 +41,10 @@ def check_model(config: ModelConfig, records: pa.Table, label: str = "label", sk
 
 @dataclass(frozen=True)
 class Trial:
-    """The input of the checks of one model: its column, and the class numbers by first appearance."""
+    """The input of the checks of one model: the column that the model reads, and the number of each row's class.
+
+    Each label is a class; classes are numbered by the first appearance of their labels.
+    """
 
     config: ModelConfig
     schema: pa.Schema
@@ -50,12 +53,12 @@ class Trial:
 
     @classmethod
     def of(cls, config: ModelConfig, records: pa.Table, label: str) -> Trial:
-        """Take the labelled records of these."""
+        """Make a trial from those records that have a label."""
         labelled = records.filter(records[label].is_valid()).combine_chunks()
         coded = labelled[label].cast(pa.string()).combine_chunks().dictionary_encode()
         if len(coded.dictionary) < 2:
-            message = f"the checks of a model need at least two labels; {label!r} has {coded.dictionary.to_pylist()}"
-            raise ValueError(message)
+            message = "the checks of a model need at least two different labels"
+            raise ValueError(f"{message}; the column {label!r} has the labels {coded.dictionary.to_pylist()}")
         column = labelled[config.build(records.schema).reads].combine_chunks()
         return cls(config, records.schema, column, coded.indices.to_numpy().astype(np.int64))
 
@@ -63,7 +66,7 @@ class Trial:
         return self.config.build(self.schema)
 
     def rows(self, start: int, stop: int) -> tuple[pa.Array, Array, int]:
-        """Return these rows, their classes, and the number of classes up to the last of these rows."""
+        """Return rows `[start, stop)`, the class of each row, and the number of classes in the rows before `stop`."""
         return self.column[start:stop], self.labels[start:stop], int(self.labels[:stop].max()) + 1
 
     def teach(self, model: Model, start: int, stop: int) -> None:
@@ -71,7 +74,7 @@ class Trial:
         model.learn(model.prepare(column), labels, classes)
 
     def build_taught(self) -> Model:
-        """Build a model and let it learn all rows, in mini-batches of 1, 2, 4, ... with a rising number of classes."""
+        """Build a model that learns all rows, in mini-batches of 1, 2, 4, ... rows; the number of classes rises."""
         model, start, size = self.build(), 0, 1
         while start < len(self.column):
             self.teach(model, start, min(start + size, len(self.column)))
@@ -80,7 +83,7 @@ class Trial:
 
 
 def predictions_are_classes(trial: Trial) -> None:
-    """Check that each row gets the number of a known class, and a probability."""
+    """Check that the model predicts for each row the number of a class that it has learned, and a probability."""
     model = trial.build()
     middle = max(1, len(trial.column) // 2)
     for start, stop in ((0, 1), (1, middle), (middle, len(trial.column))):
@@ -93,17 +96,19 @@ def predictions_are_classes(trial: Trial) -> None:
             found = f"{values.dtype}{list(values.shape)}" if isinstance(values, np.ndarray) else type(values).__name__
             if found != f"{kind}[{len(trial.column)}]":
                 message = f"{trial.config!r} predicts {what} as {found}"
-                raise AssertionError(f"{message}; return an array {kind}[{len(trial.column)}], one value for each row")
+                raise AssertionError(
+                    f"{message}; return an array {kind}[{len(trial.column)}] with one value for each row"
+                )
         if classes.min() < 0 or classes.max() >= known:
             message = f"{trial.config!r} predicts the classes {sorted(set(classes.tolist()))}"
-            raise AssertionError(f"{message}, but knows only 0 to {known - 1}")
+            raise AssertionError(f"{message}, but has learned only the classes 0 to {known - 1}")
         if not ((probability >= 0) & (probability <= 1 + 1e-12)).all():
             wrong = probability[~((probability >= 0) & (probability <= 1 + 1e-12))][0]
-            raise AssertionError(f"{trial.config!r} predicts with the probability {wrong}")
+            raise AssertionError(f"{trial.config!r} predicts the probability {wrong}, which is not between 0 and 1")
 
 
 def predictions_are_pure(trial: Trial) -> None:
-    """Check that a prediction changes no state."""
+    """Check that a prediction does not change the state of the model, and that a repeated prediction is the same."""
     model = trial.build_taught()
     before = model.save()
     rows = model.prepare(trial.column)
@@ -142,7 +147,7 @@ def prepared_rows_are_not_modified(trial: Trial) -> None:
 
 
 def state_is_plain(trial: Trial) -> None:
-    """Check that a state consists of arrays of numbers and of bytes, without pickle."""
+    """Check that each value of a state is an array without Python objects, or a byte string that is not a pickle."""
     for name, value in trial.build_taught().save().items():
         array = isinstance(value, np.ndarray | ArraySnapshot) and not value.dtype.hasobject
         if not (isinstance(value, bytes) or array):
@@ -174,12 +179,12 @@ def a_restored_model_goes_on(trial: Trial) -> None:
     answers = [each.predict(each.prepare(trial.column)) for each in (model, restored)]
     _check_same(trial, answers[0], answers[1], "after its state was restored")
     if state_digest(state) != digest:
-        message = f"{trial.config!r} changes a state after it was saved or restored; save and restore copies"
+        message = f"{trial.config!r} changes a state after it was saved or restored; let `save` and `restore` copy"
         raise AssertionError(message)
 
 
 def an_empty_state_is_a_new_model(trial: Trial) -> None:
-    """Check that restoring an empty state makes a model new, also one that had learned."""
+    """Check that a model that has learned is like a new model after an empty state was restored."""
     empty: State = {}
     model = trial.build_taught()
     model.restore(empty)
@@ -189,7 +194,7 @@ def an_empty_state_is_a_new_model(trial: Trial) -> None:
 
 
 def predict_then_learn_is_row_by_row(trial: Trial) -> None:
-    """Check that `predict_then_learn` gives, for any cut, the results of `predict` and `learn` row by row."""
+    """Check that `predict_then_learn` gives the results of `predict` and `learn` row by row, however rows are split."""
     dice = np.random.default_rng(0)
     labels = _remove_some(trial.labels, dice)
     size = len(labels)
@@ -200,10 +205,10 @@ def predict_then_learn_is_row_by_row(trial: Trial) -> None:
         cut_at = sorted(dice.integers(0, size + 1, cuts).tolist())
         answers = _predict_then_learn(model, trial.column, labels, [0, *cut_at, size])
         expected, state = _run_row_by_row(trial, labels)
-        _check_same(trial, expected, answers, f"with `predict_then_learn`, cut at {cut_at}")
+        _check_same(trial, expected, answers, f"with `predict_then_learn` of rows split at {cut_at}")
         found = find_state_difference(state, model.save())
         if found is not None:
-            message = f"{trial.config!r} learns differently with `predict_then_learn`, cut at {cut_at}"
+            message = f"{trial.config!r} learns differently with `predict_then_learn` of rows split at {cut_at}"
             raise AssertionError(f"{message}; {found}")
 
 
@@ -224,7 +229,7 @@ MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
 
 
 def _remove_some(labels: Array, dice: np.random.Generator) -> Array:
-    """Remove the first and some other labels (-1), and number the rest by first appearance again."""
+    """Replace the first label and some other labels by -1, and number the other classes again by first appearance."""
     kept = dice.random(len(labels)) < 0.8
     kept[0] = False
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels[kept].tolist()))}
@@ -234,7 +239,7 @@ def _remove_some(labels: Array, dice: np.random.Generator) -> Array:
 
 
 def _run_row_by_row(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], State]:
-    """Predict and then learn each row with a new model; return the predictions and the state after the last row."""
+    """Let one new model predict and then learn row after row; return the predictions and the state after the last."""
     model, known = trial.build(), 0
     rows = model.prepare(trial.column)
     answers = []
@@ -250,7 +255,7 @@ def _run_row_by_row(trial: Trial, labels: Array) -> tuple[tuple[Array, Array], S
 def _predict_then_learn(
     model: PredictsThenLearns, column: pa.Array, labels: Array, bounds: Sequence[int]
 ) -> tuple[Array, Array]:
-    """Run `predict_then_learn` on the rows between these bounds, and restore the saved state after each call."""
+    """Call `predict_then_learn` on the rows from each bound to the next; save and restore the model after each call."""
     answers = []
     for start, stop in itertools.pairwise(bounds):
         known = int(labels[:start].max(initial=-1)) + 1
@@ -269,7 +274,9 @@ def _check_same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array,
         differs = np.flatnonzero(_bits(left) != _bits(right))
         if len(differs):
             row = int(differs[0])
-            message = f"{trial.config!r} predicts for row {row} the {what} {left[row]}, but {right[row]} {when}"
+            message = (
+                f"{trial.config!r} predicts the {what} {left[row]} for row {row}, but predicts {right[row]} {when}"
+            )
             raise AssertionError(message)
 
 

@@ -1,4 +1,7 @@
-"""The scheduler: a seed decides the next actor and the time. Every order is possible, and a seed repeats its order."""
+"""The scheduler of the simulator, which chooses the actor that acts next, and the time, by a seed.
+
+Every order of the actors' actions is possible. The same seed gives the same order.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Ready = tuple[str, Callable[[], None]]
 
 _STEP_SECONDS = 50e-6
 _SPEEDS = (0.05, 1.0, 1.0, 4.0)
-"""Some actors are slow and some fast, so that messages of fast ones overtake many others."""
+"""Some actors are slow and some actors are fast, so that messages of fast actors overtake many other messages."""
 _MOST_INTERLEAVED = 3
 
 
@@ -31,9 +34,12 @@ class _Actor(Protocol):
 
 
 class Scheduler:
-    """Runs one of the possible actions at a time; its clock moves with every step, and jumps when there is no action.
+    """Runs one of the possible actions at a time.
 
-    `stall_limit` is the number of steps without progress that is allowed; it is unlimited by default.
+    The scheduler's clock advances a little with each action of an actor. If no actor has an action, the clock jumps to
+    the next timer.
+
+    `stall_limit` is the largest allowed number of steps without progress; by default, there is no limit.
 
     >>> scheduler = Scheduler(random.Random(1))
     >>> scheduler.at(5.0, lambda: print("five o'clock"))
@@ -77,16 +83,19 @@ class Scheduler:
         self._speeds = {}
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Run an action at this time, unless `clear` is called before."""
+        """Run `action` at `time`, unless `clear` is called before that time."""
         self._timers.append((time, action))
         self._timers.sort(key=lambda timer: timer[0])
 
     def progress(self) -> None:
-        """Report progress: the count of steps without progress begins again."""
+        """Note that the run made progress: the count of steps without progress begins again at 0."""
         self._stalled = 0
 
     def step(self, until: float = math.inf) -> bool:
-        """Run one action, or advance to the next timer. False if there is neither until this time."""
+        """Run one action: of a due timer, else of an actor, else of the next timer, if its time is not after `until`.
+
+        Return False if there is no such action.
+        """
         self._count()
         if self._timers and self._timers[0][0] <= self.now:
             self._timers.pop(0)[1]()
@@ -104,7 +113,7 @@ class Scheduler:
         return False
 
     def idle(self, until: float) -> None:
-        """Advance the time without an action."""
+        """Advance the clock to `until`, without running an action."""
         self._count()
         self.now = max(self.now, until)
 
