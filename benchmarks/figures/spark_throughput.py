@@ -68,7 +68,8 @@ MEASUREMENTS = (
         1.5,
         "Millstream on Spark (exactly_once, defaults) with 1,000-record epochs, divided by a plain foreachBatch with "
         "Spark's default settings and files of 1,000 rows: toPandas, the same hashing, model and mini-batches, a "
-        "Parquet file of predictions for each micro-batch, checkpoint on. Each has a process of its own; rows per second "
+        "Parquet file of predictions for each micro-batch, checkpoint on. Each has a process of its own; "
+        "rows per second "
         "after the first micro-batch.",
         epoch=1_000,
         files=60,

@@ -72,7 +72,8 @@ MEASUREMENTS = (
         ),
         f"Share of correct predictions, each made before its text was learned, over at most {_MOST:,} texts, shuffled "
         "and in their own order: our models, River's, scikit-learn's naive Bayes in mini-batches of 256, the label "
-        "before (no_change), the most common label so far (majority). *_over_river is the difference of naive_bayes and "
+        "before (no_change), the most common label so far (majority). *_over_river is the difference of "
+        "naive_bayes and "
         "River's naive Bayes with the same alpha, shuffled.",
         _measure,
         name="text_accuracy",

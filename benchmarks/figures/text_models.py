@@ -122,7 +122,8 @@ MEASUREMENTS = (
     Measurement(
         (Figure("naive_bayes_vs_scikit_learn", "x"), *(Figure(f"{model}_text", "us") for model in _IN_MINI_BATCHES)),
         f"As texts_vs_river, divided by scikit-learn's HashingVectorizer (2^18) and MultinomialNB in mini-batches "
-        f"of {BATCH_SIZE} (the same alpha), over the first {_SCIKIT_LEARN:,} texts. *_text is the time of one text with our "
+        f"of {BATCH_SIZE} (the same alpha), over the first {_SCIKIT_LEARN:,} texts. *_text is the time of one "
+        f"text with our "
         "models that learn in mini-batches and with river_nb, each in the steps of its pipeline.",
         _scikit_learn,
         name="texts_vs_scikit_learn",
