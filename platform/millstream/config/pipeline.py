@@ -28,6 +28,7 @@ from pydantic_core import (
 )
 
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
+from millstream.errors import ConfigError
 
 __all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "pipeline_field", "pipeline_steps"]
 
@@ -191,5 +192,12 @@ def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
     """Return the steps of a pipeline, with the key paths of their options from the top of the config."""
     if isinstance(pipeline, StepList):
         return tuple(replace(step, path=("pipeline", "steps", index)) for index, step in enumerate(pipeline.steps))
-    steps = [step if isinstance(step, NamedStep) else NamedStep(step.type, step) for step in pipeline.steps()]
+    try:
+        made = pipeline.steps()
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(map(str, first["loc"]))
+        message = f"pipeline: the pipeline {pipeline.use!r} makes a wrong {error.title}: {option}: {first['msg']}"
+        raise ConfigError(message) from error
+    steps = [step if isinstance(step, NamedStep) else NamedStep(step.type, step) for step in made]
     return tuple(replace(step, path=("pipeline", *step.path)) for step in steps)
