@@ -22,7 +22,5 @@ class Sized(BaseModel):
 
 def test_an_option_that_makes_a_wrong_step_is_an_error_of_the_config() -> None:
     assert [step.name for step in pipeline_steps(Sized(dimensions=1024))] == ["hashed_text"]
-    with pytest.raises(
-        ConfigError, match=r"'sized' makes a wrong HashedText: dimensions: Input should"
-    ):
+    with pytest.raises(ConfigError, match=r"'sized' makes a wrong HashedText: dimensions: Input should"):
         pipeline_steps(Sized(dimensions=0))
