@@ -111,9 +111,12 @@ def test_a_sink_with_rows_of_another_run(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"delivery": Delivery.AT_MOST_ONCE}, 'another delivery: was "exactly_once", is "at_most_once"'),
-        ({"model": {"type": "sgd", "batch_size": 16}}, "another steps"),
-        ({"window": {"type": "count", "size": 10}}, "another steps"),
+        (
+            {"delivery": Delivery.AT_MOST_ONCE},
+            'the delivery changed since the first start: was "exactly_once", is "at_most_once"',
+        ),
+        ({"model": {"type": "sgd", "batch_size": 16}}, "the steps changed since the first start"),
+        ({"window": {"type": "count", "size": 10}}, "the steps changed since the first start"),
     ],
 )
 def test_a_config_that_changed_in_what_is_fixed(pipeline: Pipeline, change: dict[str, object], named: str) -> None:
