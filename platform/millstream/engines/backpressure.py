@@ -6,8 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from millstream.log.epochs import Epoch
-from millstream.log.epochs.planner import room
+from millstream.log.epochs import Epoch, room
 
 __all__ = ["Backpressure"]
 

@@ -19,13 +19,13 @@ from millstream.log.epochs import (
     EpochReader,
     Event,
     PartitionName,
+    PartitionTable,
     Planner,
     SinkAdded,
     SinkRemoved,
     Skipped,
     Totals,
 )
-from millstream.log.epochs.partitions import PartitionTable
 
 __all__ = ["Cutter", "LogCutter", "ReplayCutter"]
 

@@ -9,8 +9,7 @@ from typing import Protocol
 
 from millstream.engines.job import Job
 from millstream.guarantees.lifecycle import Steps
-from millstream.log.epochs import Epoch
-from millstream.log.epochs.planner import room
+from millstream.log.epochs import Epoch, room
 
 __all__ = ["Feed", "run_epochs"]
 

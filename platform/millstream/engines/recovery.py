@@ -10,7 +10,7 @@ from millstream.engines.driver import Feed, run_epochs
 from millstream.engines.job import Job
 from millstream.errors import MillstreamError
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import PartitionTable
 from millstream.log.ranges import ranges_of
 
 __all__ = ["StepsFailed", "WorkerLost", "run_with_recovery"]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from millstream.log.contracts import Log
-from millstream.log.epochs import Epoch, PartitionName
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import Epoch, PartitionName, PartitionTable
 from millstream.records import RANK, log_schema
 
 __all__ = ["Range", "ranges_of", "read_ranges", "read_table", "records_schema"]

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.epochs import Baselines
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import Baselines, PartitionTable
 from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
 from millstream.steps.contracts import Result
 from millstream.steps.graph import Graph, Node

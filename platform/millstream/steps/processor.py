@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from millstream.log.epochs import Ended, Epoch, EpochReceipt, PartitionName
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import Ended, Epoch, EpochReceipt, PartitionName, PartitionTable
 from millstream.records import digest_of
 from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest

@@ -8,7 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from millstream.errors import MillstreamError, StepFailed
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import PartitionTable
 from millstream.records import OFFSET, RANK
 from millstream.steps.contracts import Result
 from millstream.steps.declarations import check_result

@@ -16,8 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.log.contracts import Log
-from millstream.log.epochs import Epoch, EpochReader
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import Epoch, EpochReader, PartitionTable
 from millstream.log.ranges import Range, ranges_of, read_ranges, records_schema
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.roles import SEQUENCER
 from millstream.engines.workers.stages import Stages, stages_of
-from millstream.log.epochs import Epoch, PartitionName
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import Epoch, PartitionName, PartitionTable
 from millstream.log.ranges import ranges_of
 from millstream.state.checkpoints import States
 from millstream.state.dirty_rows import RowStore, Value

@@ -26,8 +26,7 @@ from millstream.engines.workers.messages import (
 )
 from millstream.engines.workers.stages import Stages
 from millstream.errors import MillstreamError, StepFailed
-from millstream.log.epochs import Epoch
-from millstream.log.epochs.partitions import PartitionTable
+from millstream.log.epochs import Epoch, PartitionTable
 from millstream.log.ranges import Range
 from millstream.state.checkpoints import States
 from millstream.state.dirty_rows import ArraySnapshot

@@ -3,6 +3,7 @@
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, Event, PartitionName, SinkAdded, SinkRemoved, Skipped
 from millstream.log.epochs.log import EpochLog
+from millstream.log.epochs.partitions import PartitionTable
 from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, room
 from millstream.log.epochs.reader import EpochReader
 from millstream.log.epochs.receipt import EpochReceipt
@@ -21,6 +22,7 @@ __all__ = [
     "EpochReceipt",
     "Event",
     "PartitionName",
+    "PartitionTable",
     "Planner",
     "Scores",
     "SinkAdded",

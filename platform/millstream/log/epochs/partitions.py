@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from millstream.log.epochs import Added, Epoch, PartitionName
+from millstream.log.epochs.epoch import Added, Epoch, PartitionName
 
 __all__ = ["PartitionTable"]
 

@@ -22,8 +22,7 @@ from millstream.engines.simulated.world.logs import MemoryLog, Recorded, Recorde
 from millstream.engines.simulated.world.sinks import MemorySink, SinkContent
 from millstream.engines.simulated.world.world import World
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import EpochLog, EpochReader
-from millstream.log.epochs.planner import MOST_RECORDS
+from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.steps.output_rows import row_schema
 from millstream.steps.processor import EpochResult
