@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from docs.documents import TEXTS, blocks, section, table
 from docs.reader import Reader
+from millstream.state.checkpoint_file import read_header
 
 from millstream.log.epochs import Totals
 from millstream.log.journal import Journal, JournalReader
 from millstream.log.journal.frames import HEADER_BYTES
 from millstream.log.journal.segment import first_indexes, segment_path
 from millstream.runs import directory
-from millstream.state.checkpoint_file import read_header
 
 PAGE = "docs/internals/formats.md"
 

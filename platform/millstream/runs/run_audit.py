@@ -19,9 +19,10 @@ from millstream.runs.sinks import sink_key
 from millstream.runs.start import Options, start
 from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoints import Checkpoint, States, read_newest
-from millstream.state.digests import states_digest
+from millstream.state.checkpoints import Checkpoint, read_newest
+from millstream.state.stored_states import States
 from millstream.steps.contracts import Array
+from millstream.steps.outcome import outcome_of
 
 __all__ = ["audit_run"]
 
@@ -45,8 +46,10 @@ def _golden_config(loaded: Loaded) -> Loaded:
     """The config of the golden run: the same pipeline on the local engine, with outputs in its own run directory."""
     plain = loaded.resolved()
     plain["sinks"] = {}
+    guarantee = loaded.config.guarantee
     plain["guarantee"] = {
-        "delivery": loaded.config.guarantee.delivery
+        "delivery": guarantee.delivery,
+        "shards": guarantee.shards,
     }  # without crashes, `recovery` and `checkpoint_every` change nothing
     plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
     plain["mlflow"] = False
@@ -79,7 +82,7 @@ def _last_committed(directory: RunDirectory) -> int:
 
 def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
     counts = _records_by_epoch(directory, golden, last)
-    newest, golden_newest = read_newest(directory.checkpoints, _digest), read_newest(golden.checkpoints, _digest)
+    newest, golden_newest = read_newest(directory.path, _digest), read_newest(golden.path, _digest)
     applied = newest[0] if newest is not None else AppliedEpochs()
     sinks = EpochReader(directory.epochs).totals().sinks
     outputs: dict[str, OutputAudit] = {}
@@ -125,7 +128,7 @@ def _log_events(epoch: Epoch) -> list[Event]:
 
 
 def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
-    return checkpoint.applied, states_digest(states)
+    return checkpoint.applied, outcome_of(states, None).digest
 
 
 def _hashes(output: RunOutput) -> tuple[Array, Array]:

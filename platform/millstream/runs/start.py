@@ -36,6 +36,7 @@ from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoints import CheckpointStore
+from millstream.state.layers import Layers
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 
@@ -79,6 +80,7 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
         "steps": json.loads(loaded.redact(steps)),
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
+        "shards": config.guarantee.shards,
     }
 
 
@@ -143,7 +145,13 @@ def start(
             folder=directory.path,
             logs=logs,
             epoch_log=epoch_log,
-            checkpoints=CheckpointStore(directory.checkpoints, versions()),
+            checkpoints=CheckpointStore(
+                directory.path,
+                versions(),
+                epoch_log.totals.checkpoint,
+                Layers(directory.layers, config.guarantee.shards),
+                config.keep,
+            ),
             sinks=sinks,
             sink_keys=keys,
             contexts=contexts,
@@ -176,7 +184,7 @@ def start(
             job.lifecycle.abandon()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
-        summary = summarise(loaded, directory, epoch_log, job.processor, sinks, ended, before, seconds, versions())
+        summary = summarise(loaded, directory, epoch_log, job.outcome, sinks, ended, before, seconds, versions())
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         group.finished(summary)

@@ -14,7 +14,7 @@ from millstream.log.epochs import EpochLog
 from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
-from millstream.steps.processor import EpochProcessor
+from millstream.steps.outcome import Outcome
 
 __all__ = ["Summary", "summarise"]
 
@@ -63,14 +63,14 @@ def summarise(
     loaded: Loaded,
     directory: RunDirectory,
     epoch_log: EpochLog,
-    processor: EpochProcessor,
+    outcome: Outcome,
     sinks: Mapping[str, Sink],
     ended: str,
     processed_before: int,
     seconds: float,
     versions: Mapping[str, str],
 ) -> Summary:
-    """Make a summary from the totals of the epoch log, the state, and the rows in the sinks."""
+    """Make a summary from the totals of the epoch log, the outcome of the steps, and the rows in the sinks."""
     totals = epoch_log.totals
     read = {name: _digest_rows(sink) for name, sink in sinks.items()}
     config = loaded.config
@@ -87,8 +87,8 @@ def summarise(
         delivered={name: count for name, (count, _) in read.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
-        model=processor.model_digest(),
-        state=processor.state_digest(),
+        model=outcome.model,
+        state=outcome.digest,
         outputs={name: digest for name, (_, digest) in read.items()},
         versions=versions,
         seconds=round(seconds, 3),

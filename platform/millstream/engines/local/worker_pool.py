@@ -54,10 +54,11 @@ class LocalWorkerPool:
         ends = _socket_pairs(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
         contexts = {name: (log.base, log.cache, log.pipeline) for name, log in job.contexts.items()}
+        layers = job.lifecycle.checkpoints.layers.folder
         context = fork_server(job.config)
         self._processes: dict[str, ForkServerProcess] = {}
         for name in self.names:
-            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts)
+            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers)
             process = context.Process(
                 target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
             )

@@ -31,13 +31,13 @@ class EpochReader:
         found = False
         for entry in self._reader.read(self._segment_before(epoch)):
             line = line_of(entry)
-            found = found or line.get("epoch") == epoch
+            found = found or ("cut" in line and line["epoch"] == epoch)
             if found:
                 yield line
 
     def epochs(self, first: int = 0) -> Iterator[Epoch]:
         """Return the epochs with the number `first` or a larger number, up to the current end of the epoch log."""
-        return (Epoch.from_line(line) for line in self.lines(first) if "epoch" in line)
+        return (Epoch.from_line(line) for line in self.lines(first) if "cut" in line)
 
     def receipts(self, first: int = 0) -> Iterator[EpochReceipt]:
         """Return the receipts that were written after epoch `first` was cut; a replayed epoch has several receipts."""

@@ -33,6 +33,8 @@ class Totals:
     returned: dict[str, int] = field(default_factory=dict)
     """The sinks that were removed and added again, and for each the epoch that it begins again with."""
     committed: int = -1
+    checkpoint: int = -1
+    """The number of the last checkpoint."""
     epochs: int = 0
     records: int = 0
     processed: int = 0
@@ -93,7 +95,9 @@ class Totals:
                 self.rows[output] = self.rows.get(output, 0) + count
 
     def add_line(self, line: Mapping[str, Any]) -> None:
-        if "epoch" in line:
+        if "checkpoint" in line:
+            self.checkpoint = line["checkpoint"]
+        elif "epoch" in line:
             self.add_epoch(Epoch.from_line(line))
         elif "receipt" in line:
             self.add_receipt(EpochReceipt.from_line(line))

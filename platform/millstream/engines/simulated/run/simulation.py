@@ -19,9 +19,11 @@ from millstream.engines.simulated.world.faults import FaultPlan, Target, planned
 from millstream.engines.simulated.world.logs import Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
+from millstream.guarantees.lifecycle import PAUSE
 from millstream.log.epochs import EpochReader
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoints import CheckpointStore
+from millstream.state.checkpoints import CheckpointReader
+from millstream.steps.outcome import outcome_of
 
 __all__ = ["Outcome", "Simulation"]
 
@@ -63,7 +65,7 @@ class Simulation:
         """Run the schedule of a seed, which is always the same."""
         rng = random.Random(seed)
         epochs = rng.choice(_EPOCHS)
-        plan = FaultPlan(planned_faults(rng, steps=40 * epochs, effects=14 * epochs))
+        plan = FaultPlan(planned_faults(rng, steps=60 * epochs, effects=31 * epochs))
         scheduler = Scheduler(rng, None if trace is None else lambda line: trace(f"seed {seed}  {line}"), _STALL_LIMIT)
         folder = self._folder / "run"
         options = self._options(rng, epochs)
@@ -104,6 +106,7 @@ class Simulation:
             arrival=rng.choice(_ARRIVALS) / self._size if follow else 0.0,
             in_flight=rng.choice((size, 3 * size, 100_000)),
             packing=rng.random() < 0.25,
+            pause=rng.choice((0, 0, PAUSE)),
         )
         while True:
             yield options
@@ -114,9 +117,13 @@ class Simulation:
 
     def _differences(self, run: SimulatedRun, ended: FinishedRun) -> Iterator[str]:
         epochs = EpochReader(run.disk.epochs)
-        newest = CheckpointStore(run.disk.checkpoints, {}).newest()
+        reader = CheckpointReader(run.disk.folder, epochs.totals().checkpoint)
+        newest = reader.newest()
         applied = newest.applied if newest else AppliedEpochs()  # with at_most_once a run may have no checkpoint
         if run.history is None:
+            stored = outcome_of(reader.states(newest) if newest else {}, None)
+            if stored.digest != ended.job.outcome.digest:
+                yield "the state in the newest checkpoint is not that of the workers"
             yield from differences_exactly_once(ended, run.contents, applied, self._golden(epochs))
             return
         references = ReferenceRuns(epochs, self._graphs, self._records)

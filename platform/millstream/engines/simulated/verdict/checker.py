@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from millstream.engines.simulated.run.run import FinishedRun
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
 from millstream.engines.simulated.verdict.history import History
 from millstream.engines.simulated.world.sinks import SinkContent
 from millstream.guarantees.delivery import Effects
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoints import States
-from millstream.state.dirty_rows import Value
+from millstream.steps.outcome import Outcome
 
 __all__ = ["differences_by_history", "differences_exactly_once"]
 
@@ -25,7 +22,7 @@ def differences_exactly_once(
     yield from _check_end(ended)
     if applied != AppliedEpochs([[0, ended.last + 1]]):
         yield f"of {ended.last + 1} epochs the state has applied {applied.ranges}, and twice {applied.repeats}"
-    yield from _differing_states(ended.job.processor.save(), golden.states)
+    yield from _differing_states(ended.job.outcome, golden.outcome)
     for name, sink in contents.items():
         rows, expected = sink.rows(), golden.rows[name]
         if not rows.equals(expected):
@@ -59,7 +56,7 @@ def differences_by_history(
         yield f"trained twice: epochs {sorted(applied.twice())}, expected {sorted(union.trained_twice)}"
     if applied.lost(every) != union.lost:
         yield f"lost to the model: epochs {sorted(applied.lost(every))}, expected {sorted(union.lost)}"
-    yield from _differing_states(ended.job.processor.save(), references.states(history.met(ended.last)))
+    yield from _differing_states(ended.job.outcome, references.outcome(history.met(ended.last)))
     for index, (name, sink) in enumerate(contents.items()):
         epochs = [epoch for epoch, _ in sink.appends]
         repeated, missing = union.rows_repeated[index], union.rows_missing[index]
@@ -79,20 +76,13 @@ def _check_end(ended: FinishedRun) -> Iterator[str]:
         yield f"the run ended with epoch {ended.last}, but committed only up to epoch {committed}"
 
 
-def _differing_states(found: States, expected: States) -> Iterator[str]:
-    """The parts of a state that are not equal bit by bit."""
-    for step in [*expected, *(step for step in found if step not in expected)]:
-        mine, other = found.get(step, {}), expected.get(step, {})
-        for name in [*other, *(name for name in mine if name not in other)]:
-            if name not in mine or name not in other or not _same(mine[name], other[name]):
-                yield f"the state of {step}: {name} differs"
-
-
-def _same(one: Value, other: Value) -> bool:
-    if isinstance(one, bytes) or isinstance(other, bytes):
-        return one == other
-    same = one.dtype == other.dtype and one.shape == other.shape
-    return same and bool((np.ascontiguousarray(one).view(np.uint8) == np.ascontiguousarray(other).view(np.uint8)).all())
+def _differing_states(found: Outcome, expected: Outcome) -> Iterator[str]:
+    """The steps whose states are not equal bit by bit, and the model."""
+    for step in {**expected.states, **found.states}:
+        if found.states.get(step, 0) != expected.states.get(step, 0):
+            yield f"the state of {step} differs"
+    if found.model != expected.model:
+        yield "the model differs"
 
 
 def _format(found: Effects) -> str:

@@ -19,7 +19,7 @@ from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochReader, Totals
 from millstream.log.ranges import ranges_of, read_table, records_schema
-from millstream.state.checkpoints import States
+from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
 
 __all__ = ["Golden", "ReferenceRuns", "epochs_key", "golden_run"]
@@ -29,9 +29,9 @@ _NEVER = 1_000_000
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden run (without faults): its state, its rows, and the totals of its epoch log."""
+    """A golden run (without faults): its outcome, its rows, and the totals of its epoch log."""
 
-    states: States
+    outcome: Outcome
     rows: Mapping[str, pa.Table]
     totals: Totals
 
@@ -51,7 +51,7 @@ def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochR
     run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
     job = run.run_to_end().job
     rows = {name: content.rows() for name, content in run.contents.items()}
-    golden = Golden(job.processor.save(), rows, job.epoch_log.totals)
+    golden = Golden(job.outcome, rows, job.epoch_log.totals)
     graphs.take_back(job.graph)
     return golden
 
@@ -69,11 +69,11 @@ class ReferenceRuns:
     def rows(self, sequence: Sequenced) -> Mapping[str, pa.Table]:
         """The rows of the last epoch of the sequence."""
         if sequence not in self._rows:
-            self.states(sequence)
+            self.outcome(sequence)
         return self._rows[sequence]
 
-    def states(self, sequence: Sequenced) -> States:
-        """The state after all epochs of the sequence."""
+    def outcome(self, sequence: Sequenced) -> Outcome:
+        """The outcome of all epochs of the sequence."""
         graph = self._graphs.lend()
         schema = records_schema(graph.fields)
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
@@ -86,6 +86,6 @@ class ReferenceRuns:
                 self._rows[sequence[:index]] = processor.process(epoch, records).rows
             else:
                 processor.skip(epoch)
-        states = processor.save()
+        outcome = processor.outcome()
         self._graphs.take_back(graph)
-        return states
+        return outcome
