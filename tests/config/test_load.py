@@ -64,7 +64,7 @@ def test_a_reference_is_a_value_of_the_environment_or_its_default(config: Path) 
     loaded = load_config(config, sets, environment)
     assert loaded.config.name == "our-news"
     assert loaded.config.engine.epoch.max_records == 7
-    assert loaded.config.source.path == "a$b"
+    assert loaded.config.source.config.path == "a$b"
     assert loaded.config.keep == parse_duration("1h")
 
 
@@ -131,7 +131,7 @@ def test_a_part_with_a_secret_in_it_is_not_in_a_message(config: Path) -> None:
 
 
 def test_a_dollar_without_a_name_stays(config: Path) -> None:
-    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.path == "$5.jsonl"
+    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.config.path == "$5.jsonl"
 
 
 def test_merges_and_aliases_are_read() -> None:

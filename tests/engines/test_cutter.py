@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,9 +52,25 @@ class Topics:
         pass
 
 
-def cutter(log: Topics, folder: Path, *, until_idle: bool = False) -> LogCutter:
+def cutter(
+    log: Topics,
+    folder: Path,
+    *,
+    until_idle: bool = False,
+    idle: Mapping[str, int] | None = None,
+    wall_clock: Callable[[], int] = lambda: 0,
+) -> LogCutter:
     epochs = EpochLog(folder)
-    return LogCutter({"source": log}, epochs, Backpressure(100), max_records=100, max_wait=0.0, until_idle=until_idle)
+    return LogCutter(
+        {"source": log},
+        epochs,
+        Backpressure(100),
+        max_records=100,
+        max_wait=0.0,
+        until_idle=until_idle,
+        idle=idle or {},
+        wall_clock=wall_clock,
+    )
 
 
 def cut_all(made: LogCutter, seconds: int = 3) -> list[Epoch]:
