@@ -70,7 +70,7 @@ def read_by_us(bootstrap: str, topic: str, work: str, records: int, epoch: int) 
     WorkerSetup(
         epoch_log=str(folder / "epochs"),
         first=0,
-        contexts={"source": (str(context.base), str(context.cache), context.pipeline)},
+        contexts={"source": (str(context.folder), str(context.cache), context.pipeline)},
         sources={"source": source.model_dump(mode="json")},
         worker_steps=[],
         fields=list(source.fields),

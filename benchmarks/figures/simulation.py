@@ -23,7 +23,7 @@ _SCHEDULES, _RECORDS = 500, 300
 def _measure(setting: Setting) -> Iterator[Value]:
     loaded = load_config(_DEMO)
     source = loaded.config.logs[0]
-    records = recorded({source.name: source.config.open(OpenContext(loaded.base, setting.folder))}, _RECORDS)
+    records = recorded({source.name: source.config.open(OpenContext(loaded.folder, setting.folder))}, _RECORDS)
     schedules = 16 if setting.quick else _SCHEDULES
 
     def per_minute(number: int) -> float:

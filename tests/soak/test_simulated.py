@@ -19,6 +19,6 @@ SCHEDULES, RECORDS = 10_000, 300
 def test_ten_thousand_schedules_of_the_demo_come_out_as_exactly_once_promises(tmp_path: Path) -> None:
     loaded = load_config(str(DEMO), [])
     source = loaded.config.logs[0]
-    records = recorded({source.name: source.config.open(OpenContext(loaded.base, tmp_path))}, RECORDS)
+    records = recorded({source.name: source.config.open(OpenContext(loaded.folder, tmp_path))}, RECORDS)
     seeds = range(SCHEDULES)
     assert [outcome for outcome in outcomes(loaded.config, records, seeds, jobs=2) if outcome.wrong] == []

@@ -130,7 +130,7 @@ def _read_records(loaded: Loaded, most: int) -> Recorded:
         cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-simulate-")))
         logs = {}
         for source in loaded.config.logs:
-            context = OpenContext(loaded.base, cache / source.name, loaded.config.name, fail_fast=True)
+            context = OpenContext(loaded.folder, cache / source.name, loaded.config.name, fail_fast=True)
             logs[source.name] = source.config.open(context)
             stack.callback(logs[source.name].close)
         found = recorded(logs, most)

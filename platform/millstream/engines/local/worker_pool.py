@@ -53,7 +53,7 @@ class LocalWorkerPool:
     def _start(self, job: Job) -> None:
         ends = _socket_pairs(self.names, keyed=stages_of(job.graph).keyed is not None)
         beats = {name: socket.socketpair() for name in self.names}
-        contexts = {name: (log.base, log.cache, log.pipeline) for name, log in job.contexts.items()}
+        contexts = {name: (log.folder, log.cache, log.pipeline) for name, log in job.contexts.items()}
         context = fork_server(job.config)
         self._processes: dict[str, ForkServerProcess] = {}
         for name in self.names:

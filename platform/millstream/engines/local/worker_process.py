@@ -33,7 +33,7 @@ BEAT_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The configuration of a worker process; `contexts` has for each source its base, its cache and the pipeline."""
+    """The configuration of a worker process; `contexts` has for each source its folder, its cache and the pipeline."""
 
     name: str
     readers: int
@@ -121,8 +121,8 @@ class _Worker:
 
     def _log(self, source: str) -> Log:
         if source not in self._logs:
-            base, cache, pipeline = self._contexts[source]
-            self._logs[source] = self._open(source, OpenContext(base, cache, pipeline))
+            folder, cache, pipeline = self._contexts[source]
+            self._logs[source] = self._open(source, OpenContext(folder, cache, pipeline))
         return self._logs[source]
 
     def _open(self, source: str, context: OpenContext) -> Any:

@@ -182,7 +182,7 @@ def _worker_setup(job: Job, first: int, ahead: Sequence[Node]) -> WorkerSetup:
         epoch_log=str(job.epoch_log.folder),
         first=first,
         contexts={
-            name: (str(opened.base), str(opened.cache), opened.pipeline) for name, opened in job.contexts.items()
+            name: (str(opened.folder), str(opened.cache), opened.pipeline) for name, opened in job.contexts.items()
         },
         sources={source.name: source.config.model_dump(mode="json") for source in job.config.logs},
         worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
@@ -202,7 +202,7 @@ def _start_query(session: SparkSession, folder: Path, put: Callable[[DataFrame, 
 
 
 def _by_epoch(table: pa.Table, schema: pa.Schema) -> dict[int, pa.Table]:
-    """Split a micro-batch by epoch, in order; an epoch without records has only its marker row."""
+    """Split a micro-batch by epoch, in order; an epoch without records has only its announcement."""
     parts: dict[int, list[pa.Table]] = {}
     for number, packed in zip(table[EPOCH].to_pylist(), table[RECORDS], strict=True):
         batches = parts.setdefault(number, [schema.empty_table()])

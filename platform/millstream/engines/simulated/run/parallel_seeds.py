@@ -23,8 +23,8 @@ _simulations: list[Simulation] = []
 
 def outcomes(config: Config, records: Recorded, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
     """Yield the outcomes of these seeds in order; with one job, a seed runs only when its outcome is requested."""
-    base = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=base) as folder:
+    parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=parent) as folder:
         if jobs == 1:
             yield from map(Simulation(config, records, Path(folder)).run, seeds)
             return

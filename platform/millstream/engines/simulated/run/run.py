@@ -179,7 +179,7 @@ class SimulatedRun:
 
     def _written(self, checkpoint: Checkpoint) -> None:
         if self.history is not None:
-            self.history.saved(checkpoint.number, checkpoint.epoch)
+            self.history.checkpointed(checkpoint.number, checkpoint.epoch)
 
     def _size_of(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
         """A function that returns the present size of a partition; arriving partitions begin in turn."""
