@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Unmeasured, Value, at_least
 from benchmarks.kit.rounds import median, repeated
 from millstream.config.load import load_config
-from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import OpenContext
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.config.load import load_config
-from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import OpenContext
 

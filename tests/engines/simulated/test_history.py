@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.engines.simulated.verdict.history import Durable, History
+from millstream.engines.simulated.run.history import Durable, History
 from millstream.guarantees.delivery import Crash, Delivery, Point
 from millstream.guarantees.lifecycle import DeliveryPlan
 

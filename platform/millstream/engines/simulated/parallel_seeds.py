@@ -10,7 +10,7 @@ from pathlib import Path
 
 from millstream.config.models import Config
 from millstream.engines.fork_server import fork_server
-from millstream.engines.simulated.run.simulation import Outcome, Simulation
+from millstream.engines.simulated.simulation import Outcome, Simulation
 from millstream.engines.simulated.world.logs import Recorded
 
 __all__ = ["outcomes"]
