@@ -6,6 +6,7 @@ start: all durable state of a run is in the epoch log and the checkpoints of Mil
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import shutil
@@ -35,6 +36,8 @@ from millstream.steps.graph import Node
 from millstream.steps.processor import EpochResult
 
 __all__ = ["SparkFeed"]
+
+_LOGGER = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.2
 _LEAST_WAIT = 0.005
@@ -138,9 +141,13 @@ class _Query:
 
     def stop(self) -> None:
         self._closing.set()  # Spark's call of `_put` returns, so that the query can stop
-        with suppress(PySparkException, Py4JError):  # a lost query may not answer; the loss is already reported
+        try:
             self._query.stop()
-        self._end()
+        except (PySparkException, Py4JError) as error:  # no result depends on this query any more
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            _LOGGER.warning("Spark's query cannot be stopped, and perhaps still reads: %s", reason)
+        finally:
+            self._end()
 
     def _end(self) -> None:
         self._closing.set()
