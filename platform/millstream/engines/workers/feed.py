@@ -253,10 +253,10 @@ def run_with_workers(
         with open_pool(job) as pool:
             yield WorkersFeed(pool, stages, job.processor, job.lifecycle.group_size if ahead else None)
 
-    readers = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
+    reader_steps = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
     advice = (
-        f"readers run {_names(readers)}, the sequencer {_names(stages.rest)}: check these steps with these records, "
-        "and the memory"
+        f"readers run {_names(reader_steps)}, the sequencer {_names(stages.rest)}: check these steps with these "
+        "records, and the memory"
     )
     run_with_recovery(job, open_feed, advice, clock)
 
