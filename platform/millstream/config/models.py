@@ -14,7 +14,7 @@ from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field
 from millstream.config.plugins import SINKS, plugin_field
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 
-__all__ = ["Config", "Engine", "EpochSize", "Guarantee", "Mlflow"]
+__all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 
@@ -86,7 +86,7 @@ class EpochSize(_Section):
     )
 
 
-class Engine(_Section):
+class EngineConfig(_Section):
     """The engine that runs the pipeline. Results do not depend on the engine."""
 
     type: Literal["spark", "local"] = Field(
@@ -149,7 +149,7 @@ class Config(_Section):
         default={}, description="The sink of each output; outputs without a sink are files in the run directory."
     )
     guarantee: Guarantee = Guarantee()
-    engine: Engine = Engine()
+    engine: EngineConfig = EngineConfig()
     keep: Duration | None = Field(
         default=parse_duration("7d"),
         gt=0,
