@@ -59,6 +59,11 @@ class Graph:
         return self.sources.get(name, SourceTime())
 
     @property
+    def waits_for_time(self) -> bool:
+        """True if a step waits for ends in event time."""
+        return any("time" in node.traits.ends for node in self.steps)
+
+    @property
     def log_columns(self) -> list[str]:
         """The columns that the log yields."""
         return list(log_schema(self.fields).names)
