@@ -44,7 +44,7 @@ class Figures:
     popular: tuple[tuple[str, float], ...]
     behind: int | None
     held: str | None = None
-    """The partition that has held the windows over event time for a while."""
+    """The partition that has held the windows over event time for a while, and since when."""
 
 
 class RunFigures(Observer):
@@ -122,11 +122,12 @@ class RunFigures(Observer):
         )
 
     def _held(self, totals: Totals) -> str | None:
-        """The partition that has held the watermark for at least 10 s, if windows wait for the watermark."""
+        """The partition that has held the watermark for at least 10 s, and since when, if windows wait for it."""
         waits = self._watched.graph.waits_for_time
         if not waits or (self._wall_clock() - totals.held_since) / 1e6 < _HELD_SECONDS:
             return None
-        return event_time_status(totals).held_by
+        status = event_time_status(totals)
+        return f"{status.held_by} since {status.held_since}" if status.held_by is not None else None
 
     def speed(self) -> float | None:
         """Return the records per second between the first finished epoch and the last."""

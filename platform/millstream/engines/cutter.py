@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
@@ -27,6 +26,7 @@ from millstream.log.epochs import (
     SinkRemoved,
     Skipped,
     Totals,
+    in_order,
 )
 from millstream.timestamps import wall_clock
 
@@ -79,8 +79,8 @@ class LogCutter:
     idle: Mapping[str, int | None] = field(default_factory=dict)
     wall_clock: Callable[[], int] = wall_clock
     _events: list[Event] = field(default_factory=list, init=False)
-    _empty: set[int] = field(default_factory=set, init=False)
-    """The partitions that the next epoch adds and that have no record yet."""
+    _added: set[int] = field(default_factory=set, init=False)
+    """The partitions that the next epoch adds."""
     _silence: Silence = field(init=False)
     _partitions: PartitionTable = field(init=False)
     _targets: dict[int, int] | None = field(default=None, init=False)
@@ -140,8 +140,8 @@ class LogCutter:
         if planned is None and not ended and not idle and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
-        events = (*self._events, *map(Idle, idle), *map(Ended, ended))
-        self._events, self._empty = [], set()
+        events = in_order([*self._events, *map(Idle, idle), *map(Ended, ended)])
+        self._events, self._added = [], set()
         totals = self.epoch_log.totals
         epoch = Epoch(totals.next_epoch, planned or {}, events, max(totals.at, self.wall_clock()))
         self.backpressure.admit(epoch)
@@ -165,7 +165,7 @@ class LogCutter:
                     rank = self._partitions.add(name)
                     self._planner.add(rank, at)
                     self._events.append(Added(name, at))
-                    self._empty.add(rank)
+                    self._added.add(rank)
         self._checked_before = True
 
     def _log_ends(self) -> dict[int, int]:
@@ -185,7 +185,7 @@ class LogCutter:
             return False
         if rank in self.epoch_log.totals.idle and rank not in cut:
             return False
-        empty = rank in self._empty and rank not in cut
+        empty = rank in self._added and rank not in cut
         return self.until_idle or empty or self._silence.is_over_limit(rank)
 
     def _ended_partitions(self) -> list[int]:
@@ -242,7 +242,7 @@ class ReplayCutter:
         if any(positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
             self._refuse_cuts()
         log_events = (e for e in copied.events if not isinstance(e, SinkAdded | SinkRemoved))
-        events = tuple(itertools.chain(_changed_sinks(own, self.sinks), log_events))
+        events = in_order([*log_events, *_changed_sinks(own, self.sinks)])
         for event in events:
             if isinstance(event, Added):
                 self._check_exists(event.partition)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Added", "Ended", "Epoch", "Event", "Idle", "PartitionName", "SinkAdded", "SinkRemoved", "Skipped"]
+__all__ = [
+    "Added",
+    "Ended",
+    "Epoch",
+    "Event",
+    "Idle",
+    "PartitionName",
+    "SinkAdded",
+    "SinkRemoved",
+    "Skipped",
+    "in_order",
+]
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,12 @@ class Skipped:
 
 
 Event = Added | Skipped | Idle | Ended | SinkAdded | SinkRemoved
+
+
+def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+    """The events of an epoch in the order in which they take effect."""
+    kinds: tuple[type[Event], ...] = typing.get_args(Event)
+    return tuple(sorted(events, key=lambda event: kinds.index(type(event))))
 
 
 @dataclass(frozen=True)

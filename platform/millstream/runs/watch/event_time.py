@@ -11,6 +11,7 @@ from millstream.timestamps import format_time
 __all__ = ["EventTimeStatus", "event_time_status"]
 
 _SECOND = 1_000_000
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class EventTimeStatus:
         >>> print(EventTimeStatus({}, "news/0", "2026-03-01T09:12:00Z", ()).describe())
         none yet, because news/0 has no record, since 2026-03-01T09:12:00Z
         """
-        idle = f"; idle: {', '.join(self.idle)}" if self.idle else ""
+        more = f" and {len(self.idle) - _SHOWN:,} more" if len(self.idle) > _SHOWN else ""
+        idle = f"; idle: {', '.join(self.idle[:_SHOWN])}{more}" if self.idle else ""
         if not self.watermarks:
             return f"none yet, because {self.held_by} has no record, since {self.held_since}" if self.held_by else ""
         step, time = list(self.watermarks.items())[-1]
