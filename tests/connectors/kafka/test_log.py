@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.source_options import source
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import SharedBroker
+from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.kafka.source_options import source
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
 from millstream.log.contracts import OpenContext, Partition

@@ -12,10 +12,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
-from connectors.kafka.topic_admin import TopicAdmin
 from pydantic import ValidationError
+from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
 from millstream.log.formats.rows import json_lines

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, Position, Run, documents, eventually
-from connectors.kafka.short_timeouts import shorten_timeouts
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import OwnBroker, SharedBroker
+from support.kafka.pipeline_runs import HANG_SECONDS, Position, Run, documents, eventually
+from support.kafka.short_timeouts import shorten_timeouts
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
 from millstream.guarantees.crash_point import CrashPoint

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.topic_admin import wait_until_complete
 from kafka import KafkaProducer
 from support.brokers import SharedBroker
+from support.kafka.pipeline_runs import HANG_SECONDS
+from support.kafka.topic_admin import wait_until_complete
 from support.topics import create_topic
 
 import millstream.log

@@ -6,9 +6,9 @@ import socket
 import threading
 
 import pytest
-from connectors.kafka.pipeline_runs import eventually
 from kafka.admin import KafkaAdminClient
 from support.brokers import SharedBroker
+from support.kafka.pipeline_runs import eventually
 
 from millstream_connectors.kafka.broker import free_port
 from millstream_connectors.kafka.broker.readiness import ready_cluster

@@ -10,10 +10,10 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.topic_admin import wait_until_complete
 from kafka import KafkaProducer
 from support.brokers import OwnBroker, SharedBroker
+from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.kafka.topic_admin import wait_until_complete
 
 from millstream_connectors.kafka.broker import Broker, free_port
 from millstream_connectors.kafka.client import retries

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.topic_admin import TopicAdmin, wait_until_complete
 from support.brokers import OwnBroker, SharedBroker
+from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.kafka.topic_admin import TopicAdmin, wait_until_complete
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.errors import MessagesLost, OffsetRemoved, RetryTimeout, TopicRecreated

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
 from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
 from pydantic import ValidationError
+from support.kafka.pipeline_runs import HANG_SECONDS, eventually
 
 from millstream.config.load import read_config
 from millstream.errors import MillstreamError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import eventually
-from connectors.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker
+from support.kafka.pipeline_runs import eventually
+from support.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
 from millstream_connectors.kafka.client.errors import Fenced

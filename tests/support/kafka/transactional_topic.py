@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.sink_topic import SinkTopic
 from kafka import errors as kafka_errors
+from support.kafka.pipeline_runs import HANG_SECONDS
+from support.kafka.sink_topic import SinkTopic
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.coordinators import Coordinators

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.topic_admin import wait_until_complete
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
+from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.kafka.topic_admin import wait_until_complete
 
 from millstream.log.contracts import OpenContext, Progress
 from millstream_connectors.kafka.progress import Signature
