@@ -81,6 +81,17 @@ def test_files_are_named_by_nouns() -> None:
     assert not found, "\n".join(found)
 
 
+def test_no_test_imports_a_test_or_a_conftest() -> None:
+    """Code that several tests import is in tests/support."""
+    found = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module in modules("tests")
+        for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom) and re.search(r"\b(conftest|test_\w+)\b", ast.unparse(node))
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_public_names_are_used_by_another_file() -> None:
     """A name in `__all__` is used in another file: code, a test, an entry point or the docs for authors."""
     words = {

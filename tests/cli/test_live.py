@@ -17,10 +17,10 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
+from support.command_result import Millstream
 
 from millstream.runs.termination import descendants
 
-Millstream = Callable[..., Any]
 Begin = Callable[..., "subprocess.Popen[str]"]
 
 FOLLOWING = ("--set", "source.rate=2000", "--set", "source.records=null")

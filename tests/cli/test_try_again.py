@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.conftest import Millstream
+from support.command_result import Millstream
 
 from millstream.log.journal import Journal
 from millstream.runs.directory import RunDirectory
