@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from support.conditions import wait_until
 
 __all__ = ["create_topic", "produce_documents", "seen"]
-
-_PATIENCE = 300.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
@@ -36,14 +34,18 @@ def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
 def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """The rows of a topic that a plain read_committed consumer reads."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
-    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    wait_until(lambda: bool(consumer.partitions_for_topic(topic)), f"the partitions of {topic}")
+    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
     ends = consumer.end_offsets(partitions)
-    rows, deadline = [], time.monotonic() + _PATIENCE
-    while any(consumer.position(partition) < end for partition, end in ends.items()):
-        assert time.monotonic() < deadline, f"{topic} cannot be read to its end"
+    rows: list[dict[str, Any]] = []
+
+    def complete() -> bool:
         for messages in consumer.poll(timeout_ms=200).values():
-            rows += [json.loads(message.value) for message in messages]
+            rows.extend(json.loads(message.value) for message in messages)
+        return all(consumer.position(partition) >= end for partition, end in ends.items())
+
+    wait_until(complete, f"the end of {topic}")
     consumer.close()
     return rows

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from support.brokers import SharedBroker
-from support.kafka.pipeline_runs import HANG_SECONDS
+from support.conditions import HANG_SECONDS
 from support.kafka.sink_topic import SinkTopic
 from support.kafka.topic_admin import TopicAdmin
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.brokers import SharedBroker
-from support.kafka.pipeline_runs import HANG_SECONDS
+from support.conditions import HANG_SECONDS
 from support.kafka.sink_topic import OUTPUT, SinkTopic, epoch, progress
 from support.kafka.topic_admin import TopicAdmin
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker, SharedBroker
+from support.conditions import HANG_SECONDS
 from support.kafka.append_process import ROWS, start_process
-from support.kafka.pipeline_runs import HANG_SECONDS
 from support.kafka.short_timeouts import shorten_timeouts
 from support.kafka.sink_topic import SinkTopic, epoch, offsets_of, progress
 

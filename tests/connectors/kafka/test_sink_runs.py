@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.brokers import SharedBroker
+from support.conditions import HANG_SECONDS
 from support.documents import EPOCHS, write_documents
-from support.kafka.pipeline_runs import HANG_SECONDS
 from support.kafka.sink_topic import SinkTopic
 from support.kafka.topic_admin import TopicAdmin
 from support.pipelines import Pipeline, assert_promise

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 from support.brokers import SharedBroker
-from support.kafka.pipeline_runs import HANG_SECONDS
+from support.conditions import HANG_SECONDS
 from support.kafka.topic_admin import wait_until_complete
 from support.topics import create_topic
 

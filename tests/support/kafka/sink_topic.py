@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
-from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.conditions import HANG_SECONDS, wait_until
 from support.kafka.topic_admin import wait_until_complete
 
 from millstream.log.contracts import OpenContext, Progress
@@ -123,7 +123,7 @@ class SinkTopic:
             bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
         )
         try:
-            eventually(lambda: bool(consumer.partitions_for_topic(self.topic)), f"metadata of {self.topic}")
+            wait_until(lambda: bool(consumer.partitions_for_topic(self.topic)), f"metadata of {self.topic}")
             pairs = [TopicPartition(self.topic, number) for number in sorted(consumer.partitions_for_topic(self.topic))]
             consumer.assign(pairs)
             consumer.seek_to_beginning()
@@ -135,7 +135,7 @@ class SinkTopic:
                     found.extend(some)
                 return all(consumer.position(pair) >= ends[pair] for pair in pairs)
 
-            eventually(complete, f"the end of {self.topic}")
+            wait_until(complete, f"the end of {self.topic}")
             return found
         finally:
             consumer.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.conditions import HANG_SECONDS, wait_until
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.coordinators import Coordinators
@@ -40,11 +40,11 @@ class TopicAdmin:
 
     def delete(self, name: str) -> None:
         self._admin.delete_topics([name])
-        eventually(lambda: name not in self._admin.list_topics(), f"the deletion of {name}")
+        wait_until(lambda: name not in self._admin.list_topics(), f"the deletion of {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
         self._admin.create_partitions({name: total})
-        eventually(lambda: len(self._admin.describe_topics([name])[0]["partitions"]) >= total, "the partitions")
+        wait_until(lambda: len(self._admin.describe_topics([name])[0]["partitions"]) >= total, "the partitions")
 
     def remove(self, name: str, before: int, partition: int = 0) -> None:
         """Remove the messages before an offset, as retention does."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from kafka import errors as kafka_errors
-from support.kafka.pipeline_runs import HANG_SECONDS
+from support.conditions import HANG_SECONDS
 from support.kafka.sink_topic import SinkTopic
 
 from millstream_connectors.kafka.client.cluster import Cluster

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from kafka import KafkaProducer
 from support.brokers import OwnBroker, SharedBroker
-from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.conditions import HANG_SECONDS, wait_until
 from support.kafka.topic_admin import wait_until_complete
 
 from millstream_connectors.kafka.broker import Broker, free_port
@@ -169,7 +169,7 @@ def answer_of(question: Callable[[], T | None]) -> T:
         found.extend([] if answer is None else [answer])
         return bool(found)
 
-    eventually(answered, "an answer")
+    wait_until(answered, "an answer")
     return found[0]
 
 

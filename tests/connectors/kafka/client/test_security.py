@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
 from pydantic import ValidationError
-from support.kafka.pipeline_runs import HANG_SECONDS, eventually
+from support.conditions import HANG_SECONDS, wait_until
 
 from millstream.config.load import read_config
 from millstream.errors import MillstreamError
@@ -161,7 +161,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion("me", "SCRAM-SHA-512", PASSWORD.encode())])
         admin.close()
-        eventually(lambda: has_credentials(f"{HOST}:{ports[2]}"), "the credentials")
+        wait_until(lambda: has_credentials(f"{HOST}:{ports[2]}"), "the credentials")
         yield Guarded(folder, *(f"{HOST}:{port}" for port in ports[2:]))
     finally:
         broker.kill()

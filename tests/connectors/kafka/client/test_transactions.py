@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker
-from support.kafka.pipeline_runs import eventually
+from support.conditions import wait_until
 from support.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
@@ -242,7 +242,7 @@ def test_a_transaction_that_the_brokers_aborted_after_its_timeout_is_started_aga
         producer = topic.producer(transaction_timeout=0.3)
         producer.fence()
         producer.prepare(messages(value), "")
-        eventually(lambda: topic.state() == "CompleteAbort", "the abort")
+        wait_until(lambda: topic.state() == "CompleteAbort", "the abort")
         assert not producer.commit()
         producer._timeout = 60  # a busy machine may not commit the next transaction within the short one
         return producer
@@ -267,7 +267,7 @@ def test_a_transactional_id_that_has_expired_is_used_again(own_broker: OwnBroker
     producer = topic.producer()
     producer.fence()
     write(producer, "a")
-    eventually(lambda: not topic.state(), "the expiry of the id")
+    wait_until(lambda: not topic.state(), "the expiry of the id")
     write(producer, "b")
     assert topic.read() == ["a0", "a1", "b0", "b1"]
     topic.close()
