@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka import TopicPartition
 from support.conditions import wait_until
+from support.kafka.clients import add_topic, connect_admin, connect_consumer, connect_producer
 
 __all__ = ["create_topic", "produce_documents", "seen"]
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
+    admin = connect_admin(bootstrap)
+    add_topic(admin, topic, partitions, **settings)
     admin.close()
 
 
@@ -23,7 +23,7 @@ def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
     """Send every line of the files as a message; the lines of the first file go to partition 0, and so on."""
     files = sorted(folder.glob("*.jsonl"))
     create_topic(bootstrap, topic, len(files))
-    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
+    producer = connect_producer(bootstrap, linger_ms=5)
     for partition, file in enumerate(files):
         for line in file.read_bytes().splitlines():
             producer.send(topic, line, partition=partition)
@@ -33,7 +33,7 @@ def produce_documents(bootstrap: str, topic: str, folder: Path) -> None:
 
 def seen(bootstrap: str, topic: str) -> list[dict[str, Any]]:
     """The rows of a topic that a plain read_committed consumer reads."""
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    consumer = connect_consumer(bootstrap, isolation_level="read_committed")
     wait_until(lambda: bool(consumer.partitions_for_topic(topic)), f"the partitions of {topic}")
     partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
     consumer.assign(partitions)

@@ -42,7 +42,7 @@ class TransactionalTopic:
         self._clusters.append(Cluster(self.bootstrap, timeout=HANG_SECONDS))
         return self._clusters[-1]
 
-    def producer(self, transaction_timeout: float = 60) -> Transactions:
+    def producer(self, transaction_timeout: float = HANG_SECONDS) -> Transactions:
         cluster, name = self.cluster(), self.topic
         return Transactions(
             cluster,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker
-from support.conditions import wait_until
+from support.conditions import HANG_SECONDS, wait_until
 from support.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
@@ -244,7 +244,7 @@ def test_a_transaction_that_the_brokers_aborted_after_its_timeout_is_started_aga
         producer.prepare(messages(value), "")
         wait_until(lambda: topic.state() == "CompleteAbort", "the abort")
         assert not producer.commit()
-        producer._timeout = 60  # a busy machine may not commit the next transaction within the short one
+        producer._timeout = HANG_SECONDS  # a busy machine may not commit the next transaction within the short one
         return producer
 
     write(timed_out("a"), "a")
