@@ -6,12 +6,12 @@ import gzip
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from support.command_result import Millstream
+from support.conditions import HANG_SECONDS, wait_until
 
 from millstream.log.contracts import Progress
 from millstream.log.epochs import EpochLog
@@ -79,7 +79,7 @@ def test_following_prints_entries_that_are_appended_later(tmp_path: Path) -> Non
         assert cat.stdout.readline() == b"second\n"
         journal.roll()
         journal.append(b"third")
-        assert cat.communicate(timeout=30)[0] == b"third\n"
+        assert cat.communicate(timeout=HANG_SECONDS)[0] == b"third\n"
     assert cat.returncode == 0
 
 
@@ -88,14 +88,11 @@ def test_lines_of_a_pipe_are_appended_as_they_arrive(tmp_path: Path) -> None:
     assert append.stdin is not None
     append.stdin.write(b"one\ntwo\nthr")
     append.stdin.flush()
-    until = time.monotonic() + 30
-    while not any(tmp_path.glob("*.journal")) or JournalReader(tmp_path).end() < 2:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: any(tmp_path.glob("*.journal")) and JournalReader(tmp_path).end() >= 2, "the first two lines")
     second = append_lines(tmp_path, b"x\n")
     assert second.returncode == 4
     assert b"another process is appending" in second.stderr
-    assert append.communicate(b"ee\n", timeout=30)[1] == b"3 entries appended\n"
+    assert append.communicate(b"ee\n", timeout=HANG_SECONDS)[1] == b"3 entries appended\n"
     assert [entry.payload for entry in JournalReader(tmp_path).read(0)] == [b"one", b"two", b"three"]
 
 
@@ -134,5 +131,5 @@ def test_a_reader_of_the_output_may_stop_at_any_time(tmp_path: Path) -> None:
     cat.stdout.close()
     assert cat.stderr is not None
     assert cat.stderr.read() == b""
-    assert cat.wait(timeout=30) == 0
+    assert cat.wait(timeout=HANG_SECONDS) == 0
     cat.stderr.close()
