@@ -49,7 +49,7 @@ def epoch(number: int, count: int = 3) -> pa.Table:
 
 
 def at(folder: Path) -> OpenContext:
-    return OpenContext(base=folder, cache=folder / "run")
+    return OpenContext(folder=folder, cache=folder / "run")
 
 
 def rows(tables: Iterator[pa.Table]) -> pa.Table:

@@ -40,7 +40,7 @@ def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[
 
 def _with_records(loaded: Loaded, cache: Path, most: int) -> SimulatedPipeline:
     source = loaded.config.logs[0]
-    log = source.config.open(OpenContext(loaded.base, cache))
+    log = source.config.open(OpenContext(loaded.folder, cache))
     return SimulatedPipeline(loaded.config, recorded({source.name: log}, most))
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
 
-from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed
@@ -64,12 +64,12 @@ def a_checkpoint_of_epochs_that_are_not_yet_delivered(patch: pytest.MonkeyPatch)
 
 
 def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    progress = SinkGuard._progress
+    progress = SinkGuard._last_epoch
 
     def less_progress(guard: SinkGuard, name: str, sink: Sink) -> int:
         return progress(guard, name, sink) - 1
 
-    patch.setattr(SinkGuard, "_progress", less_progress)
+    patch.setattr(SinkGuard, "_last_epoch", less_progress)
 
 
 def a_commit_of_epochs_in_no_checkpoint(patch: pytest.MonkeyPatch) -> None:
