@@ -113,7 +113,7 @@ def test_a_client_that_does_nothing_is_disconnected(
 
 
 def test_a_silent_client_does_not_keep_the_port() -> None:
-    first = MetricsPort(0)
+    first = MetricsPort(free_port())
     with socket.create_connection(("127.0.0.1", first.number)):
         first.close()
         MetricsPort(first.number).close()
