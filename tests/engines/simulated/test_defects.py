@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from engines.simulated.conftest import Simulated, Simulating
+from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
 
 from millstream.engines.cutter import ReplayCutter
 from millstream.engines.simulated.simulation import Simulation
@@ -138,7 +138,7 @@ def records_that_are_ahead_of_the_clock_of_their_replay(patch: pytest.MonkeyPatc
     patch.setattr(ReplayCutter, "cut", cut_later)
 
 
-def found(simulated: Simulated, folder: Path) -> bool:
+def found(simulated: SimulatedPipeline, folder: Path) -> bool:
     simulation = Simulation(simulated.config, simulated.records, folder)
     return any(simulation.run(seed).wrong for seed in SEEDS)
 
@@ -162,7 +162,7 @@ def found(simulated: Simulated, folder: Path) -> bool:
     ],
 )
 def test_some_schedule_shows_the_defect(
-    keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
+    keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
     defect(monkeypatch)
