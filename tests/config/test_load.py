@@ -40,7 +40,7 @@ def test_a_config_needs_only_name_source_and_pipeline(config: Path) -> None:
     assert loaded.config.keep == parse_duration("7d")
     assert loaded.config.mlflow is False
     assert loaded.config.sinks == {}
-    assert loaded.base == config.parent
+    assert loaded.folder == config.parent
 
 
 def test_on_the_local_engine_a_record_waits_only_if_the_config_sets_max_wait(config: Path) -> None:
@@ -58,13 +58,39 @@ def test_a_single_source_is_named_source_and_several_have_their_own_names(config
     assert [source.name for source in load_config(config, ["source=null", several]).config.logs] == ["b", "a"]
 
 
+def test_every_source_has_the_options_of_event_time(config: Path) -> None:
+    def times(*sets: str) -> tuple[int | None, int | None]:
+        [source] = load_config(config, list(sets)).config.logs
+        return source.times.idle, source.times.ahead
+
+    generated = "source={type: generator}"
+    assert times() == (parse_duration("1m"), parse_duration("1d"))
+    assert times("source.idle=5s", "source.ahead=null") == (parse_duration("5s"), None)
+    assert times(generated) == (parse_duration("1m"), None)  # its own default: its times are generated
+    assert times("source={type: generator, ahead: 2h, idle: null}") == (None, parse_duration("2h"))
+    loaded = load_config(config, ["source.idle=5s"])
+    assert read_config(loaded.resolved(), loaded.folder, loaded.file).config == loaded.config
+
+
+def test_problems_of_event_time_are_reported_with_those_of_the_source(config: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(config, ["source.idle=0", "source.ahead=7", "source.fields=3"])
+    assert [line.partition("source.")[2].partition(":")[0] for line in str(refused.value).splitlines()[1:]] == [
+        "idle",
+        "ahead",
+        "fields",
+    ]
+    with pytest.raises(ConfigError, match=r"source\.idel: unknown key; did you mean `idle`\?"):
+        load_config(config, ["source.idel=5s"])
+
+
 def test_a_reference_is_a_value_of_the_environment_or_its_default(config: Path) -> None:
     sets = ["name=${WHO}-${WHAT:-news}", "engine.epoch.max_records=${MOST:-7}", "source.path=a$$b", "keep=${KEEP:-}"]
     environment = {"WHO": "our", "WHAT": "", "KEEP": "1h"}
     loaded = load_config(config, sets, environment)
     assert loaded.config.name == "our-news"
     assert loaded.config.engine.epoch.max_records == 7
-    assert loaded.config.source.path == "a$b"
+    assert loaded.config.source.config.path == "a$b"
     assert loaded.config.keep == parse_duration("1h")
 
 
@@ -86,7 +112,7 @@ def test_a_resolved_config_reads_back_the_same_and_has_no_value_of_the_environme
     assert kept["source"]["path"] == "${SECRET_FOLDER}/a$$b.jsonl"
     assert kept["keep"] == "1d"
     assert kept["guarantee"]["checkpoint_every"] == 1
-    again = read_config(yaml.safe_load(yaml.safe_dump(kept)), loaded.base, "config.yaml", environment)
+    again = read_config(yaml.safe_load(yaml.safe_dump(kept)), loaded.folder, "config.yaml", environment)
     assert again.config == loaded.config
     assert again.resolved() == kept
 
@@ -96,7 +122,7 @@ def test_a_list_of_steps_reads_back_the_same(config: Path) -> None:
     steps = f"[{{type: hashed_text, name: words}}, {{type: popularity, of: label, {window}}}]"
     loaded = load_config(config, [f"pipeline={{steps: {steps}}}"])
     assert [step.name for step in loaded.config.steps] == ["words", "popularity"]
-    again = read_config(loaded.resolved(), loaded.base, "config.yaml")
+    again = read_config(loaded.resolved(), loaded.folder, "config.yaml")
     assert again.config == loaded.config
     assert again.config.steps == loaded.config.steps
     assert [step.path for step in again.config.steps] == [("pipeline", "steps", 0), ("pipeline", "steps", 1)]
@@ -107,7 +133,7 @@ def test_several_sources_read_back_the_same(config: Path) -> None:
         LEAST.replace("source: {", "sources: {news: {").replace("news.jsonl}", "news.jsonl}, other: {type: generator}}")
     )
     loaded = load_config(config)
-    again = read_config(loaded.resolved(), loaded.base, "config.yaml")
+    again = read_config(loaded.resolved(), loaded.folder, "config.yaml")
     assert [source.name for source in again.config.logs] == ["news", "other"]
     assert again.config == loaded.config
 
@@ -131,7 +157,7 @@ def test_a_part_with_a_secret_in_it_is_not_in_a_message(config: Path) -> None:
 
 
 def test_a_dollar_without_a_name_stays(config: Path) -> None:
-    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.path == "$5.jsonl"
+    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.config.path == "$5.jsonl"
 
 
 def test_merges_and_aliases_are_read() -> None:

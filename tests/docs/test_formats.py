@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docs.documents import TEXTS, blocks, section, table
-from docs.reader import Reader
-from millstream.state.checkpoint_file import read_header
+from support.docs_pages import TEXTS, blocks, section, table
+from support.docs_reader import Reader
 
 from millstream.log.epochs import Totals
 from millstream.log.journal import Journal, JournalReader

@@ -21,6 +21,7 @@ from millstream.state.checkpoints import CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
+from millstream.timestamps import wall_clock
 
 __all__ = ["CutOptions", "Engine", "Job", "Storage", "delivery_plan", "make_job"]
 
@@ -96,7 +97,13 @@ class CutOptions:
     replay: EpochReader | None = None
     last: int | None = None
 
-    def cutter(self, storage: Storage, backpressure: Backpressure) -> Cutter:
+    def cutter(
+        self,
+        storage: Storage,
+        backpressure: Backpressure,
+        idle: Mapping[str, int | None],
+        wall_clock: Callable[[], int] = wall_clock,
+    ) -> Cutter:
         sinks = list(storage.sink_keys.values())
         if self.replay is not None:
             return ReplayCutter(storage.logs, storage.epoch_log, backpressure, self.replay, sinks, self.last)
@@ -109,6 +116,8 @@ class CutOptions:
             until_idle=self.until_idle,
             sinks=sinks,
             budget=self.budget,
+            idle=idle,
+            wall_clock=wall_clock,
         )
 
 
@@ -129,11 +138,13 @@ def make_job(
     crash: Armed | None = None,
     backpressure: Backpressure | None = None,
     clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], int] = wall_clock,
     pause: float = PAUSE,
 ) -> Job:
-    """Make a job. `observe` returns the observer of its lifecycle."""
+    """Make a job. `observe` returns the observer of its lifecycle. Epochs are cut at times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
-    cutter = cuts.cutter(storage, backpressure)
+    idle = {source.name: source.times.idle for source in config.logs}
+    cutter = cuts.cutter(storage, backpressure, idle, wall_clock)
     lifecycle = EpochLifecycle(
         plan=delivery_plan(config),
         log=storage.epoch_log,

@@ -103,10 +103,10 @@ class _NoObserver:
 
 @dataclass
 class _Group:
-    """Epochs that pass their points together. `wait`: the effects of a point are durable before the next point."""
+    """Epochs that pass their points together; if `synchronous`, a point is durable before the next point begins."""
 
     epochs: Sequence[Epoch]
-    wait: bool
+    synchronous: bool
     results: list[EpochResult] = field(default_factory=list)
 
     @property
@@ -201,7 +201,7 @@ class EpochLifecycle:
 
     # ------------------------------------------------------------ epochs
 
-    def together(self, epochs: Sequence[Epoch]) -> int:
+    def group_size(self, epochs: Sequence[Epoch]) -> int:
         """The number of epochs in the next group; `epochs` are the next epochs.
 
         With exactly_once, a group has all epochs up to the epoch of an armed crash; with other deliveries, one epoch.
@@ -214,14 +214,14 @@ class EpochLifecycle:
     def take(self, epochs: Sequence[Epoch]) -> None:
         """Advance epochs that are ready through all points, group by group."""
         while epochs:
-            count = self.together(epochs)
+            count = self.group_size(epochs)
             self._advance(epochs[:count])
             epochs = epochs[count:]
 
     def _advance(self, epochs: Sequence[Epoch]) -> None:
         # Until an armed crash comes, checkpoints are not written in the background: the crash must find them complete.
         armed = self.crash is not None and epochs[-1].number <= self.crash.point.epoch
-        group = _Group(epochs, wait=armed or not self._guarded)
+        group = _Group(epochs, synchronous=armed or not self._guarded)
         for point in order(self.plan.delivery):
             self._actions[point](group)
             for epoch in epochs:
@@ -243,7 +243,7 @@ class EpochLifecycle:
             group.results.append(self._process_epoch(epoch))
         self._checkpointer.advance()
         if self._guarded:
-            if self._may_checkpoint(group.last, group.wait):
+            if self._may_checkpoint(group.last, group.synchronous):
                 self._start_checkpoint()
             self._steps.work_ahead()
         self._sync()
@@ -278,7 +278,7 @@ class EpochLifecycle:
             self._start_checkpoint()
         self._checkpointer.delivered()
         self._checkpointer.advance()
-        if group.wait:
+        if group.synchronous:
             self._checkpointer.wait()
 
     def _commit(self, group: _Group) -> None:
@@ -288,7 +288,7 @@ class EpochLifecycle:
             self.log.sync()
             return
         wanted = any(due(epoch.number, self.plan.commit_every) for epoch in group.epochs)
-        if wanted and self._commit_covered(group.last) and group.wait:
+        if wanted and self._commit_covered(group.last) and group.synchronous:
             self.log.sync()
 
     def _pass_crash_point(self, point: Point, epoch: int, part: str | None = None) -> None:
@@ -297,11 +297,11 @@ class EpochLifecycle:
 
     # ------------------------------------------------------------ checkpoints and commits
 
-    def _may_checkpoint(self, last: int, wait: bool = False) -> bool:
+    def _may_checkpoint(self, last: int, synchronous: bool = False) -> bool:
         """True if a checkpoint after this epoch is due, the previous one is written and its pause is over."""
         if last - self._checkpoint_epoch < self.plan.checkpoint_every:
             return False
-        return wait or not (self._checkpointer.busy or self.clock() < self._pause_until)
+        return synchronous or not (self._checkpointer.busy or self.clock() < self._pause_until)
 
     def _start_checkpoint(self) -> None:
         """Begin a checkpoint of the epochs that are processed."""

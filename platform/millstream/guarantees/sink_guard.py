@@ -19,7 +19,7 @@ class SinkGuard:
         self._log, self._sinks, self._keys = log, sinks, keys
         self._silent: set[str] = set()
         """The sinks that report no progress at all."""
-        self._last_epochs = {name: self._progress(name, sink) for name, sink in sinks.items()}
+        self._last_epochs = {name: self._last_epoch(name, sink) for name, sink in sinks.items()}
 
     def lowest(self, default: int) -> int:
         """The last epoch that all sinks have."""
@@ -38,7 +38,8 @@ class SinkGuard:
         assert back or epoch > self._last_epochs[name], (name, self._last_epochs[name], epoch)
         self._last_epochs[name] = max(self._last_epochs[name], epoch)
 
-    def _progress(self, name: str, sink: Sink) -> int:
+    def _last_epoch(self, name: str, sink: Sink) -> int:
+        """The last epoch that the sink has, by the progress that the sink reports."""
         progress, key, totals = sink.progress(), self._keys[name], self._log.totals
         if progress is None:
             self._silent.add(name)

@@ -70,7 +70,10 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     config = loaded.config
     several = resolved.get("sources")
     sources = several or {source.name: resolved["source"] for source in config.logs}
-    fixed = {source.name: _fixed_options(source.config, sources[source.name]) for source in config.logs}
+    fixed = {
+        source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
+        for source in config.logs
+    }
     steps = json.dumps(
         [{"name": s.name, **_fixed_options(s.config, s.config.model_dump(mode="json"))} for s in config.steps]
     )
@@ -127,7 +130,7 @@ def start(
         archived = _begin(directory, loaded, graph, options)
         stop = stop or threading.Event()
         contexts = {
-            source.name: OpenContext(loaded.base, directory.cache(source.name), config.name, stopped=stop.is_set)
+            source.name: OpenContext(loaded.folder, directory.cache(source.name), config.name, stopped=stop.is_set)
             for source in config.logs
         }
         logs: dict[str, Log] = {}
@@ -139,7 +142,7 @@ def start(
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
-        context = OpenContext(loaded.base, directory.path, config.name, stopped=stop.is_set)
+        context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
             folder=directory.path,
@@ -199,18 +202,18 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         _check_sinks(directory, loaded, graph)
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
-            sink.clear(OpenContext(loaded.base, directory.path, loaded.config.name), output)
+            sink.clear(OpenContext(loaded.folder, directory.path, loaded.config.name), output)
     if not directory.initialized:
-        directory.make(fixed, loaded.base)
+        directory.make(fixed, loaded.folder)
     else:
         try:
-            directory.check(fixed, loaded.base)
+            directory.check(fixed, loaded.folder)
         except UnknownFormat:
             raise
         except Contradiction:
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise
-            directory.write(fixed, loaded.base)  # no record was read yet, so every part may change
+            directory.write(fixed, loaded.folder)  # no record was read yet, so every part may change
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
@@ -222,7 +225,7 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
     for folder in directory.with_archives():
         with suppress(MillstreamError):  # the epoch log is missing or damaged: then no sink is its own
             own_logs.add(EpochReader(folder / "epochs").id)
-    context = OpenContext(loaded.base, directory.path, loaded.config.name)
+    context = OpenContext(loaded.folder, directory.path, loaded.config.name)
     for output, sink in sink_configs(loaded.config, graph).items():
         progress = None if in_run_directory(sink, output, context) else sink.progress(context, output)
         if progress is not None and progress.log not in own_logs:

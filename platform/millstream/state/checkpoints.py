@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from millstream.state.layers import Layers, Section, Sections
 from millstream.state.shards import SHARDS
 from millstream.state.stored_states import States, StoredStates
 from millstream.state.thinning import DAY, kept
+from millstream.timestamps import wall_clock
 
 __all__ = ["Checkpoint", "CheckpointReader", "CheckpointStore", "read_newest"]
 
@@ -133,7 +133,7 @@ class CheckpointStore(CheckpointReader):
         last: int = -1,
         layers: Layers | None = None,
         keep: int | None = 7 * DAY,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], int] = wall_clock,
     ) -> None:
         self.layers = layers or Layers(run / "layers")
         super().__init__(run, last)

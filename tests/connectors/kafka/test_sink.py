@@ -12,15 +12,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
-from connectors.kafka.topic_admin import TopicAdmin
 from pydantic import ValidationError
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
 from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.client.cluster import Cluster
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.client.transactions import Transactions
 from millstream_connectors.kafka.errors import millstream_errors
@@ -196,7 +196,7 @@ def fence(sink_topic: SinkTopic) -> None:
     """Fence as another copy of the run, without writing."""
     cluster = Cluster(sink_topic.bootstrap)
     name = sink_topic.id
-    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sink_topic.topic).fence()
+    Transactions(cluster, KafkaCoordinators(cluster), name=name, group=name, topic=sink_topic.topic).fence()
     cluster.close()
 
 
@@ -232,7 +232,7 @@ def test_rows_hidden_by_another_producers_transaction_are_waited_for_and_never_s
                 read_hastily(sink_topic)
             caplog.clear()
             reader.start()
-            eventually(lambda: f"waiting for topic {sink_topic.topic}" in caplog.text, "the warning")
+            wait_until(lambda: f"waiting for topic {sink_topic.topic}" in caplog.text, "the warning")
     reader.join(HANG_SECONDS)
     assert found == [6]
 
@@ -343,7 +343,7 @@ def test_a_key_that_rows_do_not_have_is_refused(created: Callable[..., SinkTopic
 @pytest.mark.usefixtures("every_answer")
 def test_a_read_only_command_does_not_wait_long_for_a_broker() -> None:
     sink_topic = SinkTopic("127.0.0.1:1", "topic", options={"timeout": "1h"})
-    read_only = dataclasses.replace(sink_topic.context, fail_fast=True, base=Path("."))
+    read_only = dataclasses.replace(sink_topic.context, fail_fast=True, folder=Path("."))
     with pytest.raises(
         MillstreamError, match=r"gave up waiting for Kafka at 127.0.0.1:1 after 2 s: .*connection refused"
     ):

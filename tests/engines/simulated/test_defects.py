@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from engines.simulated.conftest import Simulated, Simulating
+from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
 
-from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.cutter import ReplayCutter
+from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
+from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed, _Saving
 from millstream.engines.workers.messages import Allow, Message, StateRequest
@@ -21,11 +24,13 @@ from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
+from millstream.log.epochs import Epoch
 from millstream.state import checkpoints, layer_writer
 from millstream.state.background import Work
 from millstream.state.checkpoints import CheckpointReader
 from millstream.state.files import Files
 from millstream.steps.chain import EpochInProgress
+from millstream.substreams.event_time import EventTime
 
 SEEDS = range(120)
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -97,12 +102,12 @@ def a_manifest_that_counts_without_its_line(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    progress = SinkGuard._progress
+    progress = SinkGuard._last_epoch
 
     def less_progress(guard: SinkGuard, name: str, sink: Sink) -> int:
         return progress(guard, name, sink) - 1
 
-    patch.setattr(SinkGuard, "_progress", less_progress)
+    patch.setattr(SinkGuard, "_last_epoch", less_progress)
 
 
 def a_commit_of_epochs_in_no_checkpoint(patch: pytest.MonkeyPatch) -> None:
@@ -133,7 +138,40 @@ def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
 
-def found(simulated: Simulated, folder: Path) -> bool:
+def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -> None:
+    """A role stops waiting for a partition that it has not seen for 300 us of the simulated clock."""
+    worlds: list[Scheduler] = []
+    made, observe, leave = Scheduler.__init__, EventTime.observe, EventTime.leave
+    seen: dict[int, float] = {}
+
+    def make(scheduler: Scheduler, *arguments: Any) -> None:
+        made(scheduler, *arguments)
+        worlds[:] = [scheduler]
+        seen.clear()
+
+    def observe_at(clock: EventTime, latest: Mapping[int, int | None], cut: Iterable[int]) -> None:
+        seen.update(dict.fromkeys(latest, worlds[0].now))
+        observe(clock, latest, cut)
+
+    def leave_silent(clock: EventTime, ended: Iterable[int], idle: Iterable[int]) -> None:
+        leave(clock, ended, [rank for rank, at in seen.items() if worlds[0].now - at > 300e-6])
+
+    patch.setattr(Scheduler, "__init__", make)
+    patch.setattr(EventTime, "observe", observe_at)
+    patch.setattr(EventTime, "leave", leave_silent)
+
+
+def records_that_are_ahead_of_the_clock_of_their_replay(patch: pytest.MonkeyPatch) -> None:
+    cut = ReplayCutter.cut
+
+    def cut_later(cutter: ReplayCutter, now: float) -> Epoch | None:
+        cutter._epochs = (replace(epoch, at=epoch.at + 3_600_000_000) for epoch in cutter._epochs)
+        return cut(cutter, now)
+
+    patch.setattr(ReplayCutter, "cut", cut_later)
+
+
+def found(simulated: SimulatedPipeline, folder: Path) -> bool:
     simulation = Simulation(simulated.config, simulated.records, folder)
     return any(simulation.run(seed).wrong for seed in SEEDS)
 
@@ -155,10 +193,13 @@ def found(simulated: Simulated, folder: Path) -> bool:
         (a_guard_that_is_off_by_one, "exactly_once"),
         (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
         (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),
+        (idle_partitions_by_a_clock_instead_of_the_event, "exactly_once"),
+        (idle_partitions_by_a_clock_instead_of_the_event, "at_least_once"),
+        (records_that_are_ahead_of_the_clock_of_their_replay, "exactly_once"),
     ],
 )
 def test_some_schedule_shows_the_defect(
-    keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
+    keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
     defect(monkeypatch)

@@ -40,7 +40,7 @@ def test_the_epochs_before_a_failed_one_are_a_group_of_their_own(failed_first: b
     feed = WorkersFeed(
         Pool(messages[::-1] if failed_first else messages),
         Stages((), None, ()),
-        together=len,
+        group_size=len,
     )
     for epoch in epochs:
         feed.offer(epoch)

@@ -1,10 +1,21 @@
 """Epochs: the planner, which cuts a stream into epochs, and the epoch log, which stores their order durably."""
 
 from millstream.log.epochs.baselines import Baselines
-from millstream.log.epochs.epoch import Added, Ended, Epoch, Event, PartitionName, SinkAdded, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import (
+    Added,
+    Ended,
+    Epoch,
+    Event,
+    Idle,
+    PartitionName,
+    SinkAdded,
+    SinkRemoved,
+    Skipped,
+    in_order,
+)
 from millstream.log.epochs.log import EpochLog
 from millstream.log.epochs.partitions import PartitionTable
-from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, room
+from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, has_room
 from millstream.log.epochs.reader import EpochReader
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
@@ -21,6 +32,7 @@ __all__ = [
     "EpochReader",
     "EpochReceipt",
     "Event",
+    "Idle",
     "PartitionName",
     "PartitionTable",
     "Planner",
@@ -29,5 +41,6 @@ __all__ = [
     "SinkRemoved",
     "Skipped",
     "Totals",
-    "room",
+    "has_room",
+    "in_order",
 ]

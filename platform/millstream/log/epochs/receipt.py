@@ -18,7 +18,8 @@ class EpochReceipt:
 
     `inputs`: for each rank the number of records and their digest. `outputs`: for each output the number of rows and
     their digest, and `steps`: for each step a digest, both in the order of processing. `attempt` is 1, or more for a
-    replay.
+    replay. `watermarks`: for each step the watermark of all that the step passes on after this epoch (None: the end of
+    time); no step has one before the watermark's first value. `held_by` is the partition that holds the watermark.
     """
 
     epoch: int
@@ -31,6 +32,8 @@ class EpochReceipt:
     steps: Mapping[str, str]
     outputs: Mapping[str, tuple[int, str]]
     baselines: Baselines = field(default_factory=Baselines)
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    held_by: int | None = None
 
     @property
     def scores(self) -> Scores:

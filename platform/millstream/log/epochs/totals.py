@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.errors import AlteredLog
 from millstream.log.epochs.baselines import Baselines
-from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import Added, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
@@ -24,9 +24,12 @@ class Totals:
     """
 
     next_epoch: int = 0
+    at: int = 0
+    """The time of the last cut."""
     partitions: list[PartitionName] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
     sinks: dict[str, int] = field(default_factory=dict)
     """The current sinks, and for each the epoch that it begins with."""
     removed: set[str] = field(default_factory=set)
@@ -44,6 +47,12 @@ class Totals:
     baselines: Baselines = field(default_factory=Baselines)
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
+    watermarks: dict[str, int | None] = field(default_factory=dict)
+    """The last watermark of each step; None is the end of time."""
+    held_by: int | None = None
+    """The partition that holds the watermark, by its rank; None if the watermark waits for no partition."""
+    held_since: int = 0
+    """The time of the last cut when the watermark came to its present value and partition."""
 
     @property
     def scores(self) -> Scores:
@@ -62,12 +71,17 @@ class Totals:
             message = f"the epoch log goes from epoch {self.next_epoch - 1} to {epoch.number}; its files were altered"
             raise AlteredLog(message)
         self.next_epoch += 1
+        self.at = epoch.at
+        self.idle.difference_update(epoch.ranks)
         for event in epoch.events:
             if isinstance(event, Added):
                 self.positions[len(self.partitions)] = event.at
                 self.partitions.append(event.partition)
+            elif isinstance(event, Idle):
+                self.idle.add(event.rank)
             elif isinstance(event, Ended):
                 self.ended.add(event.rank)
+                self.idle.discard(event.rank)
             elif isinstance(event, Skipped):
                 self.positions[event.rank] = event.to
             elif isinstance(event, SinkRemoved):
@@ -93,6 +107,9 @@ class Totals:
             self.baselines += receipt.baselines
             for output, (count, _) in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
+            if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
+                self.watermarks, self.held_by = dict(receipt.watermarks), receipt.held_by
+                self.held_since = self.at
 
     def add_line(self, line: Mapping[str, Any]) -> None:
         if "checkpoint" in line:
@@ -106,7 +123,8 @@ class Totals:
 
     def header(self) -> bytes:
         """The totals as the header of a segment."""
-        return json.dumps({**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed)}).encode()
+        sets = {name: sorted(value) for name, value in vars(self).items() if isinstance(value, set)}
+        return json.dumps({**asdict(self), **sets}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -115,7 +133,7 @@ class Totals:
         fields = json.loads(header)
         fields["partitions"] = [PartitionName(**partition) for partition in fields["partitions"]]
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
-        fields["ended"] = set(fields["ended"])
-        fields["removed"] = set(fields["removed"])
+        for name in ("ended", "idle", "removed"):
+            fields[name] = set(fields[name])
         fields["baselines"] = Baselines(**fields["baselines"])
         return Totals(**fields)

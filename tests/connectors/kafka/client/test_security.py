@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
+from kafka.admin import UserScramCredentialUpsertion
 from pydantic import ValidationError
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.clients import connect_admin
 
 from millstream.config.load import read_config
 from millstream.errors import MillstreamError
@@ -65,7 +66,7 @@ def test_unset_variables_and_missing_files_are_found_without_a_connection(
     (tmp_path / "ca.pem").write_text("no certificate")
     assert list(security.problems(tmp_path)) == []
     with pytest.raises(InvalidSecurity, match=r"security.ca_file: ca.pem has no certificates in PEM"):
-        Cluster("127.0.0.1:1", security, timeout=HANG_SECONDS, base=tmp_path).topics()
+        Cluster("127.0.0.1:1", security, timeout=HANG_SECONDS, folder=tmp_path).topics()
 
 
 def test_the_password_is_in_no_representation_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +159,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     broker = Broker(folder / "data", ports[0], settings)
     try:
         broker.up()
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin = connect_admin(broker.bootstrap)
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion("me", "SCRAM-SHA-512", PASSWORD.encode())])
         admin.close()
-        eventually(lambda: has_credentials(f"{HOST}:{ports[2]}"), "the credentials")
+        wait_until(lambda: has_credentials(f"{HOST}:{ports[2]}"), "the credentials")
         yield Guarded(folder, *(f"{HOST}:{port}" for port in ports[2:]))
     finally:
         broker.kill()
@@ -193,9 +194,9 @@ def certificates(folder: Path) -> None:
     openssl(f"pkcs8 -topk8 -in client.key -out locked.key -v2 aes-256-cbc -passout pass:{PASSWORD.replace(' ', '_')}")
 
 
-def cluster_id(address: str, base: Path = Path(), **options: Any) -> str:
+def cluster_id(address: str, folder: Path = Path(), **options: Any) -> str:
     security = Security.model_validate(options) if options else None
-    with closing(Cluster(address, security, timeout=HANG_SECONDS, base=base)) as cluster:
+    with closing(Cluster(address, security, timeout=HANG_SECONDS, folder=folder)) as cluster:
         return cluster.id
 
 

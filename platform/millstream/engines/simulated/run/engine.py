@@ -8,8 +8,8 @@ from collections.abc import Callable
 from millstream.engines.driver import run_epochs
 from millstream.engines.job import Job
 from millstream.engines.local.single_process import SingleProcessFeed
-from millstream.engines.simulated.run.graphs import Graphs
 from millstream.engines.simulated.world.files import UnsyncedFiles
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.worker_pool import SimulatedWorkerPool
 from millstream.engines.simulated.world.world import World
@@ -46,7 +46,7 @@ class SimulatedEngine:
             with SingleProcessFeed(job) as feed:
                 run_epochs(job, feed, clock)
             return
-        graphs = self._graphs or Graphs(job.config.steps, job.graph.fields)
+        graphs = self._graphs or Graphs(job.config, job.graph.fields)
 
         def open_pool(job: Job) -> SimulatedWorkerPool:
             return SimulatedWorkerPool(job, self._world, graphs, self._unsynced, packing=self._packing)

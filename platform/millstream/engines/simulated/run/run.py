@@ -15,12 +15,12 @@ from millstream.engines.backpressure import Backpressure
 from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
-from millstream.engines.simulated.run.graphs import Graphs
-from millstream.engines.simulated.verdict.history import Durable, History
+from millstream.engines.simulated.run.history import Durable, History
 from millstream.engines.simulated.world.background import SimulatedBackground
 from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog
 from millstream.engines.simulated.world.faults import Died, Target
 from millstream.engines.simulated.world.files import SimulatedFiles
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
 from millstream.engines.simulated.world.sinks import MemorySink, SinkContent
 from millstream.engines.simulated.world.world import World
@@ -40,8 +40,10 @@ class StartOptions:
     """The options of one start of a run.
 
     With an `arrival` above 0, a record arrives every `arrival` seconds, and the run follows its sources. With 0, all
-    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. The
-    pause after a background checkpoint is `pause` times its duration.
+    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. In a
+    run that follows its sources, a partition is idle after `idle` microseconds; `pause` is the time, in seconds, in
+    which no record arrives in the first partition of each source. `rest` is the pause after a checkpoint, in multiples
+    of its duration.
     """
 
     workers: int
@@ -50,7 +52,9 @@ class StartOptions:
     arrival: float = 0.0
     in_flight: int = MOST_RECORDS
     packing: bool = False
-    pause: float = PAUSE
+    idle: int | None = None
+    pause: tuple[float, float] = (0.0, 0.0)
+    rest: float = PAUSE
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class FinishedRun:
 class SimulatedRun:
     """A pipeline over recorded records, started again after every crash until a start ends by itself.
 
-    `options` is called at each start. With `replay`, the run takes the epochs of another run.
+    `options` is called at each start. With `replay`, the run takes the epochs of another run. `began` is the wall clock
+    at the beginning of the simulation, in microseconds since 1970.
     """
 
     def __init__(
@@ -77,12 +82,13 @@ class SimulatedRun:
         folder: Path,
         options: Callable[[], StartOptions],
         replay: EpochReader | None = None,
+        began: int = 0,
     ) -> None:
         plan = delivery_plan(config)
         self.disk = Disk(folder)
         self._config, self._records = config, records
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
-        self._options, self._replay = options, replay
+        self._options, self._replay, self._began = options, replay, began
         graph = graphs.lend()
         self.contents = {name: SinkContent(row_schema(output)) for name, output in graph.outputs.items()}
         graphs.take_back(graph)
@@ -172,7 +178,7 @@ class SimulatedRun:
             logs={source: MemoryLog(parts, graph.fields, size_of) for source, parts in self._records.items()},
             epoch_log=log,
             checkpoints=CheckpointStore(
-                self.disk.folder, {}, log.totals.checkpoint, self._layers(), clock=lambda: int(scheduler.now * 1e6)
+                self.disk.folder, {}, log.totals.checkpoint, self._layers(), clock=self._wall_clock
             ),
             sinks={
                 name: MemorySink(name, content, world, partial(history.delivered, index) if history else _ignore)
@@ -185,8 +191,9 @@ class SimulatedRun:
         size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
         changed = {"type": "local", "workers": options.workers, "epoch": size}
         engine = self._config.engine.model_copy(update=changed)
+        config = self._config.model_copy(update={"engine": engine})
         return make_job(
-            self._config.model_copy(update={"engine": engine}),
+            config.with_idle(options.idle) if follow else config,
             graph,
             storage,
             CutOptions(
@@ -196,7 +203,8 @@ class SimulatedRun:
             observe=lambda cutter, backpressure: _Observer(history, storage.checkpoints, self._crashed),
             backpressure=Backpressure(max(options.max_records, MOST_RECORDS - options.in_flight), scheduler.clock),
             clock=scheduler.clock,
-            pause=options.pause,
+            wall_clock=self._wall_clock,
+            pause=options.rest,
         )
 
     def _layers(self) -> Layers:
@@ -206,10 +214,13 @@ class SimulatedRun:
         files = SimulatedFiles(self.disk.checkpoint_files, self._world, "coordinator")
         return Layers(self.disk.folder / "layers", self._config.guarantee.shards, files, background)
 
+    def _wall_clock(self) -> int:
+        return self._began + int(self._scheduler.now * 1e6)
+
     def _wrote(self, line: Mapping[str, Any]) -> None:
         """Take a line of the epoch log into the history."""
         if self.history is not None and "checkpoint" in line:
-            self.history.saved(line["checkpoint"], line["epoch"])
+            self.history.checkpointed(line["checkpoint"], line["epoch"])
         elif self.history is not None and "commit" in line:
             self.history.committed(line["commit"])
 
@@ -222,7 +233,15 @@ class SimulatedRun:
             for part in parts:
                 first_records[part] = records
                 records += part.size // 2
-        return lambda part: int(self._scheduler.now / options.arrival) - first_records[part]
+        paused = {parts[0] for parts in self._records.values() if parts}
+        begin, end = options.pause
+
+        def size(part: RecordedPartition) -> int:
+            now = self._scheduler.now
+            arrived = begin if part in paused and begin <= now < end else now
+            return int(arrived / options.arrival) - first_records[part]
+
+        return size
 
     def _left(self, log: EpochLog) -> int:
         """The number of offsets that are not cut yet."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from millstream.config.models import Config
-from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.run.history import Sequenced
 from millstream.engines.simulated.run.run import SimulatedRun, StartOptions
-from millstream.engines.simulated.verdict.history import Sequenced
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
@@ -36,9 +36,9 @@ class Golden:
     totals: Totals
 
 
-def epochs_key(epochs: EpochReader) -> str:
-    """A key that is equal for runs of the same epochs."""
-    return json.dumps([epoch.line() for epoch in epochs.epochs()])
+def epochs_key(epochs: EpochReader, settled: int) -> str:
+    """A key that is equal for runs of the same epochs. From the time `settled` on, no record is ahead of the clock."""
+    return json.dumps([replace(epoch, at=min(epoch.at, settled)).line() for epoch in epochs.epochs()])
 
 
 def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:

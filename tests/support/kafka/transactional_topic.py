@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.sink_topic import SinkTopic
 from kafka import errors as kafka_errors
+from support.conditions import HANG_SECONDS
+from support.kafka.sink_topic import SinkTopic
 
 from millstream_connectors.kafka.client.cluster import Cluster
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.client.transactions import Transactions
@@ -42,11 +42,11 @@ class TransactionalTopic:
         self._clusters.append(Cluster(self.bootstrap, timeout=HANG_SECONDS))
         return self._clusters[-1]
 
-    def producer(self, transaction_timeout: float = 60) -> Transactions:
+    def producer(self, transaction_timeout: float = HANG_SECONDS) -> Transactions:
         cluster, name = self.cluster(), self.topic
         return Transactions(
             cluster,
-            Coordinators(cluster),
+            KafkaCoordinators(cluster),
             name=name,
             group=name,
             topic=self.topic,
@@ -55,7 +55,7 @@ class TransactionalTopic:
 
     def state(self) -> str:
         """The state of the last transaction, once it is neither being committed nor being aborted."""
-        found = Coordinators(self._clusters[0]).wait_until_complete(self.topic)
+        found = KafkaCoordinators(self._clusters[0]).wait_until_complete(self.topic)
         return "" if found is None else found.state
 
     def read(self) -> list[str]:

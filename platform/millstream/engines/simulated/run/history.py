@@ -23,7 +23,7 @@ Sequenced = tuple[tuple[int, bool], ...]
 class Durable:
     """S, C, and for every sink D, at the time of a crash; -1 means no epoch. `checkpoint` is the number of S's."""
 
-    saved: int
+    checkpointed: int
     committed: int
     delivered: tuple[int, ...]
     checkpoint: int = -1
@@ -69,10 +69,10 @@ class History:
     def __post_init__(self) -> None:
         self.appends = [[] for _ in range(self.sinks)]
 
-    def began(self, first: int, checkpoint: int, saved: int) -> None:
-        """A start continues with epoch `first`, from the newest checkpoint, whose last epoch is `saved`."""
+    def began(self, first: int, checkpoint: int, checkpointed: int) -> None:
+        """A start continues with epoch `first`, from the newest checkpoint, whose last epoch is `checkpointed`."""
         before = self._checkpoints[checkpoint] if checkpoint >= 0 else ()
-        lost = tuple((epoch, False) for epoch in range(saved + 1, first))
+        lost = tuple((epoch, False) for epoch in range(checkpointed + 1, first))
         self._start = _Start(first, (*before, *lost))
 
     def met(self, epoch: int) -> Sequenced:
@@ -80,7 +80,7 @@ class History:
         start = self._start
         return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
-    def saved(self, number: int, epoch: int) -> None:
+    def checkpointed(self, number: int, epoch: int) -> None:
         """A checkpoint has its line. A checkpoint that is not due belongs to a clean end."""
         self._checkpoints[number] = self.met(epoch)
         self._start.before_checkpoint = self._start.passed
@@ -112,10 +112,11 @@ class History:
         self._start = _Start()
         self.known = False
 
-    def lost_lines(self, committed: int, checkpoint: int, saved: int) -> None:
+    def lost_lines(self, committed: int, checkpoint: int, checkpointed: int) -> None:
         """The loss of power undid the last commit or checkpoint, of this or an earlier crash.
 
-        No other effect depended on them. `checkpoint` and `saved` are the number and the epoch of the newest one left.
+        No other effect depended on them. `checkpoint` and `checkpointed` are the number and the epoch of the newest
+        checkpoint that is left.
         """
         self._lose(
             Point.COMMIT, lambda found: found.committed > committed, lambda found: replace(found, committed=committed)
@@ -123,7 +124,7 @@ class History:
         self._lose(
             Point.CHECKPOINT,
             lambda found: found.checkpoint > checkpoint,
-            lambda found: replace(found, checkpoint=checkpoint, saved=saved),
+            lambda found: replace(found, checkpoint=checkpoint, checkpointed=checkpointed),
         )
 
     def _lose(self, point: Point, lost: Callable[[Durable], bool], left: Callable[[Durable], Durable]) -> None:
@@ -148,8 +149,8 @@ class History:
         missing: list[set[int]] = [set() for _ in range(self.sinks)]
         for durable in (crash.durable for crash in self._crashes):
             committed = durable.committed
-            twice |= set(range(committed + 1, durable.saved + 1))
-            lost |= set(range(durable.saved + 1, committed + 1))
+            twice |= set(range(committed + 1, durable.checkpointed + 1))
+            lost |= set(range(durable.checkpointed + 1, committed + 1))
             for index, delivered in enumerate(durable.delivered):
                 repeated[index] |= set(range(committed + 1, delivered + 1))
                 missing[index] |= set(range(delivered + 1, committed + 1))
