@@ -56,7 +56,7 @@ __all__ = ["run"]
     help="Serve metrics to Prometheus on 127.0.0.1:PORT during the run; 0 takes a free port.",
 )
 @click.option(
-    "--crash", metavar="POINT[.SINK]@EPOCH", help="Kill the run once, right after a point of an epoch, as in deliver@3."
+    "--crash", metavar="POINT[.PART]@EPOCH", help="Kill the run once, right after a point of an epoch, as in deliver@3."
 )
 def run(
     config: str,

@@ -10,7 +10,7 @@ Parts 1, 2 and 4 go on in the background; the driver looks after them between ep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from millstream.log.epochs import EpochLog
@@ -28,6 +28,7 @@ class _Request:
 
     epoch: int
     applied: AppliedEpochs
+    watermarks: Mapping[str, int | None]
     saving: Task[Sections]
     delivered: bool = False
     naming: Task[Checkpoint] | None = None
@@ -62,10 +63,12 @@ class Checkpointer:
         """True if a line was appended that is not yet durable."""
         return self._request is not None and self._request.logged is not None
 
-    def start(self, epoch: int, applied: AppliedEpochs, saving: Task[Sections]) -> None:
+    def start(
+        self, epoch: int, applied: AppliedEpochs, watermarks: Mapping[str, int | None], saving: Task[Sections]
+    ) -> None:
         """Begin a checkpoint of the state that `saving` writes; its manifest waits for `delivered`."""
         assert not self.busy, "one checkpoint at a time"
-        self._request = _Request(epoch, applied, saving)
+        self._request = _Request(epoch, applied, watermarks, saving)
 
     def delivered(self) -> None:
         """Take note that every sink has the epochs of the checkpoint in the making."""
@@ -125,7 +128,7 @@ class Checkpointer:
     def _name(self, request: _Request) -> None:
         sections = request.saving.result()
         self._passed("layers", request.epoch)
-        write = self._store.write(request.epoch, request.applied, sections)
+        write = self._store.write(request.epoch, request.applied, sections, request.watermarks)
         request.naming = self._store.layers.background.start(write)
 
     def _append_line(self, request: _Request, naming: Task[Checkpoint]) -> None:

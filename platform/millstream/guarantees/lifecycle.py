@@ -137,6 +137,7 @@ class EpochLifecycle:
     _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
     """By epoch, the receipts that earlier starts wrote; removed when the epoch is replayed."""
     _applied: AppliedEpochs = field(default_factory=AppliedEpochs)
+    _watermarks: Mapping[str, int | None] = field(default_factory=dict)
     _last: int = -1
     _checkpoint_epoch: int = -1
     _pause_until: float = float("-inf")
@@ -178,6 +179,7 @@ class EpochLifecycle:
             )
             raise AlteredLog(message)
         self._applied = checkpoint.applied.copy() if checkpoint else AppliedEpochs()
+        self._watermarks = checkpoint.watermarks if checkpoint else {}
         self._checkpoint_epoch = checkpoint.epoch if checkpoint else -1
         if self._guarded and checkpoint is not None:
             self._covered = checkpoint.epoch  # an earlier start may have written this checkpoint without a commit
@@ -257,6 +259,7 @@ class EpochLifecycle:
             compare_replay(receipt, result.receipt, self.log.totals.partitions, outputs=self._guarded)
         self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
+        self._watermarks = result.receipt.watermarks
         self._last = epoch.number
         self._dirty = True
         return result
@@ -307,7 +310,8 @@ class EpochLifecycle:
         """Begin a checkpoint of the epochs that are processed."""
         assert not self._guarded or self._last >= self._checkpoint_epoch, "other deliveries repeat epochs"
         self._checkpointer.wait()
-        self._checkpointer.start(self._last, self._applied.copy(), self._steps.save(self.checkpoints.next_layer))
+        saving = self._steps.save(self.checkpoints.next_layer)
+        self._checkpointer.start(self._last, self._applied.copy(), self._watermarks, saving)
         self._checkpoint_epoch = self._last
 
     def _sync(self) -> None:

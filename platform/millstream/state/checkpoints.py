@@ -66,6 +66,7 @@ class Checkpoint:
     def _all_sections(self) -> Iterator[Section]:
         return (section for shards in self.sections.values() for chain in shards.values() for section in chain)
 
+    @cached_property
     def content(self) -> bytes:
         """The manifest: a JSON object whose first value is the digest of all bytes after it."""
         fields = {
@@ -83,7 +84,7 @@ class Checkpoint:
     @property
     def digest(self) -> str:
         """The digest of the manifest."""
-        return self.content()[len(_PREFIX) : _BODY].decode()
+        return self.content[len(_PREFIX) : _BODY].decode()
 
 
 class CheckpointReader:
@@ -181,7 +182,7 @@ class CheckpointStore(CheckpointReader):
             shards=self.layers.shards,
         )
         path = self._manifests / checkpoint.name
-        yield from write_durably(self.layers.files, path, [checkpoint.content()])
+        yield from write_durably(self.layers.files, path, [checkpoint.content])
         return checkpoint
 
     def newest_states(self, checkpoint: Checkpoint | None) -> StoredStates:

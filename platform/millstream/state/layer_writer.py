@@ -16,8 +16,8 @@ from millstream.state.changes import array_entry
 from millstream.state.dirty_rows import ArraySnapshot, Value
 from millstream.state.files import write_durably
 from millstream.state.keyed_state import Entries, KeyedSnapshot, ShardedSnapshot, divide
-from millstream.state.layers import Layer, LayerContent, Layers, Section, Sections
-from millstream.state.sections import ArrayEntry, array_chunks, key_chunks
+from millstream.state.layers import LayerContent, Layers, OpenLayers, Section, Sections
+from millstream.state.sections import array_chunks, key_chunks
 from millstream.state.stored_states import States
 
 __all__ = ["LayerWriter"]
@@ -102,13 +102,14 @@ class LayerWriter:
     def _write_changes(self, file: str, states: States) -> Work[dict[_Place, _Chain]]:
         planned: list[_Planned] = []
         chains: dict[_Place, _Chain] = {}
-        for place, state in self._divided(states):
-            before = self._chains.get(place)
-            step = self._plan(place, state, before)
-            if step is not None:
-                planned.append(step)
-            elif before is not None and (isinstance(state, KeyedSnapshot) or state):
-                chains[place] = replace(before, state=state)
+        with OpenLayers(self._layers.folder) as layers:
+            for place, state in self._divided(states):
+                before = self._chains.get(place)
+                step = _plan(place, state, before, layers)
+                if step is not None:
+                    planned.append(step)
+                elif before is not None and (isinstance(state, KeyedSnapshot) or state):
+                    chains[place] = replace(before, state=state)
         content = LayerContent(file, [(*each.place, each.before is None, each.content) for each in planned])
         if planned:
             yield from write_durably(self._layers.files, self._layers.folder / file, content.chunks())
@@ -133,44 +134,45 @@ class LayerWriter:
             return [Entries(part) for part in divide(state, self._layers.shards)]
         return divide(state, self._layers.shards) if step in self._keyed else [state]
 
-    def _plan(self, place: _Place, state: Mapping[str, Value], before: _Chain | None) -> _Planned | None:
-        """The next section of a chain; None if nothing changed, or if there is no state."""
-        if isinstance(state, KeyedSnapshot):
-            return self._plan_keys(place, state, before)
-        return self._plan_arrays(place, state, before) if state else None
 
-    def _plan_keys(self, place: _Place, state: KeyedSnapshot, before: _Chain | None) -> _Planned | None:
-        changed = state.since(before.state) if before is not None else None
-        if before is None or changed is None or (changed and before.outgrown):
-            parts = state.parts() if before is not None else _first_parts(state)
-            return _Planned(place, state, key_chunks(parts)) if parts is not None else None
-        if not changed:
-            return None
-        rest = before.rest
-        merged: dict[str, bytes | None] = {}
-        for link in before.links[len(rest) :]:
-            with Layer(self._layers.folder / link.section.file) as layer:
-                for part in layer.keys(*place, link.section):
-                    merged.update(part)
-        return _Planned(place, state, key_chunks([{**merged, **changed}]), before, rest)
+def _plan(place: _Place, state: Mapping[str, Value], before: _Chain | None, layers: OpenLayers) -> _Planned | None:
+    """The next section of a chain; None if nothing changed, or if there is no state."""
+    if isinstance(state, KeyedSnapshot):
+        return _plan_keys(place, state, before, layers)
+    return _plan_arrays(place, state, before, layers) if state else None
 
-    def _plan_arrays(self, place: _Place, state: Mapping[str, Value], before: _Chain | None) -> _Planned | None:
-        if before is None:
-            return _Planned(place, state, array_chunks([array_entry(name, None, state[name]) for name in state]))
-        old = before.state
-        alone = [array_entry(name, old.get(name), state[name]) for name in state]
-        if state.keys() == old.keys() and all(e.indices is not None and not len(e.indices) for e in alone):
-            return None
-        rest = before.rest
-        between = [self._read(place, link.section) for link in before.links[len(rest) :]]
-        entries = [array_entry(name, old.get(name), state[name], between) for name in state] if between else alone
-        if before.outgrown or all(entry.indices is None for entry in entries):
-            return _Planned(place, state, array_chunks([array_entry(name, None, state[name]) for name in state]))
-        return _Planned(place, state, array_chunks(entries), before, rest)
 
-    def _read(self, place: _Place, section: Section) -> Mapping[str, ArrayEntry]:
-        with Layer(self._layers.folder / section.file) as layer:
-            return layer.arrays(*place, section)
+def _plan_keys(place: _Place, state: KeyedSnapshot, before: _Chain | None, layers: OpenLayers) -> _Planned | None:
+    changed = state.since(before.state) if before is not None else None
+    if before is None or changed is None or (changed and before.outgrown):
+        parts = state.parts() if before is not None else _first_parts(state)
+        return _Planned(place, state, key_chunks(parts)) if parts is not None else None
+    if not changed:
+        return None
+    rest = before.rest
+    merged: dict[str, bytes | None] = {}
+    for link in before.links[len(rest) :]:
+        for part in layers[link.section.file].keys(*place, link.section):
+            merged.update(part)
+    return _Planned(place, state, key_chunks([{**merged, **changed}]), before, rest)
+
+
+def _plan_arrays(
+    place: _Place, state: Mapping[str, Value], before: _Chain | None, layers: OpenLayers
+) -> _Planned | None:
+    if before is None:
+        return _Planned(place, state, array_chunks([array_entry(name, None, state[name]) for name in state]))
+    old = before.state
+    alone = [array_entry(name, old.get(name), state[name]) for name in state]
+    if state.keys() == old.keys() and all(e.indices is not None and not len(e.indices) for e in alone):
+        return None
+    rest = before.rest
+    left_out = [link.section for link in before.links[len(rest) :]]
+    between = [layers[section.file].arrays(*place, section) for section in left_out]
+    entries = [array_entry(name, old.get(name), state[name], between) for name in state] if between else alone
+    if before.outgrown or all(entry.indices is None for entry in entries):
+        return _Planned(place, state, array_chunks([array_entry(name, None, state[name]) for name in state]))
+    return _Planned(place, state, array_chunks(entries), before, rest)
 
 
 def _first_parts(state: KeyedSnapshot) -> Iterable[Mapping[str, bytes | None]] | None:

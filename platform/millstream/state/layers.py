@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ from millstream.state.files import DiskFiles, Files
 from millstream.state.sections import ArrayEntry, read_arrays, read_keys
 from millstream.state.shards import SHARDS
 
-__all__ = ["Layer", "LayerContent", "Layers", "Section", "Sections"]
+__all__ = ["Layer", "LayerContent", "Layers", "OpenLayers", "Section", "Sections"]
 
 _MAGIC = b"millstream layer 1\n"
 _ANY_MAGIC = re.compile(rb"millstream layer (\d)\n")
@@ -166,3 +167,23 @@ class Layer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         os.close(self._handle)
+
+
+class OpenLayers:
+    """Layers by name that stay open while several of their sections are read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: dict[str, Layer] = {}
+        self._ending = ExitStack()
+
+    def __getitem__(self, file: str) -> Layer:
+        if file not in self._opened:
+            self._opened[file] = self._ending.enter_context(Layer(self._folder / file))
+        return self._opened[file]
+
+    def __enter__(self) -> OpenLayers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ending.close()
