@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from millstream.digests import digest_of
 from millstream.log.contracts import OpenContext
-from millstream.records import digest_of, log_schema
+from millstream.records import log_schema
 from millstream.steps.classify import Classify
 from millstream_connectors.generator import GeneratorLog, GeneratorSource
 from millstream_connectors.generator_text import RISING, TOPICS
@@ -32,7 +33,7 @@ def rows(config: GeneratorSource, partition: str = "0", start: int = 0, stop: in
 
 
 def digest(options: dict[str, Any], partition: str, start: int, stop: int) -> str:
-    return digest_of([rows(GeneratorSource(**options), partition, start, stop)])
+    return str(digest_of(rows(GeneratorSource(**options), partition, start, stop)))
 
 
 def shares(labels: Sequence[str], topic: str, windows: int) -> list[float]:

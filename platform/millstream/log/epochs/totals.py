@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from millstream.errors import AlteredLog
-from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
@@ -37,23 +36,23 @@ class Totals:
     records: int = 0
     processed: int = 0
     rejects: int = 0
-    correct: int = 0
-    labelled: int = 0
-    baselines: Baselines = field(default_factory=Baselines)
+    scores: dict[str, Scores] = field(default_factory=dict)
+    """The scores by step."""
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
 
     @property
-    def scores(self) -> Scores:
-        return Scores(self.records, self.correct, self.labelled, self.baselines)
+    def overall(self) -> Scores:
+        """The scores of all steps together."""
+        return Scores.sum(self.scores.values())
 
     @property
     def accuracy(self) -> float | None:
-        return self.scores.accuracy
+        return self.overall.accuracy
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
-        return self.scores.baseline_accuracies
+        return self.overall.baseline_accuracies
 
     def add_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
@@ -86,11 +85,10 @@ class Totals:
             self.epochs += 1
             self.records += receipt.records
             self.rejects += receipt.rejects
-            self.correct += receipt.correct
-            self.labelled += receipt.labelled
-            self.baselines += receipt.baselines
-            for output, (count, _) in receipt.outputs.items():
-                self.rows[output] = self.rows.get(output, 0) + count
+            for step, scores in receipt.scores.items():
+                self.scores[step] = self.scores.get(step, Scores()) + scores
+            for output, digest in receipt.outputs.items():
+                self.rows[output] = self.rows.get(output, 0) + digest.count
 
     def add_line(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
@@ -102,7 +100,9 @@ class Totals:
 
     def header(self) -> bytes:
         """The totals as the header of a segment."""
-        return json.dumps({**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed)}).encode()
+        scores = {step: each.counts() for step, each in self.scores.items()}
+        fields = {**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed), "scores": scores}
+        return json.dumps(fields).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -113,5 +113,5 @@ class Totals:
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
         fields["ended"] = set(fields["ended"])
         fields["removed"] = set(fields["removed"])
-        fields["baselines"] = Baselines(**fields["baselines"])
+        fields["scores"] = {step: Scores.from_counts(counts) for step, counts in fields["scores"].items()}
         return Totals(**fields)
