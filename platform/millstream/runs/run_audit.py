@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream.config.load import Loaded, read_config
-from millstream.digests import row_hashes
+from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
@@ -124,7 +124,7 @@ def _log_events(epoch: Epoch) -> list[Event]:
     return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
-def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
+def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, Digest]:
     return checkpoint.applied, states_digest(states)
 
 

@@ -95,8 +95,8 @@ class EpochProcessor:
                 return str(fingerprint())
         return None
 
-    def state_digest(self) -> str:
-        """A digest of all state, with waiting mini-batches and open windows; the order of steps has no influence."""
+    def state_digest(self) -> Digest:
+        """The digest of all state here, with waiting mini-batches and open windows."""
         return states_digest(self.save())
 
     def _join(self, epoch: Epoch) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.digests import row_hashes
+from millstream.digests import Digest, row_hashes
 from millstream.errors import ConfigError
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME, in_step_order
@@ -74,7 +74,7 @@ def batching_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> 
 
 def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     """Check that a step gives the same results after `save`, and after its state is restored into a new step."""
-    states: list[tuple[State, str]] = []
+    states: list[tuple[State, Digest]] = []
 
     def save_state(step: Step) -> Step:
         state = step.save()
