@@ -49,13 +49,13 @@ class Clock:
 
 
 GOLDEN = [
-    ({}, "0", 0, 3000, "cb24ade97875ca46c46e7ee7214238b0"),
+    ({}, "0", 0, 3000, "3000-4b8886ce1be907e7d7f3e59784aaf159"),
     (
         {"seed": 7, "records": None, "topics": 64, "partitions": 3, "unlabelled": 0.2},
         "2",
         10**9,
         10**9 + 3000,
-        "c253d126c39daabe6296494cacac78de",
+        "3000-f30291c129dce14e505e4aaf15070d14",
     ),
 ]
 

@@ -38,7 +38,7 @@ from millstream.log.journal.lock import try_lock
 
 __all__ = ["RunDirectory"]
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 class RunDirectory:
