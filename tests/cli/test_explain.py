@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-Millstream = Callable[..., Any]
+from support.command_result import Millstream
 
 
 def description(millstream: Millstream, *sets: str) -> dict[str, Any]:

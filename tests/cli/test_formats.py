@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.conftest import Millstream
+from support.command_result import Millstream
 
 REFUSAL = "is a run directory of format 2, and this version of Millstream reads format 4: use the version that made it"
 

@@ -6,13 +6,11 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-Millstream = Callable[..., Any]
+from support.command_result import Millstream
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from docs.documents import ROOT
+from support.docs_pages import ROOT
 
 SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500"}
 

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from docs.documents import ROOT, TEXTS, blocks, section, table
-from docs.reader import Reader
+from support.docs_pages import ROOT, TEXTS, blocks, section, table
+from support.docs_reader import Reader
 
 from millstream_connectors.kafka.broker import Broker, free_port
 

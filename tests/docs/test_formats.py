@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from docs.documents import TEXTS, blocks, section, table
-from docs.reader import Reader
+from support.docs_pages import TEXTS, blocks, section, table
+from support.docs_reader import Reader
 
 from millstream.digests import Digest
 from millstream.log.epochs import EpochReader, Totals

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import pytest
 import yaml
-from docs.documents import TEXTS, blocks, section, table
 from pydantic import BaseModel
+from support.docs_pages import TEXTS, blocks, section, table
 
 from millstream.cli import millstream
 from millstream.config import plugins

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from engines.simulated.conftest import Simulated, Simulating
+from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
 
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
@@ -100,7 +100,7 @@ def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
 
-def found(simulated: Simulated, folder: Path) -> bool:
+def found(simulated: SimulatedPipeline, folder: Path) -> bool:
     simulation = Simulation(simulated.config, simulated.records, folder)
     return any(simulation.run(seed).wrong for seed in SEEDS)
 
@@ -121,7 +121,7 @@ def found(simulated: Simulated, folder: Path) -> bool:
     ],
 )
 def test_some_schedule_shows_the_defect(
-    keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
+    keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
     defect(monkeypatch)
