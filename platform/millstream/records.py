@@ -63,14 +63,14 @@ def in_step_order(records: pa.Table) -> pa.Table:
     """Sort the records of one epoch by time, partition and offset.
 
     For sorting, each time is replaced by the latest time of its partition up to this record; the column `_time` stays
-    unchanged. `records` has the columns `_rank`, `_offset` and `_time`.
+    unchanged, and the times of rejects do not count. `records` has the columns `_rank`, `_offset` and `_time`.
     """
     records = records.combine_chunks()
     rank = records[RANK].to_numpy()
     offset = records[OFFSET].to_numpy()
     if (rank[1:] == rank[:-1]).all() and (offset[1:] > offset[:-1]).all():
         return records  # of one partition, already in the order of offsets
-    time = pc.fill_null(records[TIME], _LEAST).to_numpy()
+    time = pc.fill_null(_times(records), _LEAST).to_numpy()
     by_position = np.lexsort((offset, rank))
     rank, offset, time = rank[by_position], offset[by_position], time[by_position]
     starts = np.flatnonzero(np.r_[True, rank[1:] != rank[:-1]])
@@ -81,3 +81,11 @@ def in_step_order(records: pa.Table) -> pa.Table:
     if np.array_equal(final, np.arange(len(final))):
         return records
     return records.take(pa.array(final))
+
+
+def _times(records: pa.Table) -> pa.ChunkedArray:
+    """The times of records, without those of rejects."""
+    times = records[TIME]
+    if REJECT not in records.column_names or records[REJECT].null_count == records.num_rows:
+        return times
+    return pc.if_else(records[REJECT].is_null(), times, pa.scalar(None, times.type))

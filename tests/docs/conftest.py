@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.docs_pages import ROOT
 
-SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500"}
+SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500", "size: 1h": "size: 6m"}
 
 
 def checkout(folder: Path) -> Path:

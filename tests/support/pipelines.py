@@ -56,13 +56,15 @@ class Pipeline:
     placement: dict[str, str] = field(default_factory=lambda: {"features": "worker"})
     steps: list[dict[str, Any]] | None = None
     source: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+    """Several sources by name, instead of `source`."""
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
 
     def loaded(self, name: str) -> Loaded:
         kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
         config = {
             "name": "conformance",
-            "source": {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source},
+            **({"sources": self.sources} if self.sources else {"source": self._source()}),
             "pipeline": {"steps": self.steps} if self.steps else self._text_topics(),
             "sinks": json.loads(json.dumps(self.sinks).replace("{run}", name)),
             "guarantee": {
@@ -78,6 +80,9 @@ class Pipeline:
             },
         }
         return read_config(config, self.folder, f"{name}.yaml")
+
+    def _source(self) -> dict[str, Any]:
+        return {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source}
 
     def _text_topics(self) -> dict[str, Any]:
         return {

@@ -12,17 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import EpochReceipt, Scores
+from millstream.log.epochs import EpochReceipt, Scores, Totals
+from millstream.runs.watch.event_time import event_time_status
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.run_stats import StatsCollector
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochResult
+from millstream.timestamps import wall_clock
 
 __all__ = ["Figures", "RunFigures"]
 
 _MEASURABLE_SECONDS = 0.25
 _MOST_TOPICS = 5
+_HELD_SECONDS = 10.0
+"""The time for which a partition holds the watermark before the display names the partition."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Figures:
     baselines: Mapping[str, float] | None
     popular: tuple[tuple[str, float], ...]
     behind: int | None
+    held: str | None = None
+    """The partition that has held the windows over event time for a while, and since when."""
 
 
 class RunFigures(Observer):
@@ -55,10 +61,12 @@ class RunFigures(Observer):
         say: Callable[[str], None],
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], int] = wall_clock,
     ) -> None:
         self._epochs_before = watched.epoch_log.totals.next_epoch
         self._finished_epochs = 0
         self._watched, self._stats, self._say, self._warn, self._clock = watched, stats, say, warn, clock
+        self._wall_clock = wall_clock
         self._lock = threading.RLock()  # reentrant: a signal handler calls `waits_for` at any moment
         self._is_started = False
         self._samples: list[tuple[float, int]] = []
@@ -110,7 +118,16 @@ class RunFigures(Observer):
             recent=recent.accuracy,
             popular=_popular(windows),
             behind=self._watched.cutter.behind,
+            held=self._held(totals),
         )
+
+    def _held(self, totals: Totals) -> str | None:
+        """The partition that has held the watermark for at least 10 s, and since when, if windows wait for it."""
+        waits = self._watched.graph.waits_for_time
+        if not waits or (self._wall_clock() - totals.held_since) / 1e6 < _HELD_SECONDS:
+            return None
+        status = event_time_status(totals)
+        return f"{status.held_by} since {status.held_since}" if status.held_by is not None else None
 
     def speed(self) -> float | None:
         """Return the records per second between the first finished epoch and the last."""

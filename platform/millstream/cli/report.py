@@ -14,6 +14,7 @@ from millstream.cli.progress_figures import Figures
 from millstream.log.contracts import OpenContext
 from millstream.runs.sinks import sink_configs
 from millstream.runs.summary import Summary
+from millstream.runs.watch.event_time import event_time_status
 from millstream.runs.watch.observer import Watched
 
 __all__ = ["program", "report"]
@@ -41,6 +42,9 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
         yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints the reasons"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
+    event_time = event_time_status(watched.epoch_log.totals)
+    if watched.graph.waits_for_time and event_time.held_by is not None:
+        yield f"  watermark  {event_time.describe()}"
     yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")
     if new:
         later = f"; {speed:,.0f}/s after the first epoch" if speed else ""

@@ -27,6 +27,9 @@ def compare_replay(first: EpochReceipt, again: EpochReceipt, *, outputs: bool) -
     if outputs:
         _compare_made(where, "step", first.streams, again.streams)
         _compare_made(where, "output", first.outputs, again.outputs)
+        if (first.watermarks, first.held_by) != (again.watermarks, again.held_by):
+            message = f"{where}: the watermark was {dict(first.watermarks)} and is {dict(again.watermarks)}"
+            raise DifferentReplay(message)
 
 
 def _compare_made(where: str, kind: str, first: Mapping[str, object], again: Mapping[str, object]) -> None:

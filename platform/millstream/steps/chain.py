@@ -14,7 +14,7 @@ from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order
 from millstream.steps.contracts import Result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.runner import EpochPosition, process_batch
-from millstream.substreams.event_time import latest_times
+from millstream.substreams.event_time import latest_times, reject_ahead
 
 __all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 
@@ -23,8 +23,8 @@ __all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 class EpochInProgress:
     """An epoch between two steps: its records in step order, and the rows, counts and digests made so far.
 
-    `inputs` has for each rank the digest of the log's records, `latest` the greatest time. `streams` has for each step
-    the digest of the records that it made here, and `scores` its scores.
+    `inputs` has for each rank the digest of the log's records, `latest` the greatest time of its readable records; None
+    without one. `streams` has for each step the digest of the records that it made here, and `scores` its scores.
     """
 
     epoch: int
@@ -45,13 +45,17 @@ class EpochInProgress:
                 self.outputs.setdefault(name, []).append(table)
 
 
-def begin_epoch(epoch: int, records: pa.Table, graph: Graph) -> EpochInProgress:
-    """Make an epoch before its first step. `records` has the log's columns and `_rank`; rows may be in any order."""
-    records = in_step_order(records)
+def begin_epoch(epoch: int, at: int, records: pa.Table, graph: Graph, partitions: PartitionTable) -> EpochInProgress:
+    """Make an epoch, cut at the time `at`, before its first step.
+
+    `records` has the log's columns and `_rank`; rows may be in any order.
+    """
+    records = in_step_order(reject_ahead(records, at, lambda rank: graph.source(partitions[rank].source).ahead))
     inputs = digests_by(records.select([RANK, *graph.log_columns]), RANK)
     records, rejects = _split(records, graph.source_name)
     outputs = {"rejects": [rejects]} if rejects.num_rows else {}
-    return EpochInProgress(epoch, records, inputs, latest_times(records), outputs)
+    latest = dict.fromkeys(inputs) | latest_times(records)
+    return EpochInProgress(epoch, records, inputs, latest, outputs)
 
 
 class Chain:

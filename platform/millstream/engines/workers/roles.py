@@ -73,7 +73,8 @@ class Reader:
     def handle(self, message: Message) -> None:
         if isinstance(message, Read):
             self._partitions.learn({wanted.rank: wanted.partition for wanted in message.ranges})
-            epoch = begin_epoch(message.epoch, self._read(message.ranges), self._graph)
+            records = self._read(message.ranges)
+            epoch = begin_epoch(message.epoch, message.at, records, self._graph, self._partitions)
             self._head.run(epoch, self._partitions)
             self._send_on(epoch)
         elif self._owned is not None:

@@ -18,8 +18,10 @@ class EpochReceipt:
 
     `inputs`: for each source the digest of its records. `streams`: for each step the digest of its records. `outputs`:
     for each output with rows the digest of the rows, as sinks get them. `scores`: for each step that predicted labelled
-    records, its counts. `attempt` is 1, or more for a replay. No value depends on the order of records, so several
-    processes can make a receipt from their shares.
+    records, its counts. `attempt` is 1, or more for a replay. `watermarks`: for each step the watermark of all that the
+    step passes on after this epoch (None: the end of time); no step has one before the watermark's first value.
+    `held_by` is the partition that holds the watermark. No value depends on the order of records, so several processes
+    can make a receipt from their shares.
     """
 
     epoch: int
@@ -30,6 +32,8 @@ class EpochReceipt:
     streams: Mapping[str, Digest]
     outputs: Mapping[str, Digest]
     scores: Mapping[str, Scores] = field(default_factory=dict)
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    held_by: int | None = None
 
     @property
     def overall(self) -> Scores:
@@ -47,6 +51,8 @@ class EpochReceipt:
             "streams": _pairs(self.streams),
             "outputs": _pairs(self.outputs),
             "scores": {step: scores.counts() for step, scores in self.scores.items()},
+            "watermarks": self.watermarks,
+            "held_by": self.held_by,
         }
 
     @staticmethod
@@ -60,6 +66,8 @@ class EpochReceipt:
             streams=_digests(line["streams"]),
             outputs=_digests(line["outputs"]),
             scores={step: Scores.from_counts(counts) for step, counts in line["scores"].items()},
+            watermarks=line["watermarks"],
+            held_by=line["held_by"],
         )
 
 

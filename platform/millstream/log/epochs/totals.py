@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from millstream.errors import AlteredLog
-from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import Added, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
@@ -23,9 +23,12 @@ class Totals:
     """
 
     next_epoch: int = 0
+    at: int = 0
+    """The time of the last cut."""
     partitions: list[PartitionName] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
     sinks: dict[str, int] = field(default_factory=dict)
     """The current sinks, and for each the epoch that it begins with."""
     removed: set[str] = field(default_factory=set)
@@ -40,6 +43,12 @@ class Totals:
     """The scores by step."""
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
+    watermarks: dict[str, int | None] = field(default_factory=dict)
+    """The last watermark of each step; None is the end of time."""
+    held_by: int | None = None
+    """The partition that holds the watermark, by its rank; None if the watermark waits for no partition."""
+    held_since: int = 0
+    """The time of the last cut when the watermark came to its present value and partition."""
 
     @property
     def overall(self) -> Scores:
@@ -59,12 +68,17 @@ class Totals:
             message = f"the epoch log goes from epoch {self.next_epoch - 1} to {epoch.number}; its files were altered"
             raise AlteredLog(message)
         self.next_epoch += 1
+        self.at = epoch.at
+        self.idle.difference_update(epoch.ranks)
         for event in epoch.events:
             if isinstance(event, Added):
                 self.positions[len(self.partitions)] = event.at
                 self.partitions.append(event.partition)
+            elif isinstance(event, Idle):
+                self.idle.add(event.rank)
             elif isinstance(event, Ended):
                 self.ended.add(event.rank)
+                self.idle.discard(event.rank)
             elif isinstance(event, Skipped):
                 self.positions[event.rank] = event.to
             elif isinstance(event, SinkRemoved):
@@ -89,6 +103,9 @@ class Totals:
                 self.scores[step] = self.scores.get(step, Scores()) + scores
             for output, digest in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + digest.count
+            if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
+                self.watermarks, self.held_by = dict(receipt.watermarks), receipt.held_by
+                self.held_since = self.at
 
     def add_line(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
@@ -100,9 +117,9 @@ class Totals:
 
     def header(self) -> bytes:
         """The totals as the header of a segment."""
+        sets = {name: sorted(value) for name, value in vars(self).items() if isinstance(value, set)}
         scores = {step: each.counts() for step, each in self.scores.items()}
-        fields = {**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed), "scores": scores}
-        return json.dumps(fields).encode()
+        return json.dumps({**asdict(self), **sets, "scores": scores}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -111,7 +128,7 @@ class Totals:
         fields = json.loads(header)
         fields["partitions"] = [PartitionName(**partition) for partition in fields["partitions"]]
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
-        fields["ended"] = set(fields["ended"])
-        fields["removed"] = set(fields["removed"])
+        for name in ("ended", "idle", "removed"):
+            fields[name] = set(fields[name])
         fields["scores"] = {step: Scores.from_counts(counts) for step, counts in fields["scores"].items()}
         return Totals(**fields)

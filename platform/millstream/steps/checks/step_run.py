@@ -62,14 +62,16 @@ def run_step(
     """
     step = config.build(epochs[0].schema)
     clock = EventTime()
+    joined: set[int] = set()
     results: list[Result] = []
     for number, epoch in enumerate(epochs, start=1):
         ranks = np.unique(epoch[RANK].to_numpy()).tolist()
         for rank in ranks:
             clock.join(rank)
-        clock.observe(latest_times(epoch))
+        clock.observe(latest_times(epoch), ranks)
         results += [step.process(batch) for batch in cut(order(epoch))]
-        ended = clock.boundary(list(clock.greatest) if number == len(epochs) else ())
+        joined.update(ranks)
+        ended = clock.boundary(joined if number == len(epochs) else ())
         if ended is not None and "time" in step.traits.ends:
             results.append(step.ended(ended))
         step = after_epoch(step)

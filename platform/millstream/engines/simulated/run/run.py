@@ -35,7 +35,9 @@ class StartOptions:
     """The options of one start of a run.
 
     With an `arrival` above 0, a record arrives every `arrival` seconds, and the run follows its sources. With 0, all
-    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished.
+    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. In a
+    run that follows its sources, a partition is idle after `idle` microseconds; `pause` is the time, in seconds, in
+    which no record arrives in the first partition of each source.
     """
 
     workers: int
@@ -44,6 +46,8 @@ class StartOptions:
     arrival: float = 0.0
     in_flight: int = MOST_RECORDS
     packing: bool = False
+    idle: int | None = None
+    pause: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class FinishedRun:
 class SimulatedRun:
     """A pipeline over recorded records, started again after every crash until a start ends by itself.
 
-    `options` is called at each start. With `replay`, the run takes the epochs of another run.
+    `options` is called at each start. With `replay`, the run takes the epochs of another run. `began` is the wall clock
+    at the beginning of the simulation, in microseconds since 1970.
     """
 
     def __init__(
@@ -70,12 +75,13 @@ class SimulatedRun:
         folder: Path,
         options: Callable[[], StartOptions],
         replay: EpochReader | None = None,
+        began: int = 0,
     ) -> None:
         plan = delivery_plan(config)
         self.disk = Disk(folder)
         self._config, self._records = config, records
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
-        self._options, self._replay = options, replay
+        self._options, self._replay, self._began = options, replay, began
         graph = graphs.lend()
         self.contents = {name: SinkContent(row_schema(output)) for name, output in graph.outputs.items()}
         graphs.take_back(graph)
@@ -163,8 +169,9 @@ class SimulatedRun:
         size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
         changed = {"type": "local", "workers": options.workers, "epoch": size}
         engine = self._config.engine.model_copy(update=changed)
+        config = self._config.model_copy(update={"engine": engine})
         return make_job(
-            self._config.model_copy(update={"engine": engine}),
+            config.with_idle(options.idle) if follow else config,
             graph,
             storage,
             CutOptions(
@@ -174,6 +181,7 @@ class SimulatedRun:
             observe=lambda cutter, backpressure: _Observer(history, storage.checkpoints, self._crashed),
             backpressure=Backpressure(max(options.max_records, MOST_RECORDS - options.in_flight), scheduler.clock),
             clock=scheduler.clock,
+            wall_clock=lambda: self._began + int(scheduler.now * 1e6),
             writer_of=lambda store, done: SimulatedCheckpointWriter(store, done, self.disk, world, self._written),
         )
 
@@ -190,7 +198,15 @@ class SimulatedRun:
             for part in parts:
                 first_records[part] = records
                 records += part.size // 2
-        return lambda part: int(self._scheduler.now / options.arrival) - first_records[part]
+        paused = {parts[0] for parts in self._records.values() if parts}
+        begin, end = options.pause
+
+        def size(part: RecordedPartition) -> int:
+            now = self._scheduler.now
+            arrived = begin if part in paused and begin <= now < end else now
+            return int(arrived / options.arrival) - first_records[part]
+
+        return size
 
     def _left(self, log: EpochLog) -> int:
         """The number of offsets that are not cut yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,9 +37,9 @@ class Golden:
     receipts: Mapping[int, EpochReceipt]
 
 
-def epochs_key(epochs: EpochReader) -> str:
-    """A key that is equal for runs of the same epochs."""
-    return json.dumps([epoch.line() for epoch in epochs.epochs()])
+def epochs_key(epochs: EpochReader, settled: int) -> str:
+    """A key that is equal for runs of the same epochs. From the time `settled` on, no record is ahead of the clock."""
+    return json.dumps([replace(epoch, at=min(epoch.at, settled)).line() for epoch in epochs.epochs()])
 
 
 def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:
