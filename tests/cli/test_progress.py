@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -133,6 +134,38 @@ def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]
 
     summary = start(load_config("demo.yaml"), Options(Path("runs/demo"), records=records), observers=observers)
     return observed[0].figures, said, summary
+
+
+@pytest.mark.usefixtures("demo")
+def test_the_display_names_the_partition_that_has_held_the_windows_for_ten_seconds() -> None:
+    """The clock of the first display is that of the last cut, the clock of the second one is ten seconds later."""
+    named: list[str | None] = []
+
+    class Later(Observer):
+        def __init__(self, watched: Watched) -> None:
+            self._totals = watched.epoch_log.totals
+            self._figures = [
+                RunFigures(
+                    watched,
+                    StatsCollector(watched),
+                    say=pytest.fail,
+                    warn=pytest.fail,
+                    wall_clock=lambda later=later: self._totals.held_since + later,  # type: ignore[misc]
+                )
+                for later in (0, 10_000_000)
+            ]
+
+        def finished_epoch(self, result: EpochResult) -> None:
+            for figures in self._figures:
+                named.append(figures.figures().held)
+
+    start(load_config("demo.yaml", ["source.records=1000"]), Options(Path("runs/held")), observers=lambda w: [Later(w)])
+    first, later, *_, ended = named
+    assert first is None
+    assert later is not None and re.fullmatch(r"source/0 since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", later)
+    assert ended is None
+    waits = f"windows wait for {later}"
+    assert waits in shown(Show.LINES, lambda: replace(FIGURES, held=later), waits)
 
 
 @pytest.mark.usefixtures("demo")

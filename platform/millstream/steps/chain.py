@@ -50,12 +50,15 @@ def begin_epoch(epoch: int, at: int, records: pa.Table, graph: Graph, partitions
 
     `records` has the log's columns and `_rank`; rows may be in any order.
     """
-    records = in_step_order(reject_ahead(records, at, lambda rank: graph.source(partitions[rank].source).ahead))
+    latest = latest_times(records)
+    ahead = {rank: graph.source(partitions[rank].source).ahead for rank in latest}
+    records = in_step_order(reject_ahead(records, latest, at, ahead))
     inputs = digests_by(records.select([RANK, *graph.log_columns]), RANK)
     records, rejects = _split(records, graph.source_name)
-    outputs = {"rejects": [rejects]} if rejects.num_rows else {}
-    latest = dict.fromkeys(inputs) | latest_times(records)
-    return EpochInProgress(epoch, records, inputs, latest, outputs)
+    if not rejects.num_rows:
+        return EpochInProgress(epoch, records, inputs, latest, {})
+    readable = dict.fromkeys(latest) | latest_times(records)
+    return EpochInProgress(epoch, records, inputs, readable, {"rejects": [rejects]})
 
 
 class Chain:
