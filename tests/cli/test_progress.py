@@ -16,7 +16,7 @@ from support.conditions import HANG_SECONDS, wait_until
 from millstream.cli.progress_figures import Figures, RunFigures
 from millstream.cli.screen import Screen, Show
 from millstream.config.load import load_config
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import EpochReader, Scores
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Observer, Watched
@@ -178,7 +178,7 @@ def test_figures_are_those_of_the_run_so_far() -> None:
     assert figures[-1].accuracy == summary.accuracy
     assert figures[-1].recent is not None and figures[-1].accuracy is not None
     last = list(EpochReader(Path("runs/demo/epochs")).receipts())[-2:]  # 1,000 records
-    assert figures[-1].recent == sum(receipt.correct for receipt in last) / sum(receipt.labelled for receipt in last)
+    assert figures[-1].recent == Scores.sum(receipt.overall for receipt in last).accuracy
     assert figures[-1].recent > figures[-1].accuracy  # it has learned
     assert figures[0].popular == () and 2 <= len(figures[-1].popular) <= 5  # the first window is still open
     assert all(share >= 0.1 for _, share in figures[-1].popular)

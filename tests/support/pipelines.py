@@ -126,7 +126,7 @@ class Pipeline:
         return {
             receipt.epoch: {
                 "records": receipt.records,
-                **{output: rows for output, (rows, _) in receipt.outputs.items()},
+                **{output: digest.count for output, digest in receipt.outputs.items()},
             }
             for receipt in receipts
         }

@@ -15,6 +15,7 @@ from millstream.engines.cutter import ReplayCutter
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.workers import exchange, roles
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Allow
@@ -105,6 +106,15 @@ def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
 
+def digests_of_one_share_only(patch: pytest.MonkeyPatch) -> None:
+    def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
+        whole = exchange.gather(parts)
+        whole.streams |= parts[-1].streams
+        return whole
+
+    patch.setattr(roles, "gather", gather)
+
+
 def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -> None:
     """A role stops waiting for a partition that it has not seen for 300 us of the simulated clock."""
     worlds: list[Scheduler] = []
@@ -154,6 +164,7 @@ def found(simulated: SimulatedPipeline, folder: Path) -> bool:
         (state_that_changes_before_it_is_allowed, "exactly_once"),
         (a_checkpoint_of_epochs_that_are_not_yet_delivered, "exactly_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
+        (digests_of_one_share_only, "exactly_once"),
         (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
         (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),
         (idle_partitions_by_a_clock_instead_of_the_event, "exactly_once"),

@@ -100,7 +100,7 @@ class _OwnedKeys:
         self._name, self._step = node.name, node.step
         self._index, self._readers = index, readers
         self._exchange = Exchange(parts=1)
-        self._chain = Chain(graph, [node], whole=False)
+        self._chain = Chain(graph, [node])
         self._sent = _SentStates()
 
     def handle(self, message: Message, send: Send, partitions: PartitionTable) -> None:
