@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.checkpoint_chain import CheckpointChain
 
+from millstream.digests import Digest
 from millstream.errors import AlteredLog, UnknownFormat
 from millstream.state.checkpoints import read_newest
 from millstream.state.keyed_state import KeyedStore
@@ -34,7 +35,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def digest(run: Path) -> str | None:
+def digest(run: Path) -> Digest | None:
     return read_newest(run, lambda _, states: outcome_of(states, None).digest)
 
 

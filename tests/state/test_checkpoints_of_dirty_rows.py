@@ -12,6 +12,7 @@ import pytest
 from support.checkpoint_chain import CheckpointChain
 
 from millstream.arrays import Array
+from millstream.digests import Digest
 from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.digests import states_digest
 from millstream.state.dirty_rows import DirtyRows, RowStore, Value
@@ -53,7 +54,7 @@ def test_every_checkpoint_that_is_kept_loads_the_state_that_was_written(chain: C
     """Together with plain arrays and state by key, and with snapshots between checkpoints that are not written."""
     rng = np.random.default_rng(seed)
     store, other = model(), KeyedStore()
-    plain, history = np.zeros(3000), dict[int, str]()
+    plain, history = np.zeros(3000), dict[int, Digest]()
     for epoch in range(60):
         learn(store, rng, rng.integers(0, 60))
         plain = plain.copy()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millstream.substreams import Watermark
-from millstream.substreams.event_time import EventTime, reject_ahead
+from millstream.substreams.event_time import EventTime, latest_times, reject_ahead
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ def test_a_watermark_never_falls() -> None:
 def test_only_records_that_are_ahead_of_their_own_source_are_rejects() -> None:
     reject = pa.array([None, None, "no text", None, None], pa.string())
     records = pa.table({"_rank": [0, 1, 1, 1, 0], "_time": [100, 100, None, 21, None], "_reject": reject})
-    ahead = {0: None, 1: 10}
-    assert reject_ahead(records, 11, ahead.__getitem__)["_reject"].to_pylist() == [
+    latest, ahead = latest_times(records), {0: None, 1: 10}
+    assert reject_ahead(records, latest, 11, ahead)["_reject"].to_pylist() == [
         None,
         "its time is more than 10us ahead of the clock",
         "no text",
         None,
         None,
     ]
-    assert reject_ahead(records, 100, ahead.__getitem__) is records
-    assert reject_ahead(records.slice(0, 0), 0, ahead.__getitem__).num_rows == 0
+    assert reject_ahead(records, latest, 90, ahead) is records
+    assert reject_ahead(records.slice(0, 0), {}, 0, ahead).num_rows == 0

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import Scores, Totals
+from millstream.log.epochs import EpochReceipt, Scores, Totals
 from millstream.runs.watch.event_time import event_time_status
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.observer import Observer, Watched
@@ -73,8 +73,8 @@ class RunFigures(Observer):
         """The time and the number of finished records of this start, after its first and after its last epoch."""
         self._finished_records = 0
         self._last_epoch = -1
-        self._recent: deque[Scores] = deque()
-        self._recently = Scores()
+        self._recent: deque[EpochReceipt] = deque()
+        self._recent_records, self._recently = 0, Scores()
         self._windows: dict[str, pa.Table] = {}
         outputs = watched.graph.outputs
         self._topics = [
@@ -95,7 +95,7 @@ class RunFigures(Observer):
             self._finished_records += result.receipt.records
             self._samples[1:] = [(now, self._finished_records)]
             if result.receipt.attempt == 1:
-                self._remember(result.receipt.scores)
+                self._remember(result.receipt)
             for name in self._topics:
                 if result.rows[name].num_rows:
                     self._windows[name] = result.rows[name]
@@ -143,12 +143,15 @@ class RunFigures(Observer):
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
         return f"for epoch {self._last_epoch + 1} and its checkpoint" if behind > 0 else "for the last checkpoint"
 
-    def _remember(self, scores: Scores) -> None:
+    def _remember(self, receipt: EpochReceipt) -> None:
         """Keep only the last epochs that hold at least `WINDOW` records together."""
-        self._recent.append(scores)
-        self._recently += scores
-        while self._recently.records - self._recent[0].records >= WINDOW:
-            self._recently -= self._recent.popleft()
+        self._recent.append(receipt)
+        self._recent_records += receipt.records
+        self._recently += receipt.overall
+        while self._recent_records - self._recent[0].records >= WINDOW:
+            first = self._recent.popleft()
+            self._recent_records -= first.records
+            self._recently -= first.overall
 
     def _continuation(self, first: int) -> str:
         """Return the line that reports, before the first epoch, from which epoch this start continues."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from millstream.config.load import Loaded, read_config
+from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
-from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
@@ -20,9 +20,9 @@ from millstream.runs.start import Options, start
 from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint, read_newest
+from millstream.state.digests import states_digest
 from millstream.state.stored_states import States
 from millstream.steps.contracts import Array
-from millstream.steps.outcome import outcome_of
 
 __all__ = ["audit_run"]
 
@@ -127,8 +127,8 @@ def _log_events(epoch: Epoch) -> list[Event]:
     return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
-def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
-    return checkpoint.applied, outcome_of(states, None).digest
+def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, Digest]:
+    return checkpoint.applied, states_digest(states)
 
 
 def _hashes(output: RunOutput) -> tuple[Array, Array]:

@@ -121,6 +121,8 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
+    import millstream.compiled.row_hashes  # noqa: F401  # fails before anything is written if numba cannot be used
+
     config = loaded.config
     graph = checked_graph(loaded)
     directory = RunDirectory(options.run)

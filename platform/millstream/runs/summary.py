@@ -6,12 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from millstream.config.load import Loaded
+from millstream.digests import Digest, digest_of
 from millstream.log.contracts import Sink
 from millstream.log.epochs import EpochLog
-from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
 from millstream.steps.outcome import Outcome
@@ -49,14 +47,9 @@ class Summary:
         return json.dumps(asdict(self))
 
 
-def _digest_rows(sink: Sink) -> tuple[int, str]:
-    """Return the number of rows that a reader of the sink sees, and a digest that is the same for any order of rows."""
-    count, total = 0, np.uint64(0)
-    for rows in sink.read():
-        count += rows.num_rows
-        with np.errstate(over="ignore"):
-            total += row_hashes(rows).sum(dtype=np.uint64)
-    return count, f"{count:x}-{int(total):016x}"
+def _digest_rows(sink: Sink) -> Digest:
+    """The digest of the rows that a reader of the sink sees."""
+    return sum(map(digest_of, sink.read()), Digest())
 
 
 def summarise(
@@ -84,12 +77,12 @@ def summarise(
         records=totals.records,
         processed=totals.processed,
         epochs=totals.epochs,
-        delivered={name: count for name, (count, _) in read.items()},
+        delivered={name: digest.count for name, digest in read.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         model=outcome.model,
-        state=outcome.digest,
-        outputs={name: digest for name, (_, digest) in read.items()},
+        state=str(outcome.digest),
+        outputs={name: str(digest) for name, digest in read.items()},
         versions=versions,
         seconds=round(seconds, 3),
         records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),

@@ -70,7 +70,7 @@ class Graph:
 
     @cached_property
     def digested(self) -> Mapping[str, Sequence[str]]:
-        """For each step the columns that a receipt digests: those that the step adds.
+        """For each step the columns that a receipt digests: the identity of a record, and those that the step adds.
 
         If the step adds none, all columns, because it may change or drop records; but none for a step with outputs.
         """
@@ -78,7 +78,8 @@ class Graph:
         before = self.records
         for node in self.steps:
             added = [name for name in node.made.names if name not in before.names]
-            chosen[node.name] = added or ([] if node.step.outputs else node.made.names)
+            whole = [] if node.step.outputs else node.made.names
+            chosen[node.name] = [RANK, OFFSET, *added] if added else whole
             before = node.made
         return chosen
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
+from millstream.digests import Digest
 from millstream.state.digests import state_digest
-from millstream.state.dirty_rows import Value
-from millstream.state.keyed_state import KeyedSnapshot
 from millstream.state.stored_states import States
 
-__all__ = ["Outcome", "outcome_of"]
-
-_BITS = 128
+__all__ = ["Outcome", "outcome_of", "total"]
 
 
 @dataclass(frozen=True)
@@ -26,30 +22,25 @@ class Outcome:
     True
     """
 
-    states: Mapping[str, int] = field(default_factory=dict)
+    states: Mapping[str, Digest] = field(default_factory=dict)
     model: str | None = None
 
     def __add__(self, other: Outcome) -> Outcome:
         steps = {**self.states, **other.states}
-        states = {step: (self.states.get(step, 0) + other.states.get(step, 0)) % (1 << _BITS) for step in steps}
+        states = {step: self.states.get(step, Digest()) + other.states.get(step, Digest()) for step in steps}
         return Outcome(states, self.model or other.model)
 
     @property
-    def digest(self) -> str:
+    def digest(self) -> Digest:
         """The digest of all state."""
-        return f"{sum(self.states.values()) % (1 << _BITS):032x}"
+        return sum(self.states.values(), Digest())
 
 
 def outcome_of(states: States, model: str | None) -> Outcome:
     """The outcome of the states in one process."""
-    return Outcome({step: _sum(step, state) for step, state in states.items()}, model)
+    return Outcome({step: state_digest(state, step) for step, state in states.items()}, model)
 
 
 def total(outcomes: Iterable[Outcome]) -> Outcome:
+    """The sum of the outcomes of several processes."""
     return reduce(Outcome.__add__, outcomes, Outcome())
-
-
-def _sum(step: str, state: Mapping[str, Value]) -> int:
-    entries: Iterable[tuple[str, Value]] = state.in_order() if isinstance(state, KeyedSnapshot) else state.items()
-    hashes = (hashlib.sha256(f"{step}\0{state_digest({name: value})}".encode()) for name, value in entries)
-    return sum(int.from_bytes(each.digest()[:16], "little") for each in hashes) % (1 << _BITS)

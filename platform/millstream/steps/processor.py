@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from millstream.digests import Digest, digest_of
 from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
-from millstream.records import digest_of
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
@@ -66,21 +66,7 @@ class EpochProcessor:
         if risen is not None:
             self._end_substreams(risen, in_progress)
         rows = {name: self._rows(name, in_progress.outputs.get(name, [])) for name in self.graph.outputs}
-        receipt = EpochReceipt(
-            epoch=epoch.number,
-            attempt=attempt,
-            records=sum(count for count, _ in in_progress.inputs.values()),
-            rejects=rows["rejects"].num_rows,
-            correct=in_progress.correct,
-            labelled=in_progress.labelled,
-            baselines=in_progress.baselines,
-            inputs=in_progress.inputs,
-            steps=in_progress.steps,
-            outputs={name: (table.num_rows, digest_of([table])) for name, table in rows.items() if table.num_rows},
-            watermarks=self._watermarks(),
-            held_by=self._event_time.holder,
-        )
-        return EpochResult(epoch, rows, receipt)
+        return EpochResult(epoch, rows, self._receipt(in_progress, rows, attempt))
 
     def skip(self, epoch: Epoch) -> None:
         """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count."""
@@ -122,7 +108,7 @@ class EpochProcessor:
             if node in self._chain.here and "time" in node.traits.ends:
                 result = node.step.ended(watermark)
                 check_result(node.name, result, node.made, node.step.outputs)
-                epoch.collect(result)
+                epoch.collect(node.name, result)
             watermark = watermark.held_back(node.traits.held_back)
 
     def _watermarks(self) -> dict[str, int | None]:
@@ -133,6 +119,25 @@ class EpochProcessor:
                 watermark = watermark.held_back(node.traits.held_back)
                 made[node.name] = watermark.time
         return made
+
+    def _receipt(self, epoch: EpochInProgress, rows: Mapping[str, pa.Table], attempt: int) -> EpochReceipt:
+        inputs: dict[str, Digest] = {}
+        for rank in sorted(epoch.inputs):
+            source = self._partitions[rank].source
+            inputs[source] = inputs.get(source, Digest()) + epoch.inputs[rank]
+        steps = [node.name for node in self.graph.steps]
+        return EpochReceipt(
+            epoch=epoch.epoch,
+            attempt=attempt,
+            records=sum(digest.count for digest in inputs.values()),
+            rejects=rows["rejects"].num_rows,
+            inputs=inputs,
+            streams={name: epoch.streams[name] for name in steps if name in epoch.streams},
+            outputs={name: digest_of(table) for name, table in rows.items() if table.num_rows},
+            scores={name: epoch.scores[name] for name in steps if name in epoch.scores},
+            watermarks=self._watermarks(),
+            held_by=self._event_time.holder,
+        )
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:
         if not tables:

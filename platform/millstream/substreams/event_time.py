@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -152,23 +152,24 @@ def latest_times(records: pa.Table) -> dict[int, int | None]:
     return {rank: pc.max(records[TIME].filter(pa.array(ranks == rank))).as_py() for rank in present}
 
 
-def reject_ahead(records: pa.Table, at: int, ahead_of: Callable[[int], int | None]) -> pa.Table:
-    """Reject the records whose time is later than `at`, the clock of their epoch, by more than `ahead_of` their rank.
+def reject_ahead(
+    records: pa.Table, latest: Mapping[int, int | None], at: int, ahead: Mapping[int, int | None]
+) -> pa.Table:
+    """Reject the records whose time is later than `at`, the clock of their epoch, by more than `ahead` of their rank.
+
+    `latest` are the `latest_times` of the records; a rank whose `ahead` is None has no limit.
 
     >>> records = pa.table({"_rank": [0, 0], "_time": [7, 8], "_reject": pa.nulls(2, pa.string())})
-    >>> reject_ahead(records, 5, lambda rank: 2)["_reject"].to_pylist()
+    >>> reject_ahead(records, {0: 8}, 5, {0: 2})["_reject"].to_pylist()
     [None, 'its time is more than 2us ahead of the clock']
     """
-    greatest = pc.max(records[TIME]).as_py()
-    if greatest is None or greatest <= at:
-        return records
-    ranks = records[RANK].to_numpy()
-    for rank in np.unique(ranks).tolist():
-        if (ahead := ahead_of(rank)) is None or greatest <= at + ahead:
+    for rank, seen in latest.items():
+        limit = ahead[rank]
+        if seen is None or limit is None or seen <= at + limit:
             continue
-        of_rank = True if (ranks == rank).all() else pa.array(ranks == rank)
-        wrong = pc.and_(pc.greater(records[TIME], at + ahead).fill_null(False), of_rank)
-        reason = pa.scalar(f"its time is more than {format_duration(ahead)} ahead of the clock", pa.string())
+        wrong = pc.and_(pc.equal(records[RANK], rank), pc.greater(records[TIME], at + limit)).fill_null(False)
+        reason = pa.scalar(f"its time is more than {format_duration(limit)} ahead of the clock", pa.string())
         index = records.column_names.index(REJECT)
-        records = records.set_column(index, REJECT, pc.if_else(wrong, reason, records[REJECT]))
+        reject = pc.coalesce(records[REJECT], pc.if_else(wrong, reason, pa.scalar(None, pa.string())))
+        records = records.set_column(index, REJECT, reject)
     return records

@@ -15,6 +15,7 @@ from millstream.engines.cutter import ReplayCutter
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.workers import exchange, roles
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed, _Saving
 from millstream.engines.workers.messages import Allow, Message, StateRequest
@@ -138,6 +139,15 @@ def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
 
+def digests_of_one_share_only(patch: pytest.MonkeyPatch) -> None:
+    def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
+        whole = exchange.gather(parts)
+        whole.streams |= parts[-1].streams
+        return whole
+
+    patch.setattr(roles, "gather", gather)
+
+
 def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -> None:
     """A role stops waiting for a partition that it has not seen for 300 us of the simulated clock."""
     worlds: list[Scheduler] = []
@@ -191,6 +201,7 @@ def found(simulated: SimulatedPipeline, folder: Path) -> bool:
         (a_manifest_without_the_sections_of_one_owner, "exactly_once"),
         (a_manifest_that_counts_without_its_line, "at_least_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
+        (digests_of_one_share_only, "exactly_once"),
         (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
         (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),
         (idle_partitions_by_a_clock_instead_of_the_event, "exactly_once"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.digests import Digest
 from millstream.errors import AlteredLog
 from millstream.log.epochs import (
     Added,
@@ -20,6 +21,7 @@ from millstream.log.epochs import (
     EpochReceipt,
     Idle,
     PartitionName,
+    Scores,
     Skipped,
     Totals,
 )
@@ -27,8 +29,9 @@ from millstream.log.journal import Journal
 
 
 def receipt(epoch: int, labelled: int, attempt: int = 1) -> EpochReceipt:
-    counted = Baselines(no_change=labelled // 4, majority=labelled // 2)
-    return EpochReceipt(epoch, attempt, 10, 0, labelled, labelled, {0: (10, "x")}, {}, {"topics": (3, "y")}, counted)
+    scores = Scores(labelled, labelled, Baselines(no_change=labelled // 4, majority=labelled // 2))
+    made = {"topics": Digest(3, 8, 9)}
+    return EpochReceipt(epoch, attempt, 10, 0, {"news": Digest(10, 5, 6)}, {}, made, {"classify": scores})
 
 
 def totals(folder: Path, receipts: Sequence[EpochReceipt]) -> Totals:
@@ -48,8 +51,8 @@ def test_reading_a_receipt_gives_the_receipt_that_was_written() -> None:
 
 def test_records_count_once_with_the_results_of_the_first_attempt(tmp_path: Path) -> None:
     found = totals(tmp_path, [receipt(0, 8), receipt(1, 8), receipt(1, 4, attempt=2)])
-    assert (found.labelled, found.processed, found.accuracy) == (16, 30, 1)
-    assert found.baselines == Baselines(4, 8)
+    assert (found.overall.labelled, found.processed, found.accuracy) == (16, 30, 1)
+    assert found.scores == {"classify": Scores(16, 16, Baselines(4, 8))}
     assert found.baseline_accuracies == {"no_change": 0.25, "majority": 0.5}
 
 

@@ -37,7 +37,7 @@ _STALL_LIMIT = 20_000
 """The number of steps without progress that is allowed: more than any schedule needs."""
 _FOLLOWS = 0.3
 """The share of schedules whose records arrive during the run."""
-_IDLE = (0, 50, 300, 1000, None)
+_IDLE = (0, 20, 100, 400, None)
 """Microseconds after which a partition is idle, in such schedules."""
 _AHEAD = 0.15
 """The share of schedules in which some records may be ahead of the clock."""

@@ -100,7 +100,7 @@ class _OwnedKeys:
         self.key = str(node.traits.key)
         self._name, self._step, self._send = node.name, node.step, send
         self._exchange = Exchange(parts=1)
-        self._chain = Chain(graph, [node], whole=False)
+        self._chain = Chain(graph, [node])
         self._writing = _Writing(layers, {node.name}, send)
 
     def handle(self, message: Message, partitions: PartitionTable) -> None:

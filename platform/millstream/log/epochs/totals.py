@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from millstream.errors import AlteredLog
-from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
@@ -42,9 +41,8 @@ class Totals:
     records: int = 0
     processed: int = 0
     rejects: int = 0
-    correct: int = 0
-    labelled: int = 0
-    baselines: Baselines = field(default_factory=Baselines)
+    scores: dict[str, Scores] = field(default_factory=dict)
+    """The scores by step."""
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
     watermarks: dict[str, int | None] = field(default_factory=dict)
@@ -55,16 +53,17 @@ class Totals:
     """The time of the last cut when the watermark came to its present value and partition."""
 
     @property
-    def scores(self) -> Scores:
-        return Scores(self.records, self.correct, self.labelled, self.baselines)
+    def overall(self) -> Scores:
+        """The scores of all steps together."""
+        return Scores.sum(self.scores.values())
 
     @property
     def accuracy(self) -> float | None:
-        return self.scores.accuracy
+        return self.overall.accuracy
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
-        return self.scores.baseline_accuracies
+        return self.overall.baseline_accuracies
 
     def add_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
@@ -102,11 +101,10 @@ class Totals:
             self.epochs += 1
             self.records += receipt.records
             self.rejects += receipt.rejects
-            self.correct += receipt.correct
-            self.labelled += receipt.labelled
-            self.baselines += receipt.baselines
-            for output, (count, _) in receipt.outputs.items():
-                self.rows[output] = self.rows.get(output, 0) + count
+            for step, scores in receipt.scores.items():
+                self.scores[step] = self.scores.get(step, Scores()) + scores
+            for output, digest in receipt.outputs.items():
+                self.rows[output] = self.rows.get(output, 0) + digest.count
             if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
                 self.watermarks, self.held_by = dict(receipt.watermarks), receipt.held_by
                 self.held_since = self.at
@@ -124,7 +122,8 @@ class Totals:
     def header(self) -> bytes:
         """The totals as the header of a segment."""
         sets = {name: sorted(value) for name, value in vars(self).items() if isinstance(value, set)}
-        return json.dumps({**asdict(self), **sets}).encode()
+        scores = {step: each.counts() for step, each in self.scores.items()}
+        return json.dumps({**asdict(self), **sets, "scores": scores}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -135,5 +134,5 @@ class Totals:
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
         for name in ("ended", "idle", "removed"):
             fields[name] = set(fields[name])
-        fields["baselines"] = Baselines(**fields["baselines"])
+        fields["scores"] = {step: Scores.from_counts(counts) for step, counts in fields["scores"].items()}
         return Totals(**fields)

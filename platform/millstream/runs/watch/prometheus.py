@@ -124,13 +124,13 @@ METRICS = (
         "millstream_labelled_records_total",
         "counter",
         "Records that were predicted and had a label.",
-        lambda run: run.totals.labelled,
+        lambda run: run.totals.overall.labelled,
     ),
     Metric(
         "millstream_correct_records_total",
         "counter",
         "Records whose prediction was right.",
-        lambda run: run.totals.correct,
+        lambda run: run.totals.overall.correct,
     ),
     Metric(
         "millstream_accuracy",
@@ -142,7 +142,7 @@ METRICS = (
         "millstream_baseline_correct_records_total",
         "counter",
         "Records that a baseline predicted right: the previous label (no_change) or the most common label (majority).",
-        lambda run: _by_baseline(counts.counts()) if (counts := run.totals.baselines) else None,
+        lambda run: _by_baseline(counts.counts()) if (counts := run.totals.overall.baselines) else None,
         ("baseline",),
     ),
     Metric(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from millstream.digests import Digest
 from millstream.engines.simulated.run.history import History
 from millstream.engines.simulated.run.run import FinishedRun
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
@@ -28,10 +29,13 @@ def differences_exactly_once(
         if not rows.equals(expected):
             yield f"{name}: {rows.num_rows} rows, not the {expected.num_rows} of a run without crashes"
     totals = ended.job.epoch_log.totals
-    for total in ("epochs", "records", "rejects", "correct", "labelled", "baselines", "rows"):
+    for total in ("epochs", "records", "rejects", "scores", "rows"):
         found, wanted = getattr(totals, total), getattr(golden.totals, total)
         if found != wanted:
             yield f"the total of {total} is {found}, in a run without crashes {wanted}"
+    for receipt in ended.job.epoch_log.reader().receipts():
+        if receipt.attempt == 1 and receipt != golden.receipts[receipt.epoch]:
+            yield f"the receipt of epoch {receipt.epoch} is not that of a run without crashes"
 
 
 def differences_by_history(
@@ -79,7 +83,7 @@ def _check_end(ended: FinishedRun) -> Iterator[str]:
 def _differing_states(found: Outcome, expected: Outcome) -> Iterator[str]:
     """The steps whose states are not equal bit by bit, and the model."""
     for step in {**expected.states, **found.states}:
-        if found.states.get(step, 0) != expected.states.get(step, 0):
+        if found.states.get(step, Digest()) != expected.states.get(step, Digest()):
             yield f"the state of {step} differs"
     if found.model != expected.model:
         yield "the model differs"

@@ -17,7 +17,7 @@ from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
-from millstream.log.epochs import EpochReader, Totals
+from millstream.log.epochs import EpochReader, EpochReceipt, Totals
 from millstream.log.ranges import ranges_of, read_table, records_schema
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
@@ -29,11 +29,12 @@ _NEVER = 1_000_000
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden run (without faults): its outcome, its rows, and the totals of its epoch log."""
+    """A golden run (without faults): its outcome, its rows, and the totals and the receipts of its epoch log."""
 
     outcome: Outcome
     rows: Mapping[str, pa.Table]
     totals: Totals
+    receipts: Mapping[int, EpochReceipt]
 
 
 def epochs_key(epochs: EpochReader, settled: int) -> str:
@@ -51,7 +52,8 @@ def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochR
     run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
     job = run.run_to_end().job
     rows = {name: content.rows() for name, content in run.contents.items()}
-    golden = Golden(job.outcome, rows, job.epoch_log.totals)
+    receipts = {receipt.epoch: receipt for receipt in job.epoch_log.reader().receipts()}
+    golden = Golden(job.outcome, rows, job.epoch_log.totals, receipts)
     graphs.take_back(job.graph)
     return golden
 
