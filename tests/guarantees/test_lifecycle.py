@@ -16,7 +16,7 @@ from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle
 from millstream.log.contracts import Progress
 from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName, SinkAdded
 from millstream.runs.watch.observer import Observer
-from millstream.state.background import Task, Work, finish
+from millstream.state.background import Background, Task, Work, finish
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.state.layers import Layers, Sections
 from millstream.state.stored_states import States
@@ -71,7 +71,7 @@ class Steps:
     def skip(self, epoch: Epoch) -> None:
         raise AssertionError
 
-    def save(self, next_layer: Callable[[], str]) -> Task[Sections]:
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
         self._clock.now += 0.01
         return Finished({}, 0.01)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from millstream.engines.job import Job
 from millstream.log.epochs import PartitionName
-from millstream.state.background import Task
+from millstream.state.background import Background, Task
 from millstream.state.layer_writer import LayerWriter
 from millstream.state.layers import Sections
 from millstream.state.stored_states import States
@@ -25,6 +25,6 @@ class DriverState:
         self._processor.restore(states, partitions)
         self._writer = LayerWriter(self._layers, self._processor.keyed)
 
-    def save(self, next_layer: Callable[[], str]) -> Task[Sections]:
-        """Write the present state in the background."""
-        return self._layers.background.start(self._writer.write(next_layer(), self._processor.save()))
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        """Write the present state."""
+        return background.start(self._writer.write(next_layer(), self._processor.save()))

@@ -3,7 +3,7 @@
 1. The owners of state write their sections into layers and report them.
 2. The manifest, which names the sections of all owners, is written, but not before the sinks have the epochs.
 3. The epoch log gets the checkpoint's line. Once the line is durable, the checkpoint counts.
-4. Checkpoints and layers that are no longer needed are removed.
+4. After some checkpoints, those that are no longer needed are removed, with their layers.
 
 Parts 1, 2 and 4 go on in the background; the driver looks after them between epochs.
 """
@@ -15,11 +15,14 @@ from dataclasses import dataclass
 
 from millstream.log.epochs import EpochLog
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import Task
+from millstream.state.background import Background, Task
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.state.layers import Sections
 
 __all__ = ["Checkpointer"]
+
+_THINNED_EVERY = 4
+"""The number of checkpoints after which those that are no longer needed are removed."""
 
 
 @dataclass
@@ -38,21 +41,25 @@ class _Request:
 class Checkpointer:
     """Takes checkpoints. `passed` is called after each part with its name, and `counted` once a checkpoint counts.
 
-    `needed` returns the numbers of the checkpoints that must not be removed.
+    `needed` returns the numbers of the checkpoints that must not be removed. A checkpoint that the driver waits for is
+    written in the `foreground`.
     """
 
     def __init__(
         self,
         log: EpochLog,
         store: CheckpointStore,
+        foreground: Background,
         passed: Callable[[str, int], None],
         counted: Callable[[Checkpoint, float], None],
         needed: Callable[[], Collection[int]],
     ) -> None:
-        self._log, self._store = log, store
+        self._log, self._store, self._foreground = log, store, foreground
         self._passed, self._counted, self._needed = passed, counted, needed
         self._request: _Request | None = None
         self._thinning: Task[None] | None = None
+        self._added = 0
+        """The checkpoints that count since the last removal."""
 
     @property
     def busy(self) -> bool:
@@ -84,7 +91,7 @@ class Checkpointer:
         if request is None:
             return
         if request.naming is None and request.delivered and request.saving.done:
-            self._name(request)
+            self._name(request, self._store.layers.background)
         if request.naming is not None and request.logged is None and request.naming.done:
             self._append_line(request, request.naming)
 
@@ -96,23 +103,39 @@ class Checkpointer:
         self._request = None
         self._store.counts(request.logged)
         self._counted(request.logged, request.saving.seconds + request.naming.seconds)
-        self._thinning = self._store.layers.background.start(self._store.thin(self._needed()))
+        self._added += 1
+        if self._added == _THINNED_EVERY:
+            self._added = 0
+            self._thinning = self._store.layers.background.start(self._store.thin(self._needed()))
 
     def wait(self) -> None:
-        """Wait until the checkpoint in the making counts, and until nothing is in the background."""
+        """Wait until the checkpoint in the making counts; this thread writes its manifest."""
         request = self._request
-        if request is not None:
-            assert request.delivered, "a checkpoint is never ahead of the sinks"
-            request.saving.result()
-            self.advance()
-            if request.naming is not None:
-                request.naming.result()
-            self.advance()
-            self._log.sync()
-            self.synced()
+        if request is None:
+            return
+        assert request.delivered, "a checkpoint is never ahead of the sinks"
+        request.saving.result()
+        if request.naming is None:
+            self._name(request, self._foreground)
+        if request.naming is not None:
+            request.naming.result()
+        self.advance()
+        self._log.sync()
+        self.synced()
+
+    def settle(self) -> None:
+        """Wait until nothing is in the making or in the background."""
+        self.wait()
         if self._thinning is not None:
             self._thinning.result()
             self._thinning = None
+
+    def tidy(self) -> None:
+        """Wait until nothing is in the making, and remove what is no longer needed."""
+        self.settle()
+        if self._added:
+            self._added = 0
+            self._foreground.start(self._store.thin(self._needed()))
 
     def abandon(self) -> None:
         """Give up the checkpoint in the making, unless it has its line. Wait for the background of this process."""
@@ -125,11 +148,12 @@ class Checkpointer:
             self._log.sync()
             self._store.counts(request.logged)
 
-    def _name(self, request: _Request) -> None:
+    def _name(self, request: _Request, background: Background) -> None:
         sections = request.saving.result()
         self._passed("layers", request.epoch)
-        write = self._store.write(request.epoch, request.applied, sections, request.watermarks)
-        request.naming = self._store.layers.background.start(write)
+        request.naming = background.start(
+            self._store.write(request.epoch, request.applied, sections, request.watermarks)
+        )
 
     def _append_line(self, request: _Request, naming: Task[Checkpoint]) -> None:
         checkpoint = naming.result()

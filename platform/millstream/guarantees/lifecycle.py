@@ -24,7 +24,7 @@ from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Progress, Sink
 from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import Task
+from millstream.state.background import Background, Foreground, Task
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.state.layers import Sections
 from millstream.state.stored_states import StoredStates
@@ -62,8 +62,11 @@ class Steps(Protocol):
         """Process the next epoch in all steps."""
         ...
 
-    def save(self, next_layer: Callable[[], str]) -> Task[Sections]:
-        """Begin to write the state after the epochs processed so far into layers with names from `next_layer`."""
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        """Begin to write the state after the epochs processed so far into layers with names from `next_layer`.
+
+        This process writes in `background`.
+        """
         ...
 
     def work_ahead(self) -> None:
@@ -146,8 +149,14 @@ class EpochLifecycle:
     _dirty: bool = False
 
     def __post_init__(self) -> None:
+        self._foreground = Foreground(self.clock)
         self._checkpointer = Checkpointer(
-            self.log, self.checkpoints, self._pass_checkpoint_part, self._on_checkpoint, self._needed_checkpoints
+            self.log,
+            self.checkpoints,
+            self._foreground,
+            self._pass_checkpoint_part,
+            self._on_checkpoint,
+            self._needed_checkpoints,
         )
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
         self._actions = {
@@ -246,7 +255,7 @@ class EpochLifecycle:
         self._checkpointer.advance()
         if self._guarded:
             if self._may_checkpoint(group.last, group.synchronous):
-                self._start_checkpoint()
+                self._start_checkpoint(synchronous=group.synchronous)
             self._steps.work_ahead()
         self._sync()
 
@@ -278,11 +287,12 @@ class EpochLifecycle:
         """Write a checkpoint if one is due: in the background, or durable on return if the group waits."""
         assert self.plan.delivery is Delivery.AT_MOST_ONCE or self._guard.lowest(group.last) >= group.last
         if not self._guarded and due(group.last, self.plan.checkpoint_every):
-            self._start_checkpoint()
+            self._start_checkpoint(synchronous=True)
         self._checkpointer.delivered()
-        self._checkpointer.advance()
         if group.synchronous:
             self._checkpointer.wait()
+        else:
+            self._checkpointer.advance()
 
     def _commit(self, group: _Group) -> None:
         if self.plan.delivery is Delivery.AT_MOST_ONCE:
@@ -306,11 +316,12 @@ class EpochLifecycle:
             return False
         return synchronous or not (self._checkpointer.busy or self.clock() < self._pause_until)
 
-    def _start_checkpoint(self) -> None:
+    def _start_checkpoint(self, *, synchronous: bool = False) -> None:
         """Begin a checkpoint of the epochs that are processed."""
         assert not self._guarded or self._last >= self._checkpoint_epoch, "other deliveries repeat epochs"
-        self._checkpointer.wait()
-        saving = self._steps.save(self.checkpoints.next_layer)
+        self._checkpointer.settle()
+        background = self._foreground if synchronous else self.checkpoints.layers.background
+        saving = self._steps.save(self.checkpoints.next_layer, background)
         self._checkpointer.start(self._last, self._applied.copy(), self._watermarks, saving)
         self._checkpoint_epoch = self._last
 
@@ -366,13 +377,13 @@ class EpochLifecycle:
 
     def save(self) -> None:
         """Take a checkpoint of all epochs, unless there is one."""
-        self._checkpointer.wait()
+        self._checkpointer.settle()
         if (
             self._dirty and self._covered != self._last
         ):  # without a checkpoint that covers the last epoch, it may not be committed
-            self._start_checkpoint()
+            self._start_checkpoint(synchronous=True)
             self._checkpointer.delivered()
-            self._checkpointer.wait()
+        self._checkpointer.tidy()
 
     def end(self) -> None:
         """End cleanly, after `save`: commit all epochs, close the sinks."""

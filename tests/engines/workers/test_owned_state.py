@@ -117,7 +117,7 @@ class OwnedRun:
         self.workers.process(epoch, 1)
 
     def checkpoint(self, epoch: int) -> Checkpoint:
-        sections = self.workers.save(self.store.next_layer).result()
+        sections = self.workers.save(self.store.next_layer, self.layers.background).result()
         made = finish(self.store.write(epoch, AppliedEpochs([[0, epoch + 1]]), sections))
         self.store.counts(made)
         return made
@@ -177,7 +177,7 @@ def test_a_saved_state_stays_the_same_while_the_roles_continue(run: OwnedRun) ->
     run.process(first)
     run.process(second)
     expected = run.alone.outcome()
-    saving = run.workers.save(run.store.next_layer)
+    saving = run.workers.save(run.store.next_layer, run.layers.background)
     run.process(third)
     made = finish(run.store.write(1, AppliedEpochs([[0, 2]]), saving.result()))
     assert outcome_of(run.store.states(made), None).states == expected.states

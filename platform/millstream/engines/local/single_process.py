@@ -15,7 +15,7 @@ from millstream.engines.job import Job
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import ranges_of, read_table, records_schema
-from millstream.state.background import Task
+from millstream.state.background import Background, Task
 from millstream.state.layers import Sections
 from millstream.state.stored_states import States
 from millstream.steps.outcome import Outcome
@@ -70,8 +70,8 @@ class SingleProcessFeed:
         assert offered is epoch, (offered, epoch)
         return self._processor.process(epoch, self._records, attempt)
 
-    def save(self, next_layer: Callable[[], str]) -> Task[Sections]:
-        return self._state.save(next_layer)
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        return self._state.save(next_layer, background)
 
     def work_ahead(self) -> None:
         """Do nothing: there are no other workers."""

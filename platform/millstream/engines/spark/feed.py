@@ -32,7 +32,7 @@ from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import records_schema
-from millstream.state.background import Task
+from millstream.state.background import Background, Task
 from millstream.state.layers import Sections
 from millstream.state.stored_states import States
 from millstream.steps.graph import Node
@@ -104,8 +104,8 @@ class SparkFeed:
         assert offered is epoch, (offered, epoch)
         return self._processor.process(epoch, self._arrived.pop(epoch.number), attempt)
 
-    def save(self, next_layer: Callable[[], str]) -> Task[Sections]:
-        return self._state.save(next_layer)
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        return self._state.save(next_layer, background)
 
     def work_ahead(self) -> None:
         """Do nothing: all steps with state run in this process."""

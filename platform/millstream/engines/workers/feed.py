@@ -30,7 +30,7 @@ from millstream.engines.workers.roles import SEQUENCER, owned_states
 from millstream.engines.workers.stages import Stages, stages_of
 from millstream.log.epochs import Epoch, PartitionName, PartitionTable
 from millstream.log.ranges import ranges_of
-from millstream.state.background import Task
+from millstream.state.background import Background, Task
 from millstream.state.layers import Section, Sections
 from millstream.state.stored_states import StoredStates
 from millstream.steps.graph import Node
@@ -182,7 +182,7 @@ class WorkersFeed:
         if epochs:
             self._allow(waiting[epochs - 1].number + 1)
 
-    def save(self, next_layer: Callable[[], str]) -> Task[Sections]:
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
         """Request the state after the epochs allowed so far; each role with state writes a layer."""
         self._requests += 1
         self._saving = _Saving(self._requests, len(self._with_state), lambda: self._receive(None), self._clock)
