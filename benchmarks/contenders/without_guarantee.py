@@ -61,7 +61,7 @@ class WithoutGuarantee:
             observer=whole.observer,
         )
         with (
-            mock.patch("millstream.steps.processor.digest_of", _no_digest),
+            mock.patch("millstream.steps.processor.rows_digest", return_value=""),
             mock.patch("millstream.steps.chain.digest_of", _no_digest),
             mock.patch("os.fsync", _no_sync),
             mock.patch("os.fdatasync", _no_sync),

@@ -20,7 +20,7 @@ from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
 from millstream.guarantees.sink_guard import SinkGuard
-from millstream.log.contracts import Progress, Sink
+from millstream.log.contracts import Sink
 from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoint_writer import CheckpointWriter
@@ -267,8 +267,9 @@ class EpochLifecycle:
         for name, sink in self.sinks.items():
             wanted = [r for r in group.results if not self._guarded or self._guard.lacks(name, r.epoch.number)]
             if wanted:
-                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), Progress(self.log.id, group.last))
-                self._guard.advance(name, group.last, back=not self._guarded)
+                progress = self._guard.progress_after(name, (r.receipt for r in wanted), group.last)
+                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), progress)
+                self._guard.advance(name, progress, back=not self._guarded)
             self._pass_crash_point(Point.DELIVER, group.last, name)
 
     def _checkpoint(self, group: _Group) -> None:

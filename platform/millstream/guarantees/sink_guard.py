@@ -1,25 +1,36 @@
-"""The sink guard of exactly_once, with the last epoch of each sink."""
+"""The sink guard of exactly_once, with the progress of each sink."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
+from millstream.digests import Digest
 from millstream.errors import ForeignSink
-from millstream.log.contracts import Sink
-from millstream.log.epochs import EpochLog
+from millstream.log.contracts import Progress, Sink
+from millstream.log.epochs import EpochLog, EpochReceipt
 
 __all__ = ["SinkGuard"]
 
+_TERM = 0
+"""The term of the only driver of a run directory on this machine."""
+
 
 class SinkGuard:
-    """Holds the last epoch of each sink: from the sink's progress at a start, then from each append."""
+    """Holds the last epoch and the sums of each sink: from its progress at a start, then from each append.
+
+    All sinks are fenced, but none of them before every sink was found to be of this run.
+    """
 
     def __init__(self, log: EpochLog, sinks: Mapping[str, Sink], keys: Mapping[str, str]) -> None:
         self._log, self._sinks, self._keys = log, sinks, keys
         self._silent: set[str] = set()
         """The sinks that report no progress at all."""
-        self._last_epochs = {name: self._progress(name, sink) for name, sink in sinks.items()}
+        for name, sink in sinks.items():
+            self._check(name, sink.progress())
+        found = {name: self._check(name, sink.fence(_TERM)) for name, sink in sinks.items()}
+        self._last_epochs = {name: self._last_epoch(name, progress) for name, progress in found.items()}
+        self._sums = {name: Digest.parse(progress.digest) for name, progress in found.items() if progress is not None}
 
     def lowest(self, default: int) -> int:
         """The last epoch that all sinks have."""
@@ -33,22 +44,33 @@ class SinkGuard:
         """True if the sink does not have this epoch."""
         return epoch > self._last_epochs[name]
 
-    def advance(self, name: str, epoch: int, *, back: bool) -> None:
-        """Record an append of the rows up to this epoch. `back`: without exactly_once, an append may repeat epochs."""
-        assert back or epoch > self._last_epochs[name], (name, self._last_epochs[name], epoch)
-        self._last_epochs[name] = max(self._last_epochs[name], epoch)
+    def progress_after(self, name: str, receipts: Iterable[EpochReceipt], last: int) -> Progress:
+        """The progress of the sink after an append of the rows of these epochs; `last` is the last epoch."""
+        added = (Digest.parse(f"{made[0]}-{made[1]}") for receipt in receipts if (made := receipt.outputs.get(name)))
+        total = sum(added, self._sums.get(name, Digest()))
+        return Progress(self._log.id, last, _TERM, total.count, str(total))
 
-    def _progress(self, name: str, sink: Sink) -> int:
-        progress, key, totals = sink.progress(), self._keys[name], self._log.totals
-        if progress is None:
-            self._silent.add(name)
-            return totals.sinks.get(key, totals.next_epoch) - 1
-        if progress.log != self._log.id:
+    def advance(self, name: str, progress: Progress, *, back: bool) -> None:
+        """Record an append with this progress. `back`: without exactly_once, an append may repeat epochs."""
+        assert back or progress.epoch > self._last_epochs[name], (name, self._last_epochs[name], progress)
+        self._last_epochs[name] = max(self._last_epochs[name], progress.epoch)
+        self._sums[name] = Digest.parse(progress.digest)
+
+    def _check(self, name: str, progress: Progress | None) -> Progress | None:
+        """Refuse the progress of another run."""
+        if progress is not None and progress.log != self._log.id:
             message = (
                 f"sink '{name}' holds rows of another run's epoch log ({progress.log}, this one is {self._log.id}); "
                 "give it a location of its own, or move those rows away"
             )
             raise ForeignSink(message)
+        return progress
+
+    def _last_epoch(self, name: str, progress: Progress | None) -> int:
+        key, totals = self._keys[name], self._log.totals
+        if progress is None:
+            self._silent.add(name)
+            return totals.sinks.get(key, totals.next_epoch) - 1
         back = totals.next_epoch if key in totals.removed else totals.returned.get(key, 0)
         return max(progress.epoch, back - 1)  # a removed sink counts as having all epochs until it returned
 

@@ -6,12 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from millstream.config.load import Loaded
+from millstream.digests import Digest
 from millstream.log.contracts import Sink
 from millstream.log.epochs import EpochLog
-from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochProcessor
@@ -24,6 +22,7 @@ class Summary:
     """The object that `run --json` prints.
 
     The counts cover all starts in the run directory; `seconds` and `records_per_second` cover this start only.
+    `delivered` and `outputs` are the sums in the progress of each sink: over all rows ever appended to it.
     """
 
     run: str
@@ -49,16 +48,6 @@ class Summary:
         return json.dumps(asdict(self))
 
 
-def _digest_rows(sink: Sink) -> tuple[int, str]:
-    """Return the number of rows that a reader of the sink sees, and a digest that is the same for any order of rows."""
-    count, total = 0, np.uint64(0)
-    for rows in sink.read():
-        count += rows.num_rows
-        with np.errstate(over="ignore"):
-            total += row_hashes(rows).sum(dtype=np.uint64)
-    return count, f"{count:x}-{int(total):016x}"
-
-
 def summarise(
     loaded: Loaded,
     directory: RunDirectory,
@@ -70,9 +59,9 @@ def summarise(
     seconds: float,
     versions: Mapping[str, str],
 ) -> Summary:
-    """Make a summary from the totals of the epoch log, the state, and the rows in the sinks."""
+    """Make a summary from the totals of the epoch log, the state, and the progress of the sinks."""
     totals = epoch_log.totals
-    read = {name: _digest_rows(sink) for name, sink in sinks.items()}
+    progress = {name: sink.progress() for name, sink in sinks.items()}
     config = loaded.config
     return Summary(
         run=str(directory.path),
@@ -84,12 +73,12 @@ def summarise(
         records=totals.records,
         processed=totals.processed,
         epochs=totals.epochs,
-        delivered={name: count for name, (count, _) in read.items()},
+        delivered={name: found.rows if found else 0 for name, found in progress.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         model=processor.model_digest(),
         state=processor.state_digest(),
-        outputs={name: digest for name, (_, digest) in read.items()},
+        outputs={name: found.digest if found else str(Digest()) for name, found in progress.items()},
         versions=versions,
         seconds=round(seconds, 3),
         records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),

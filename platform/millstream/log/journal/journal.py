@@ -23,7 +23,7 @@ from pathlib import Path
 
 from millstream.errors import InUse
 from millstream.log.journal.durability import make_folder, sync_folder
-from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines
+from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines, encode_note
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.reader import JournalReader, newest_segment
@@ -38,7 +38,8 @@ class Journal:
     """The one writer of a journal. A second process is refused; in the same process the newest writer takes over.
 
     `append` and `sync` may be called from different threads. `header` is called for each new segment and returns its
-    header. A segment is full when it has `segment_bytes`.
+    header. A segment is full when it has `segment_bytes`. An append may have a *note*, bytes that are no entry; `note`
+    is the last one of the newest segment, so `header` has to carry over what is still needed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -73,7 +74,7 @@ class Journal:
         newest = newest_segment(self._folder, remove=True)
         if newest is None:
             self.id = secrets.token_hex(16)
-            self.next_index, self.last_tag = 0, -1
+            self.next_index, self.last_tag, self.note = 0, -1, b""
             self._begin_segment()
         else:
             self._continue(newest)
@@ -85,7 +86,7 @@ class Journal:
         with segment:
             segment.refresh()
             self.id, self.header = segment.journal, segment.header
-            self.next_index, self.last_tag = segment.end, segment.tag
+            self.next_index, self.last_tag, self.note = segment.end, segment.tag, segment.note
             self._first, self._seed, self._size = segment.first, segment.seed, segment.end_byte
             self._file = os.open(segment.path, os.O_RDWR)
             if os.fstat(self._file).st_size > self._size:
@@ -104,38 +105,44 @@ class Journal:
             self._append(encode_entries(self._size, (payload,), tag, self._seed), 1, tag)
             return index
 
-    def append_many(self, payloads: Iterable[bytes], tag: int = -1) -> None:
+    def append_many(self, payloads: Iterable[bytes], tag: int = -1, note: bytes = b"") -> None:
         """Append entries in one write: readers, and a start after a crash, see all of these entries or none.
 
-        Without entries, only the tag is appended.
+        Without entries, only the tag and the note are appended.
         """
         with self._lock:
             payloads = list(payloads)
             self._roll_if_full()
-            data, entries = b"", 0
+            head = self._note_frame(note, tag, more=bool(payloads))
+            at, data, entries = self._size + len(head), b"", 0
             if len(payloads) > 1:
-                data, entries = encode_lines(self._size, b"\n".join([*payloads, b""]), tag, self._seed)
+                data, entries = encode_lines(at, b"\n".join([*payloads, b""]), tag, self._seed)
             if entries != len(payloads):  # a single entry, or an entry with a newline in it
-                data = encode_entries(self._size, payloads, tag, self._seed)
-            self._append(data, len(payloads), tag)
+                data = encode_entries(at, payloads, tag, self._seed)
+            self._append(head + data, len(payloads), tag, note)
 
-    def append_lines(self, lines: bytes, tag: int = -1) -> None:
+    def append_lines(self, lines: bytes, tag: int = -1, note: bytes = b"") -> None:
         """Append lines in one write, each as an entry. A newline ends each line and is not part of the entry."""
         with self._lock:
             self._roll_if_full()
-            data, entries = encode_lines(self._size, lines, tag, self._seed) if lines else (b"", 0)
-            self._append(data, entries, tag)
+            head = self._note_frame(note, tag, more=bool(lines))
+            data, entries = encode_lines(self._size + len(head), lines, tag, self._seed) if lines else (b"", 0)
+            self._append(head + data, entries, tag, note)
+
+    def _note_frame(self, note: bytes, tag: int, *, more: bool) -> bytes:
+        return encode_note(self._size, note, tag, self._seed, more=more) if note else b""
 
     def _roll_if_full(self) -> None:
         self._check_writer()
         if self._size >= self._segment_bytes:
             self.roll()
 
-    def _append(self, data: bytes, entries: int, tag: int) -> None:
-        if entries:
+    def _append(self, data: bytes, entries: int, tag: int, note: bytes = b"") -> None:
+        if data:
             self._write_append(data)
         elif tag >= 0:
             self._write_append(encode_empty_frame(self._size, tag, self._seed))
+        self.note = note or self.note
         self.next_index += entries
         if tag >= 0:
             self.last_tag = tag
@@ -194,7 +201,7 @@ class Journal:
             os.close(file)
             raise
         sync_folder(self._folder)
-        self.header = header
+        self.header, self.note = header, b""
         self._file, self._first, self._size, self._seed = file, self.next_index, len(head), segment_seed(self.id)
 
     def drop_before(self, index: int) -> None:

@@ -63,6 +63,11 @@ class JournalReader:
         """The last tag among the entries up to the last result of `end`; -1 if no append had a tag."""
         return self._newest.tag
 
+    @property
+    def note(self) -> bytes:
+        """The last note of the newest segment, as of the last result of `end`; empty without one."""
+        return self._newest.note
+
     def end(self) -> int:
         """One past the last entry that the journal has now."""
         while True:

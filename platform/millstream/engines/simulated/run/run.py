@@ -122,11 +122,11 @@ class SimulatedRun:
 
     def _die(self, target: Target) -> None:
         self._crashed()
+        for content in self.contents.values():
+            content.crash(self._scheduler.rng)
         if target is not Target.POWER:
             return
         self.disk.lose_power(self._scheduler.rng)
-        for content in self.contents.values():
-            content.lose_power(self._scheduler.rng)
         if self.history is not None:
             self.history.lost_commit(self._committed())
 

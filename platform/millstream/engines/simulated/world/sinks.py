@@ -17,13 +17,14 @@ __all__ = ["MemorySink", "SinkContent"]
 class SinkContent:
     """The content of a sink: its appends with their epochs, and its progress.
 
-    Progress without rows is durable only with the next append that has rows.
+    Progress without rows is durable only with the next append that has rows. `writer` is the sink that may append.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.appends: list[tuple[int, pa.Table]] = []
         self.progress: Progress | None = None
+        self.writer: MemorySink | None = None
         self._durable: Progress | None = None
 
     def add(self, rows: pa.Table, progress: Progress) -> None:
@@ -35,8 +36,8 @@ class SinkContent:
     def sync(self) -> None:
         self._durable = self.progress
 
-    def lose_power(self, rng: random.Random) -> None:
-        """Perhaps lose the progress that came without rows."""
+    def crash(self, rng: random.Random) -> None:
+        """Perhaps lose the progress that came without rows, which sinks write with the next rows or when they are closed."""
         if rng.random() < 0.5:
             self.progress = self._durable
         self._durable = self.progress
@@ -62,8 +63,12 @@ class MemorySink:
     def progress(self) -> Progress | None:
         return self._content.progress
 
+    def fence(self, term: int) -> Progress | None:
+        self._content.writer = self
+        return self.progress()
+
     def append(self, rows: pa.Table, progress: Progress) -> None:
-        if not self._open:
+        if not self._open or self._content.writer is not self:
             message = f"rows of epoch {progress.epoch} are appended to the sink of {self._output}, which is closed"
             raise MillstreamError(message)
 
