@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from millstream.errors import AlteredLog
+from millstream.errors import AlteredLog, Truncated
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
@@ -177,6 +177,7 @@ class EpochLifecycle:
                 "or was delivered: the log was truncated; start over with --fresh"
             )
             raise AlteredLog(message)
+        self._check_base(checkpoint)
         self._applied = checkpoint.applied.copy() if checkpoint else AppliedEpochs()
         self._checkpoint_epoch = checkpoint.epoch if checkpoint else -1
         if self._guarded and checkpoint is not None:
@@ -187,6 +188,18 @@ class EpochLifecycle:
         self._read_log(first)
         self.observer.started(first)
         return first
+
+    def _check_base(self, checkpoint: Checkpoint | None) -> None:
+        """Refuse to begin before the base, whose earlier epochs are gone."""
+        base = self.log.totals.base
+        if base.epoch > (checkpoint.epoch if checkpoint is not None else -1):
+            held = self._guard.lowest(base.epoch)
+            cause = f"a sink lost its rows after epoch {held}" if held < base.epoch else "its checkpoint is missing"
+            message = (
+                f"{self.log.folder} begins after epoch {base.epoch}, its base (checkpoint {base.checkpoint}), and "
+                f"{cause}: what is older is gone; put the files back, or start over with --fresh"
+            )
+            raise Truncated(message)
 
     def _read_log(self, first: int) -> None:
         """Skip the epochs between the checkpoint and `first`; read the receipts from epoch `first` on."""

@@ -30,7 +30,7 @@ class SinkGuard:
             self._check(name, sink.progress())
         found = {name: self._check(name, sink.fence(_TERM)) for name, sink in sinks.items()}
         self._last_epochs = {name: self._last_epoch(name, progress) for name, progress in found.items()}
-        self._sums = {name: Digest.parse(progress.digest) for name, progress in found.items() if progress is not None}
+        self._sums = {name: self._sum(name, progress) for name, progress in found.items()}
 
     def lowest(self, default: int) -> int:
         """The last epoch that all sinks have."""
@@ -47,7 +47,7 @@ class SinkGuard:
     def progress_after(self, name: str, receipts: Iterable[EpochReceipt], last: int) -> Progress:
         """The progress of the sink after an append of the rows of these epochs; `last` is the last epoch."""
         added = (Digest.parse(f"{made[0]}-{made[1]}") for receipt in receipts if (made := receipt.outputs.get(name)))
-        total = sum(added, self._sums.get(name, Digest()))
+        total = sum(added, self._sums[name])
         return Progress(self._log.id, last, _TERM, total.count, str(total))
 
     def advance(self, name: str, progress: Progress, *, back: bool) -> None:
@@ -74,38 +74,52 @@ class SinkGuard:
         back = totals.next_epoch if key in totals.removed else totals.returned.get(key, 0)
         return max(progress.epoch, back - 1)  # a removed sink counts as having all epochs until it returned
 
+    def _sum(self, name: str, progress: Progress | None) -> Digest:
+        """The digest of all rows of the sink; the epoch log has it too, if the sink has lost its progress."""
+        if progress is not None:
+            return Digest.parse(progress.digest)
+        return self._log.totals.delivered.get(self._keys[name], Digest())
+
     def catch_up(self, checkpointed: int) -> None:
         """Correct the progress of sinks that is older than the newest checkpoint.
 
         A checkpoint is written only after every sink has its epochs, so such a sink has lost progress or rows:
 
-        1. No rows in between: the progress was lost with the power, and the guard advances it.
+        1. No rows in between: the progress was not written, or lost with the power, and the guard advances it.
         2. Rows in between, and the sink keeps its rows: the rows are lost. They are delivered again; if the sink
            reports no progress at all, the run is refused.
         3. Rows in between, and the rows of the sink expire: the checkpoint proves that the sink had them, and the
            guard advances the progress. The run is refused only if more rows were made after the checkpoint.
+
+        No epoch up to the base is read: the header of a segment has the last epoch that made rows, by output.
         """
         behind = {name: held for name, held in self._last_epochs.items() if held < checkpointed}
         if not behind:
             return
-        lost: dict[str, int] = {}
-        uncertain: set[str] = set()
-        for receipt in self._log.reader().receipts(min(behind.values()) + 1):
-            for name, held in behind.items():
-                if receipt.epoch > held and name in receipt.outputs:
-                    if receipt.epoch > checkpointed:
-                        uncertain.add(name)
-                    else:
-                        lost.setdefault(name, receipt.epoch)
-                elif receipt.epoch == held + 1:
-                    behind[name] = receipt.epoch
-        for name, epoch in lost.items():
-            keeps = self._sinks[name].keeps
-            if name in (self._silent if keeps else uncertain):
-                self._refuse_lost(name, epoch)
-            if not keeps:
-                behind[name] = checkpointed
-        self._last_epochs |= behind
+        reader, newest = self._log.reader(), self._log.totals.last_rows
+        made = reader.last_rows(checkpointed)
+        for name, held in behind.items():
+            epoch = made.get(name, -1)
+            if epoch > held and self._is_lost(name, epoch, uncertain=newest[name] > checkpointed):
+                self._last_epochs[name] = self._before_rows(name, held)
+            else:
+                self._last_epochs[name] = checkpointed
+
+    def _is_lost(self, name: str, epoch: int, *, uncertain: bool) -> bool:
+        """True if the sink needs the rows of an epoch again, of which its progress knows nothing."""
+        keeps = self._sinks[name].keeps
+        if name in self._silent if keeps else uncertain:
+            self._refuse_lost(name, epoch)
+        return keeps
+
+    def _before_rows(self, name: str, held: int) -> int:
+        """The last epoch before the first one after `held` that made rows for the sink."""
+        reader = self._log.reader()
+        base = reader.base.epoch
+        if reader.last_rows(base).get(name, -1) > held:
+            return held
+        receipts = reader.receipts(max(held, base) + 1)
+        return next(receipt.epoch for receipt in receipts if receipt.epoch > held and name in receipt.outputs) - 1
 
     def _refuse_lost(self, name: str, epoch: int) -> NoReturn:
         """Refuse to guess: a reader may have seen the lost rows, and a second delivery is then not exactly once."""

@@ -7,13 +7,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from millstream.digests import Digest
 from millstream.errors import AlteredLog
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
-__all__ = ["Totals"]
+__all__ = ["Base", "Totals"]
+
+
+@dataclass(frozen=True)
+class Base:
+    """The beginning of an epoch log: the last epoch before it, and the checkpoint that has the state after this epoch.
+
+    A log that begins with the first epoch of its run has neither.
+    """
+
+    epoch: int = -1
+    checkpoint: int | None = None
 
 
 @dataclass
@@ -23,6 +35,7 @@ class Totals:
     Records and rows count once: a replay of an epoch adds to `processed` only.
     """
 
+    base: Base = field(default_factory=Base)
     next_epoch: int = 0
     partitions: list[PartitionName] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
@@ -42,6 +55,10 @@ class Totals:
     baselines: Baselines = field(default_factory=Baselines)
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
+    last_rows: dict[str, int] = field(default_factory=dict)
+    """By output, the last epoch that made rows."""
+    delivered: dict[str, Digest] = field(default_factory=dict)
+    """By sink, the digest of the rows that it got, each once, from the epoch that it begins with."""
 
     @property
     def scores(self) -> Scores:
@@ -82,6 +99,8 @@ class Totals:
 
     def add_receipt(self, receipt: EpochReceipt) -> None:
         self.processed += receipt.records
+        for output in receipt.outputs:
+            self.last_rows[output] = max(receipt.epoch, self.last_rows.get(output, -1))
         if receipt.attempt == 1:
             self.epochs += 1
             self.records += receipt.records
@@ -91,6 +110,13 @@ class Totals:
             self.baselines += receipt.baselines
             for output, (count, _) in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + count
+            self._deliver(receipt)
+
+    def _deliver(self, receipt: EpochReceipt) -> None:
+        for sink, begin in self.sinks.items():
+            made = receipt.outputs.get(sink.partition(" ")[0])
+            if made is not None and receipt.epoch >= begin:
+                self.delivered[sink] = self.delivered.get(sink, Digest()) + Digest.parse(f"{made[0]}-{made[1]}")
 
     def add_line(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
@@ -102,7 +128,9 @@ class Totals:
 
     def header(self) -> bytes:
         """The totals as the header of a segment."""
-        return json.dumps({**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed)}).encode()
+        delivered = {sink: str(digest) for sink, digest in self.delivered.items()}
+        fields = {**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed), "delivered": delivered}
+        return json.dumps(fields).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -114,4 +142,6 @@ class Totals:
         fields["ended"] = set(fields["ended"])
         fields["removed"] = set(fields["removed"])
         fields["baselines"] = Baselines(**fields["baselines"])
+        fields["base"] = Base(**fields["base"])
+        fields["delivered"] = {sink: Digest.parse(text) for sink, text in fields["delivered"].items()}
         return Totals(**fields)

@@ -169,7 +169,7 @@ def _epoch_log(directory: RunDirectory) -> tuple[Totals, int, str | None]:
         return Totals(), -1, None
     reader = EpochReader(directory.epochs)
     totals = reader.totals()
-    receipts = reader.receipts(max(0, totals.committed))
+    receipts = reader.receipts(max(totals.committed, totals.base.epoch + 1))
     return totals, max((receipt.epoch for receipt in receipts), default=totals.committed), reader.id
 
 

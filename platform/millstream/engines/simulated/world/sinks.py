@@ -37,7 +37,7 @@ class SinkContent:
         self._durable = self.progress
 
     def crash(self, rng: random.Random) -> None:
-        """Perhaps lose the progress that came without rows, which sinks write with the next rows or when they are closed."""
+        """Perhaps lose progress without rows, which sinks write with the next rows or when they are closed."""
         if rng.random() < 0.5:
             self.progress = self._durable
         self._durable = self.progress
