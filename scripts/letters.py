@@ -1,4 +1,4 @@
-"""Write models/millstream_models/letters.npz from the Unicode tables of the Python that runs this script.
+"""Write models/millstream_models/compiled/letters.npz from the Unicode tables of the Python that runs this script.
 
 Words, and so all hashed features, depend on this file: with a new file, existing runs would give other results.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream_models.letters import CASED, IGNORABLE, LOWER, PAGE, WORD
+from millstream_models.compiled.letters import CASED, IGNORABLE, LOWER, PAGE, WORD
 
-_TARGET = Path(__file__).parents[1] / "models" / "millstream_models" / "letters.npz"
+_TARGET = Path(__file__).parents[1] / "models" / "millstream_models" / "compiled" / "letters.npz"
 
 
 def make_entry(code: int) -> int:

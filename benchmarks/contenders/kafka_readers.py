@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 
 import pyarrow as pa
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.kit.measurement import Unmeasured
@@ -20,9 +20,10 @@ from millstream.engines.cutter import LogCutter
 from millstream.engines.spark.session import open_session
 from millstream.engines.spark.source import RECORDS, EpochSource
 from millstream.engines.spark.worker_setup import WorkerSetup
-from millstream.java import java_home
+from millstream.errors import MillstreamError
 from millstream.log.contracts import OpenContext
 from millstream.log.epochs import EpochLog
+from millstream_connectors.kafka.broker.repository import find_repository
 from millstream_connectors.kafka.source import KafkaSource
 
 __all__ = ["connector_jars", "read_by_connector", "read_by_us"]
@@ -41,17 +42,19 @@ org.apache.commons commons-pool2 2.12.0
 
 
 def connector_jars(folder: Path) -> list[Path]:
-    """The jars of the connector, fetched into `folder` with the Ivy that PySpark contains."""
-    (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
+    """The jars of the connector, downloaded into `folder` from the Maven repository of the user's settings."""
     paths = []
     for group, name, version, sha256 in zip(*[iter(_JARS.split())] * 4, strict=True):
         path = folder / f"{name}-{version}.jar"
-        ivy_cache = ["-cache", str(folder / "ivy"), "-notransitive", "-confs", "default"]
-        wanted = ["-dependency", group, name, version, "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]
-        command = [str(java_home() / "bin/java"), "-jar", str(ivy), *ivy_cache, *wanted]
-        subprocess.run(command, capture_output=True, check=False)
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-            raise Unmeasured(f"{path.name} could not be fetched, or its checksum is wrong")
+        try:
+            repository = find_repository()
+            with urllib.request.urlopen(repository.file(group, name, version), timeout=60) as response:  # noqa: S310
+                content = response.read()
+        except (MillstreamError, OSError, HTTPException) as error:
+            raise Unmeasured(f"{path.name} could not be downloaded: {error}") from error
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise Unmeasured(f"{path.name} from {repository} has another checksum than the pinned one")
+        path.write_bytes(content)
         paths.append(path)
     return paths
 
@@ -70,7 +73,7 @@ def read_by_us(bootstrap: str, topic: str, work: str, records: int, epoch: int) 
     WorkerSetup(
         epoch_log=str(folder / "epochs"),
         first=0,
-        contexts={"source": (str(context.base), str(context.cache), context.pipeline)},
+        contexts={"source": (str(context.folder), str(context.cache), context.pipeline)},
         sources={"source": source.model_dump(mode="json")},
         worker_steps=[],
         fields=list(source.fields),

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from millstream.digests import Digest
 from millstream.engines.job import Engine, Job
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.log.contracts import Progress
@@ -61,7 +62,7 @@ class WithoutGuarantee:
             observer=whole.observer,
         )
         with (
-            mock.patch("millstream.steps.processor.rows_digest", return_value=""),
+            mock.patch("millstream.steps.processor.digest_of", return_value=Digest()),
             mock.patch("millstream.steps.chain.digest_of", _no_digest),
             mock.patch("os.fsync", _no_sync),
             mock.patch("os.fdatasync", _no_sync),

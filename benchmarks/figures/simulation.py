@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Unmeasured, Value, at_least
 from benchmarks.kit.rounds import median, repeated
 from millstream.config.load import load_config
-from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import OpenContext
 
@@ -23,7 +23,7 @@ _SCHEDULES, _RECORDS = 500, 300
 def _measure(setting: Setting) -> Iterator[Value]:
     loaded = load_config(_DEMO)
     source = loaded.config.logs[0]
-    records = recorded({source.name: source.config.open(OpenContext(loaded.base, setting.folder))}, _RECORDS)
+    records = recorded({source.name: source.config.open(OpenContext(loaded.folder, setting.folder))}, _RECORDS)
     schedules = 16 if setting.quick else _SCHEDULES
 
     def per_minute(number: int) -> float:

@@ -70,7 +70,7 @@ def _first_epoch(setting: Setting) -> Iterator[Value]:
         run = setting.folder / f"run-{number}"
 
         def delivered() -> pa.Table | None:
-            return next(sink.read(OpenContext(loaded.base, run), "predictions", schema), None)
+            return next(sink.read(OpenContext(loaded.folder, run), "predictions", schema), None)
 
         with MillstreamProcess(_DEMO, run) as process:
             process.until(delivered, every=0.01, within=120)

@@ -44,7 +44,7 @@ class GeneratorSource(BaseModel):
     Without `rate` all records are there at once. With `rate` they arrive as time passes, also while nothing reads them,
     and a run follows them until it is stopped.
 
-    >>> log = GeneratorSource(seed=7, topics=4).open(OpenContext(base=Path(), cache=Path()))
+    >>> log = GeneratorSource(seed=7, topics=4).open(OpenContext(folder=Path(), cache=Path()))
     >>> log.end("0")
     50000
     >>> record = next(log.read("0", 41_000, 41_010)).to_pylist()[1]

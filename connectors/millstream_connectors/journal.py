@@ -31,8 +31,8 @@ class JournalSource(BaseModel):
 
     >>> import tempfile
     >>> from millstream.log.journal import Journal
-    >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
-    >>> with Journal(context.base / "news") as journal:
+    >>> context = OpenContext(folder=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> with Journal(context.folder / "news") as journal:
     ...     _ = journal.append(b'{"text": "rain", "label": "weather"}')
     >>> log = JournalSource(path="news").open(context)
     >>> [batch["text"].to_pylist() for batch in log.read("0", 0, log.end("0"))]
@@ -123,11 +123,11 @@ class JournalSink(BaseModel):
     """Rows in a journal, each as an entry with a JSON object: a source for other pipelines.
 
     >>> import tempfile
-    >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> context = OpenContext(folder=Path(tempfile.mkdtemp()), cache=Path("run"))
     >>> rows = pa.table({"_offset": [0, 1], "predicted": ["a", "b"]})
     >>> sink = JournalSink(path="out").open(context, "predictions", rows.schema)
     >>> sink.append(rows, Progress("some epoch log", 0))
-    >>> [entry.payload for entry in JournalReader(context.base / "out").read(1)]
+    >>> [entry.payload for entry in JournalReader(context.folder / "out").read(1)]
     [b'{"_offset": 1, "predicted": "b"}']
     """
 
@@ -204,7 +204,7 @@ class JournalRows:
 
 
 def _folder(context: OpenContext, path: str) -> Path:
-    return context.base / Path(path).expanduser()
+    return context.folder / Path(path).expanduser()
 
 
 def _read(folder: Path, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -13,8 +13,8 @@ from millstream.errors import ConfigError
 from millstream.records import is_text
 from millstream.steps.contracts import Array, Result, Scope, Step, Traits
 from millstream.steps.stateless import StatelessStep
+from millstream_models.compiled.letters import letters
 from millstream_models.features import FEATURES, Counted, features_field, to_arrow
-from millstream_models.letters import letters
 
 __all__ = ["HashedText"]
 

@@ -28,7 +28,6 @@ __all__ = [
     "is_text",
     "log_schema",
     "row_hashes",
-    "rows_digest",
 ]
 
 RANK = "_rank"
@@ -190,11 +189,3 @@ def row_hashes(rows: pa.Table, columns: Sequence[str] | None = None) -> Array:
         with np.errstate(over="ignore"):
             total += _mix(_hash(rows[name]) + salt)
     return _mix(total)
-
-
-def rows_digest(rows: pa.Table) -> str:
-    """The sums modulo 2^64 of two hashes of each row, in hexadecimal: digests of disjoint sets of rows add."""
-    hashes = row_hashes(rows)
-    with np.errstate(over="ignore"):
-        first, second = hashes.sum(dtype=np.uint64), _mix(hashes ^ _GOLDEN).sum(dtype=np.uint64)
-    return f"{int(first):016x}{int(second):016x}"

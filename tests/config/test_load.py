@@ -40,7 +40,7 @@ def test_a_config_needs_only_name_source_and_pipeline(config: Path) -> None:
     assert loaded.config.keep == parse_duration("7d")
     assert loaded.config.mlflow is False
     assert loaded.config.sinks == {}
-    assert loaded.base == config.parent
+    assert loaded.folder == config.parent
 
 
 def test_on_the_local_engine_a_record_waits_only_if_the_config_sets_max_wait(config: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_resolved_config_reads_back_the_same_and_has_no_value_of_the_environme
     assert kept["source"]["path"] == "${SECRET_FOLDER}/a$$b.jsonl"
     assert kept["keep"] == "1d"
     assert kept["guarantee"]["checkpoint_every"] == 1
-    again = read_config(yaml.safe_load(yaml.safe_dump(kept)), loaded.base, "config.yaml", environment)
+    again = read_config(yaml.safe_load(yaml.safe_dump(kept)), loaded.folder, "config.yaml", environment)
     assert again.config == loaded.config
     assert again.resolved() == kept
 
@@ -96,7 +96,7 @@ def test_a_list_of_steps_reads_back_the_same(config: Path) -> None:
     steps = f"[{{type: hashed_text, name: words}}, {{type: popularity, of: label, {window}}}]"
     loaded = load_config(config, [f"pipeline={{steps: {steps}}}"])
     assert [step.name for step in loaded.config.steps] == ["words", "popularity"]
-    again = read_config(loaded.resolved(), loaded.base, "config.yaml")
+    again = read_config(loaded.resolved(), loaded.folder, "config.yaml")
     assert again.config == loaded.config
     assert again.config.steps == loaded.config.steps
     assert [step.path for step in again.config.steps] == [("pipeline", "steps", 0), ("pipeline", "steps", 1)]
@@ -107,7 +107,7 @@ def test_several_sources_read_back_the_same(config: Path) -> None:
         LEAST.replace("source: {", "sources: {news: {").replace("news.jsonl}", "news.jsonl}, other: {type: generator}}")
     )
     loaded = load_config(config)
-    again = read_config(loaded.resolved(), loaded.base, "config.yaml")
+    again = read_config(loaded.resolved(), loaded.folder, "config.yaml")
     assert [source.name for source in again.config.logs] == ["news", "other"]
     assert again.config == loaded.config
 

@@ -16,7 +16,7 @@ from millstream_connectors.journal import JournalLog, JournalSink, JournalSource
 
 
 def at(folder: Path) -> OpenContext:
-    return OpenContext(base=folder, cache=folder / "cache")
+    return OpenContext(folder=folder, cache=folder / "cache")
 
 
 def open_log(folder: Path) -> JournalLog:

@@ -64,7 +64,7 @@ def epoch(number: int, count: int = 3) -> pa.Table:
 
 
 def at(folder: Path) -> OpenContext:
-    return OpenContext(base=folder, cache=folder / "run")
+    return OpenContext(folder=folder, cache=folder / "run")
 
 
 def rows(tables: Iterator[pa.Table]) -> pa.Table:
@@ -180,7 +180,7 @@ from millstream_connectors.files.sink import FilesSink
 from millstream_connectors.journal import JournalSink
 
 config = {"files": FilesSink, "journal": JournalSink}[sys.argv[1]](path="out")
-config.clear(OpenContext(base=Path(sys.argv[2]), cache=Path(sys.argv[2])), "predictions")
+config.clear(OpenContext(folder=Path(sys.argv[2]), cache=Path(sys.argv[2])), "predictions")
 """
 
 
@@ -254,7 +254,7 @@ def test_after_a_crash_at_any_file_operation_the_rows_are_those_of_the_progress(
     while not survived:
         count += 1
         context = at(tmp_path / str(count))
-        context.base.mkdir()
+        context.folder.mkdir()
         appended: list[int] = []
         with crashing(monkeypatch, count, how) as calls:
             try:
@@ -264,7 +264,7 @@ def test_after_a_crash_at_any_file_operation_the_rows_are_those_of_the_progress(
                 pass
         assert survived or calls() >= count
         read = rows(config.read(context, "predictions", SCHEMA))
-        closed = {part: part.read_bytes() for part in context.base.glob("out/part-*")}
+        closed = {part: part.read_bytes() for part in context.folder.glob("out/part-*")}
         sink = config.open(context, "predictions", SCHEMA)
         progress = sink.progress()
         last = -1 if progress is None else progress.epoch

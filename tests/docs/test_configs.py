@@ -9,7 +9,7 @@ import yaml
 from docs.documents import ROOT, TEXTS, Block, blocks
 
 from millstream.cli import main
-from millstream.config.models import Config, Engine, Guarantee
+from millstream.config.models import Config, EngineConfig, Guarantee
 
 FOR_EXCERPTS = {"name": "excerpt", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}}
 NO_CONFIGS = ("# configs/parts.yaml", "scrape_configs:")
@@ -30,8 +30,8 @@ def test_the_config_of_the_reference_has_all_keys_and_their_defaults() -> None:
     shown = yaml.safe_load(blocks("docs/reference.md", "yaml", "Config")[0].text)
     assert {*shown, "sources"} == {*Config.model_fields}
     assert shown["guarantee"] == Guarantee().model_dump()
-    assert set(shown["engine"]) == set(Engine.model_fields)
-    assert Engine.model_validate({**shown["engine"], "placement": {}}).model_dump() == Engine().model_dump()
+    assert set(shown["engine"]) == set(EngineConfig.model_fields)
+    assert EngineConfig.model_validate({**shown["engine"], "placement": {}}).model_dump() == EngineConfig().model_dump()
     least = Config.model_validate({"name": "a", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}})
     for key in ("keep", "mlflow"):
         assert getattr(least, key) == getattr(Config.model_validate({**shown, "sinks": {}}), key)

@@ -202,7 +202,7 @@ def test_a_crash_comes_when_its_whole_group_has_passed_the_point(
 @pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
 def test_without_exactly_once_each_epoch_is_a_group(tmp_path: Path, delivery: Delivery) -> None:
     lifecycle, sink, epochs = lifecycle_in(tmp_path, delivery)
-    assert lifecycle.together(epochs) == 1
+    assert lifecycle.group_size(epochs) == 1
     lifecycle.take(epochs)
     assert sink.appends == list(range(8))
 

@@ -12,9 +12,9 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer
 
+from millstream_models.compiled.letters import PAGE, WORD, letters
 from millstream_models.features import Counted
 from millstream_models.hashed_text import HashedText
-from millstream_models.letters import PAGE, WORD, letters
 
 DIMENSIONS = 1 << 20
 PLAIN = HashedText(dimensions=DIMENSIONS, hash="murmur3")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.config.load import load_config
-from millstream.engines.simulated.run.parallel_seeds import outcomes
+from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import OpenContext
 
@@ -19,6 +19,6 @@ SCHEDULES, RECORDS = 10_000, 300
 def test_ten_thousand_schedules_of_the_demo_come_out_as_exactly_once_promises(tmp_path: Path) -> None:
     loaded = load_config(str(DEMO), [])
     source = loaded.config.logs[0]
-    records = recorded({source.name: source.config.open(OpenContext(loaded.base, tmp_path))}, RECORDS)
+    records = recorded({source.name: source.config.open(OpenContext(loaded.folder, tmp_path))}, RECORDS)
     seeds = range(SCHEDULES)
     assert [outcome for outcome in outcomes(loaded.config, records, seeds, jobs=2) if outcome.wrong] == []

@@ -21,7 +21,7 @@ def lines(count: int, start: int = 0) -> bytes:
 
 
 def opened(folder: Path, path: str, **options: Any) -> FilesLog:
-    return FilesSource(path=path, **options).open(OpenContext(base=folder, cache=folder / "cache"))
+    return FilesSource(path=path, **options).open(OpenContext(folder=folder, cache=folder / "cache"))
 
 
 def texts(log: FilesLog, partition: str, start: int = 0, stop: int | None = None) -> list[str | None]:

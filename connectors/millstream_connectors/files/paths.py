@@ -17,14 +17,14 @@ _ENDINGS = (*_LINES, *(f"{ending}.gz" for ending in _LINES), ".parquet")
 _READ = f"none ends in {', '.join(_LINES)} (JSON Lines), these and .gz, or .parquet"
 
 
-def find(base: Path, path: str) -> tuple[Path, list[str]]:
+def find(config_folder: Path, path: str) -> tuple[Path, list[str]]:
     """The folder that names are relative to, and the names, in order; `ConfigError` if there is no such file.
 
     In a directory, at any depth, and among the matches of a pattern, the files that end in `.jsonl`, `.ndjson` and
     `.json` (all are JSON Lines), in these and `.gz`, and in `.parquet` are taken. Names that begin with a dot or an
     underscore are left out, as by Spark.
     """
-    full = base / Path(path).expanduser()
+    full = config_folder / Path(path).expanduser()
     shown = Path(os.path.normpath(full))
     if full.is_file():
         if not full.name.endswith(_ENDINGS):

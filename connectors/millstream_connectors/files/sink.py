@@ -50,12 +50,12 @@ class FilesSink(BaseModel):
     """Rows in Parquet or JSON Lines files, in a folder of the output's own.
 
     >>> import tempfile
-    >>> context = OpenContext(base=Path(tempfile.mkdtemp()), cache=Path("run"))
+    >>> context = OpenContext(folder=Path(tempfile.mkdtemp()), cache=Path("run"))
     >>> rows = pa.table({"_offset": [0, 1], "predicted": ["a", "b"]})
     >>> sink = FilesSink(path="out", format="jsonl").open(context, "predictions", rows.schema)
     >>> sink.append(rows, Progress("some epoch log", 0))
     >>> sink.close()
-    >>> print((context.base / "out/part-00000001.jsonl").read_text(), end="")
+    >>> print((context.folder / "out/part-00000001.jsonl").read_text(), end="")
     {"_offset": 0, "predicted": "a"}
     {"_offset": 1, "predicted": "b"}
     """
@@ -119,7 +119,7 @@ class FilesSink(BaseModel):
     def _folder(self, context: OpenContext, output: str) -> Path:
         if self.path is None:
             return context.cache / "outputs" / output
-        return context.base / Path(self.path).expanduser()
+        return context.folder / Path(self.path).expanduser()
 
 
 class PartFiles:

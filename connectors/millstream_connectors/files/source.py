@@ -36,7 +36,7 @@ class FilesSource(BaseModel):
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "news.jsonl").write_text('{"text": "rain", "label": "weather"}\\n{"text": "goal"}')
-    >>> log = FilesSource(path="news.jsonl").open(OpenContext(base=folder, cache=folder / "cache"))
+    >>> log = FilesSource(path="news.jsonl").open(OpenContext(folder=folder, cache=folder / "cache"))
     >>> log.end("news.jsonl")
     2
     >>> next(log.read("news.jsonl", 0, 2)).select(["_offset", "text", "label"]).to_pylist()
@@ -53,7 +53,7 @@ class FilesSource(BaseModel):
     ends: bool = Field(default=False, description="Whether the files are complete: nothing will be appended.")
 
     def open(self, context: OpenContext) -> FilesLog:
-        folder, _ = find(context.base, self.path)
+        folder, _ = find(context.folder, self.path)
         return FilesLog(self, context, folder)
 
     @property
@@ -62,13 +62,13 @@ class FilesSource(BaseModel):
 
     def problems(self, context: OpenContext) -> Sequence[tuple[str, str]]:
         try:
-            find(context.base, self.path)
+            find(context.folder, self.path)
         except ConfigError as error:
             return [("path", str(error))]
         return []
 
     def reads(self, context: OpenContext, location: str) -> bool:
-        return os.path.normpath(context.base / self.path) == os.path.normpath(location)
+        return os.path.normpath(context.folder / self.path) == os.path.normpath(location)
 
 
 class FilesLog:
@@ -76,7 +76,7 @@ class FilesLog:
 
     def __init__(self, config: FilesSource, context: OpenContext, folder: Path) -> None:
         self._config = config
-        self._base = context.base
+        self._config_folder = context.folder
         self._folder = folder
         self._files: dict[str, tuple[tuple[int, int], LinesFile | ParquetFile]] = {}
         self._cache = context.cache
@@ -88,7 +88,7 @@ class FilesLog:
 
     def partitions(self) -> Sequence[Partition]:
         """Return a partition for each file that exists now, in the order of the paths of the files."""
-        _, names = find(self._base, self._config.path)
+        _, names = find(self._config_folder, self._config.path)
         return [Partition(name) for name in names]
 
     def beginning(self, partition: str, *, joined: bool = False) -> int:

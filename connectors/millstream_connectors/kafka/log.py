@@ -46,7 +46,7 @@ class KafkaLog:
         self._config = config
         self._read_only = context.fail_fast
         timeout = FAIL_FAST_SECONDS if context.fail_fast else config.timeout / 1e6
-        self._cluster = Cluster(config.bootstrap, config.security, timeout, context.base, context.stopped)
+        self._cluster = Cluster(config.bootstrap, config.security, timeout, context.folder, context.stopped)
         self._fetcher = Fetcher(self._cluster, config.isolation, skip_removed=config.on_truncated == "earliest")
         self._parser = config.parser
         self._topics: dict[str, Topic] | None = None

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.log.formats.rows import table_of
 from millstream_connectors.kafka.client.cluster import Cluster, Topic
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.fetcher import Fetcher
 from millstream_connectors.kafka.progress import HEADER, ProgressReader, Signature
 
@@ -24,11 +24,11 @@ class OutputTopic:
     signature: Signature
     location: str
     timeout: float
-    coordinators: Coordinators = field(init=False)
+    coordinators: KafkaCoordinators = field(init=False)
     progress: ProgressReader = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coordinators", Coordinators(self.cluster))
+        object.__setattr__(self, "coordinators", KafkaCoordinators(self.cluster))
         progress = ProgressReader(self.cluster, self.coordinators, self.signature, self.timeout)
         object.__setattr__(self, "progress", progress)
 

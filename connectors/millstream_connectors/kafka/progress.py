@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from millstream.log.contracts import Progress
 from millstream_connectors.kafka.client.cluster import Cluster, Pair, Topic
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.fetcher import Fetcher
 from millstream_connectors.kafka.client.retries import RetryTimer
 
@@ -113,7 +113,7 @@ class _FoundProgress:
 class ProgressReader:
     """Finds the progress of an output, without disturbing the run that writes it."""
 
-    def __init__(self, cluster: Cluster, coordinators: Coordinators, signature: Signature, timeout: float) -> None:
+    def __init__(self, cluster: Cluster, coordinators: KafkaCoordinators, signature: Signature, timeout: float) -> None:
         self._cluster, self._coordinators = cluster, coordinators
         self._signature = signature
         self._fetcher = Fetcher(cluster, "read_committed", skip_removed=True)

@@ -74,7 +74,7 @@ class KafkaSink(BaseModel):
             yield from topic.rows(schema)
 
     def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]:
-        return [("security", problem) for problem in self.security.problems(context.base)] if self.security else []
+        return [("security", problem) for problem in self.security.problems(context.folder)] if self.security else []
 
     def progress(self, context: OpenContext, output: str) -> Progress | None:
         with self._connected(context, output) as topic:
@@ -101,7 +101,7 @@ class KafkaSink(BaseModel):
     def _connect(self, context: OpenContext, output: str) -> OutputTopic:
         seconds = self.timeout / 1e6
         seconds = min(seconds, FAIL_FAST_SECONDS) if context.fail_fast else seconds
-        cluster = Cluster(self.bootstrap, self.security, seconds, context.base, context.stopped)
+        cluster = Cluster(self.bootstrap, self.security, seconds, context.folder, context.stopped)
         signature = Signature(context.pipeline, output, self.topic)
         return OutputTopic(cluster, signature, self.location(context, output), seconds)
 

@@ -164,7 +164,7 @@ class KafkaSource(BaseModel):
                 "a pattern names no topic to create; leave `create` out, and the source waits for topics that match",
             )
         if self.security is not None:
-            yield from (("security", problem) for problem in self.security.problems(context.base))
+            yield from (("security", problem) for problem in self.security.problems(context.folder))
 
     def reads(self, context: OpenContext, location: str) -> bool:
         bootstrap, _, topic = location.removeprefix("kafka://").partition("/")

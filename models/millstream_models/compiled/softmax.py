@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from millstream_models.compiled.jit import compiled
+from millstream.compiled.jit import compiled
 
 __all__ = ["ADAPTIVE", "CONSTANT", "DECAYING", "take_ftrl", "take_softmax"]
 

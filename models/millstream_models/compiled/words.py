@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from millstream_models.compiled.jit import compiled, eight_bytes, trailing_zeros
-from millstream_models.letters import CASED, IGNORABLE, LOWER, PAGE, WORD
+from millstream.compiled.jit import compiled, eight_bytes, trailing_zeros
+from millstream_models.compiled.letters import CASED, IGNORABLE, LOWER, PAGE, WORD
 
 __all__ = ["FAST", "MURMUR3", "count_words"]
 

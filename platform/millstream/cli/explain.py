@@ -108,7 +108,7 @@ def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
     from millstream.log.contracts import OpenContext
     from millstream.runs.sinks import sink_configs
 
-    context = OpenContext(loaded.base, Path("runs") / loaded.config.name, loaded.config.name)
+    context = OpenContext(loaded.folder, Path("runs") / loaded.config.name, loaded.config.name)
     made = {output.name: node.name for node in graph.steps for output in node.step.outputs if output.name != "rejects"}
     return [
         {

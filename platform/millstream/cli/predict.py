@@ -19,7 +19,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
 from millstream.state.checkpoints import Checkpoint, States, read_newest
 from millstream.steps.graph import Node
-from millstream.steps.runner import run_step
+from millstream.steps.runner import process_batch
 
 __all__ = ["predict"]
 
@@ -73,7 +73,7 @@ class _CheckpointModel:
         """Return an answer for each text; each becomes a record without any other field."""
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
-            records = run_step(node, records, _TextOnly()).records
+            records = process_batch(node, records, _TextOnly()).records
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
             message = f"the model of {self.run} has not learned any label yet; continue the run with labelled records"

@@ -84,7 +84,7 @@ def program() -> str:
 
 def _locations(watched: Watched) -> dict[str, str]:
     """Return the location of each output."""
-    context = OpenContext(watched.loaded.base, watched.directory.path, watched.loaded.config.name)
+    context = OpenContext(watched.loaded.folder, watched.directory.path, watched.loaded.config.name)
     configs = sink_configs(watched.loaded.config, watched.graph)
     return {name: config.location(context, name) for name, config in configs.items()}
 

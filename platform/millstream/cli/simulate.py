@@ -19,7 +19,7 @@ from millstream.cli.options import config_file, sets
 
 if TYPE_CHECKING:
     from millstream.config.load import Loaded
-    from millstream.engines.simulated.run.simulation import Outcome
+    from millstream.engines.simulated.simulation import Outcome
     from millstream.engines.simulated.world.logs import Recorded
 
 __all__ = ["simulate"]
@@ -83,7 +83,7 @@ def simulate(
     recorded = _read_records(loaded, records)
     if trace:
         return _trace(loaded, recorded, seed)
-    from millstream.engines.simulated.run.parallel_seeds import outcomes
+    from millstream.engines.simulated.parallel_seeds import outcomes
 
     began, done = time.monotonic(), []
     seeds = range(seed, seed + schedules)
@@ -130,7 +130,7 @@ def _read_records(loaded: Loaded, most: int) -> Recorded:
         cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-simulate-")))
         logs = {}
         for source in loaded.config.logs:
-            context = OpenContext(loaded.base, cache / source.name, loaded.config.name, fail_fast=True)
+            context = OpenContext(loaded.folder, cache / source.name, loaded.config.name, fail_fast=True)
             logs[source.name] = source.config.open(context)
             stack.callback(logs[source.name].close)
         found = recorded(logs, most)
@@ -141,7 +141,7 @@ def _read_records(loaded: Loaded, most: int) -> Recorded:
 
 
 def _trace(loaded: Loaded, recorded: Recorded, seed: int) -> int:
-    from millstream.engines.simulated.run.simulation import Simulation
+    from millstream.engines.simulated.simulation import Simulation
 
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-") as folder:
         outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, click.echo)

@@ -21,11 +21,11 @@ __all__ = ["Loaded", "load_config", "read_back", "read_config"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A validated config with its file; relative paths in the config start at `base`."""
+    """A validated config with its file; relative paths in the config start at `folder`."""
 
     config: Config
     file: str
-    base: Path
+    folder: Path
     document: Document
 
     def resolved(self) -> dict[str, Any]:
@@ -59,24 +59,26 @@ def load_config(file: Path | str, sets: Sequence[str] = (), environment: Mapping
     return _validated(document, str(file), file.absolute().parent, sets, environment)
 
 
-def read_config(data: Mapping[str, Any], base: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
-    """Validate a config that `Loaded.resolved` returned. Relative paths in it start at `base`."""
-    return _validated(Document(data=dict(data)), file, base, (), environment)
+def read_config(
+    data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None
+) -> Loaded:
+    """Validate a config that `Loaded.resolved` returned. Relative paths in it start at `folder`."""
+    return _validated(Document(data=dict(data)), file, folder, (), environment)
 
 
-def read_back(data: Mapping[str, Any], base: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
+def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
     """Validate the config of an existing run, for commands that only read the run.
 
     Environment variables may be missing: `${NAME}` stays, and `Loaded.need` refuses a value that a command needs. A
     config that is no longer valid raises `Contradiction`.
     """
-    return _validated(Document(data=dict(data)), file, base, (), environment, read_only=True)
+    return _validated(Document(data=dict(data)), file, folder, (), environment, read_only=True)
 
 
 def _validated(
     document: Document,
     file: str,
-    base: Path,
+    folder: Path,
     sets: Sequence[str],
     environment: Mapping[str, str] | None,
     *,
@@ -107,7 +109,7 @@ def _validated(
         raise refusal from error
     if document.problems:
         raise _refusal(file, document, document.problems)
-    return Loaded(config, file, base, document)
+    return Loaded(config, file, folder, document)
 
 
 def _text_of(file: Path) -> str:

@@ -13,7 +13,7 @@ from millstream.config.durations import Duration, parse_duration
 from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
 from millstream.config.plugins import SINKS, SOURCES, plugin_field
 
-__all__ = ["Config", "Engine", "EpochSize", "Guarantee", "Mlflow"]
+__all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 
@@ -85,7 +85,7 @@ class EpochSize(_Section):
     )
 
 
-class Engine(_Section):
+class EngineConfig(_Section):
     """The engine that runs the pipeline. Results do not depend on the engine."""
 
     type: Literal["spark", "local"] = Field(
@@ -157,7 +157,7 @@ class Config(_Section):
         default={}, description="The sink of each output; outputs without a sink are files in the run directory."
     )
     guarantee: Guarantee = Guarantee()
-    engine: Engine = Engine()
+    engine: EngineConfig = EngineConfig()
     keep: Duration | None = Field(
         default=parse_duration("7d"),
         gt=0,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from millstream.log.epochs import Epoch, room
+from millstream.log.epochs import Epoch, has_room
 
 __all__ = ["Backpressure"]
 
@@ -43,10 +43,10 @@ class Backpressure:
             self._open.clear()
             self._records = 0
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """True while another epoch may be cut."""
         with self._lock:
-            return room(len(self._open), self._records, self._max_records)
+            return has_room(len(self._open), self._records, self._max_records)
 
     @property
     def first(self) -> int | None:

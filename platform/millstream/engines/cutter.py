@@ -110,7 +110,7 @@ class LogCutter:
         return behind if self._planner.budget is None else min(behind, self._planner.budget)
 
     def cut(self, now: float) -> Epoch | None:
-        if self._done or not self.backpressure.room():
+        if self._done or not self.backpressure.has_room():
             return None
         if self._checked_at is None or (not self.until_idle and now - self._checked_at >= _CHECK_SECONDS):
             self._checked_at = now
@@ -201,7 +201,7 @@ class ReplayCutter:
         return None
 
     def cut(self, now: float) -> Epoch | None:
-        if self._done or not self.backpressure.room():
+        if self._done or not self.backpressure.has_room():
             return None
         copied = next(self._epochs, None)
         if copied is None or (self.last is not None and copied.number > self.last):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from millstream.engines.job import Job
 from millstream.guarantees.lifecycle import Steps
-from millstream.log.epochs import Epoch, room
+from millstream.log.epochs import Epoch, has_room
 
 __all__ = ["Feed", "run_epochs"]
 
@@ -100,4 +100,4 @@ class _Driver:
         if not self._repeated:
             return self._job.cutter.cut(self._clock())
         records = sum(epoch.size for epoch in self.in_progress)
-        return self._repeated.popleft() if room(len(self.in_progress), records, self._repeated[0].size) else None
+        return self._repeated.popleft() if has_room(len(self.in_progress), records, self._repeated[0].size) else None

@@ -16,13 +16,15 @@ from millstream.log.ranges import ranges_of
 __all__ = ["StepsFailed", "WorkerLost", "run_with_recovery"]
 
 _MOST_LOSSES = 3
+_SOON_SECONDS = 60.0
+"""A loss within this time after a start may have the cause of the loss before; a later loss follows successful work."""
 
 
 class WorkerLost(MillstreamError):
     """A worker died, or hangs."""
 
     counts_when_idle = False
-    """True if a loss counts as a failure without progress even when no epoch was in flight."""
+    """True if a loss soon after a start counts as a failure without progress even when no epoch was in flight."""
 
 
 class StepsFailed(Exception):
@@ -49,6 +51,7 @@ def run_with_recovery(
     losses, best = 0, (-1, -1)
     ahead = job.lifecycle.plan.delivery is Delivery.EXACTLY_ONCE
     while True:
+        started_at = clock()
         try:
             with open_feed(ahead) as feed:
                 run_epochs(job, feed, clock)
@@ -63,7 +66,7 @@ def run_with_recovery(
             reached, first = _reached(job), job.backpressure.first
             losses = 1 if reached > best else losses + 1
             best = max(best, reached)
-            if first is None and not lost.counts_when_idle:
+            if first is None and not (lost.counts_when_idle and clock() - started_at < _SOON_SECONDS):
                 losses = 0
             elif losses == _MOST_LOSSES:
                 where = "" if first is None else f". The first epoch in progress was {_describe_epoch(job, first)}"

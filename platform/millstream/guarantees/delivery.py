@@ -96,7 +96,7 @@ def effects(
         none: tuple[frozenset[int], ...] = (frozenset(),) * sinks
         return Effects(rows_repeated=none, rows_missing=none)
     points = order(delivery)
-    saved, committed = -1, -1
+    checkpointed, committed = -1, -1
     delivered = [-1] * sinks
     twice: set[int] = set()
     lost: set[int] = set()
@@ -109,7 +109,7 @@ def effects(
             raise ValueError(message)
         checkpoint = _last_due(first, _passed(Point.CHECKPOINT, crash, points), checkpoint_every)
         if checkpoint is not None:
-            saved = checkpoint
+            checkpointed = checkpoint
         if delivery is Delivery.AT_MOST_ONCE:
             committed = max(committed, _passed(Point.COMMIT, crash, points))
         else:
@@ -125,8 +125,8 @@ def effects(
                 delivered[index] = last
             repeated[index] |= set(range(committed + 1, delivered[index] + 1))
             missing[index] |= set(range(delivered[index] + 1, committed + 1))
-        twice |= set(range(committed + 1, saved + 1))
-        lost |= set(range(saved + 1, committed + 1))
+        twice |= set(range(committed + 1, checkpointed + 1))
+        lost |= set(range(checkpointed + 1, committed + 1))
     return Effects(
         frozenset(twice),
         frozenset(lost),

@@ -102,10 +102,10 @@ class _NoObserver:
 
 @dataclass
 class _Group:
-    """Epochs that pass their points together. `wait`: the effects of a point are durable before the next point."""
+    """Epochs that pass their points together; if `synchronous`, a point is durable before the next point begins."""
 
     epochs: Sequence[Epoch]
-    wait: bool
+    synchronous: bool
     results: list[EpochResult] = field(default_factory=list)
     applied: AppliedEpochs = field(default_factory=AppliedEpochs)
     states: Callable[[], States] | None = None
@@ -214,7 +214,7 @@ class EpochLifecycle:
 
     # ------------------------------------------------------------ epochs
 
-    def together(self, epochs: Sequence[Epoch]) -> int:
+    def group_size(self, epochs: Sequence[Epoch]) -> int:
         """The number of epochs in the next group; `epochs` are the next epochs.
 
         With exactly_once, a group has all epochs up to the epoch of an armed crash; with other deliveries, one epoch.
@@ -227,14 +227,14 @@ class EpochLifecycle:
     def take(self, epochs: Sequence[Epoch]) -> None:
         """Advance epochs that are ready through all points, group by group."""
         while epochs:
-            count = self.together(epochs)
+            count = self.group_size(epochs)
             self._advance(epochs[:count])
             epochs = epochs[count:]
 
     def _advance(self, epochs: Sequence[Epoch]) -> None:
         # Until an armed crash comes, checkpoints are not written in the background: the crash must find them complete.
         armed = self.crash is not None and epochs[-1].number <= self.crash.point.epoch
-        group = _Group(epochs, wait=armed or not self._guarded)
+        group = _Group(epochs, synchronous=armed or not self._guarded)
         for point in order(self.plan.delivery):
             self._actions[point](group)
             for epoch in epochs:
@@ -256,7 +256,7 @@ class EpochLifecycle:
             group.results.append(self._process_epoch(epoch))
         group.applied = self._applied.copy()
         if self._guarded:
-            if self._may_checkpoint(group.last, group.wait):
+            if self._may_checkpoint(group.last, group.synchronous):
                 group.states = self._steps.request_states()
             self._steps.work_ahead()
         self.log.sync()
@@ -292,7 +292,7 @@ class EpochLifecycle:
             group.states = self._steps.request_states()
         if group.states is not None:
             self._start_checkpoint(group.last, group.applied, group.states)
-            if group.wait:
+            if group.synchronous:
                 self._writer.wait()
 
     def _commit(self, group: _Group) -> None:
@@ -302,7 +302,7 @@ class EpochLifecycle:
             self.log.sync()
             return
         wanted = any(due(epoch.number, self.plan.commit_every) for epoch in group.epochs)
-        if wanted and self._commit_covered(group.last) and group.wait:
+        if wanted and self._commit_covered(group.last) and group.synchronous:
             self.log.sync()
 
     def _pass_crash_point(self, point: Point, epoch: int, sink: str | None = None) -> None:
@@ -311,10 +311,10 @@ class EpochLifecycle:
 
     # ------------------------------------------------------------ checkpoints and commits
 
-    def _may_checkpoint(self, last: int, wait: bool = False) -> bool:
+    def _may_checkpoint(self, last: int, synchronous: bool = False) -> bool:
         """True if a checkpoint after this epoch is due, the previous one is written and its pause is over."""
         paused = self._writer.busy or self.clock() < self._pause_until
-        return last - self._checkpoint_epoch >= self.plan.checkpoint_every and (wait or not paused)
+        return last - self._checkpoint_epoch >= self.plan.checkpoint_every and (synchronous or not paused)
 
     def _start_checkpoint(self, epoch: int, applied: AppliedEpochs, states: Callable[[], States]) -> None:
         assert epoch <= self._last, "a checkpoint is never ahead of the epochs that are processed"

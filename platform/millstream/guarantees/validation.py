@@ -19,7 +19,7 @@ __all__ = ["checked_graph"]
 def checked_graph(loaded: Loaded) -> Graph:
     """Build the steps of a config; `ConfigError` with all problems that can be found without a run."""
     config = loaded.config
-    context = OpenContext(loaded.base, loaded.base, config.name)
+    context = OpenContext(loaded.folder, loaded.folder, config.name)
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
     problems = [problem for check in checks for problem in check(config, context)]
     fields = [field for source in config.logs for field in source.config.fields]

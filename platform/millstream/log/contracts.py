@@ -22,7 +22,7 @@ __all__ = ["Log", "OpenContext", "Partition", "Progress", "Sink", "SinkConfig", 
 class OpenContext:
     """The surroundings in which a connector is opened."""
 
-    base: Path
+    folder: Path
     """The folder that relative paths in the config start from."""
     cache: Path
     """For a source: a folder for its own files, which is safe to delete. For a sink: the run directory."""

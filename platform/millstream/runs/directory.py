@@ -120,22 +120,22 @@ class RunDirectory:
         """True if the folder has a run.json, so that it is a run directory."""
         return (self.path / "run.json").is_file()
 
-    def make(self, fixed: Mapping[str, Any], base: Path) -> None:
+    def make(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Make a run directory of this folder; files that an interrupted `archive` left are archived first."""
         strangers = [p for p in self.path.iterdir() if p.name not in _NAMES and not _is_partial(p)]
         if strangers:
             message = f"{self.path} holds {strangers[0].name}, which is not a file of a run; give another --run"
             raise Contradiction(message)
         self.archive()
-        self.write(fixed, base)
+        self.write(fixed, config_folder)
 
-    def write(self, fixed: Mapping[str, Any], base: Path) -> None:
+    def write(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Write run.json with the parts of the config that may not change."""
-        relative = os.path.relpath(base, self.path)
+        relative = os.path.relpath(config_folder, self.path)
         write_whole(self.path / "run.json", json.dumps({"format": _FORMAT, "base": relative, "fixed": fixed}, indent=1))
 
     @property
-    def base(self) -> Path:
+    def config_folder(self) -> Path:
         """The folder from which relative paths of the config start."""
         return Path(os.path.normpath(self.path.absolute() / self._read()["base"]))
 
@@ -154,7 +154,7 @@ class RunDirectory:
             raise AlteredLog(message) from error
         return written
 
-    def check(self, fixed: Mapping[str, Any], base: Path) -> None:
+    def check(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Refuse a config with another value in the parts that may not change; store its present folder."""
         before: dict[str, Any] = self._read()["fixed"]
         for key in [*before, *(key for key in fixed if key not in before)]:
@@ -165,7 +165,7 @@ class RunDirectory:
                     "use --fresh to start over, or another --run"
                 )
                 raise Contradiction(message)
-        self.write(fixed, base)
+        self.write(fixed, config_folder)
 
     def archive(self) -> Path | None:
         """Move the content to a new folder and return it; None if there is no content.

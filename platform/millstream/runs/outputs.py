@@ -65,7 +65,7 @@ def load_run(directory: RunDirectory) -> Loaded:
         message = f"{directory.path} is incomplete, because its first start was interrupted; run it again first"
         raise MillstreamError(message)
     resolved: dict[str, Any] = yaml.safe_load(directory.config.read_text())
-    return read_back(resolved, directory.base, str(directory.config))
+    return read_back(resolved, directory.config_folder, str(directory.config))
 
 
 def graph_of(loaded: Loaded) -> Graph:
@@ -81,6 +81,6 @@ def graph_of(loaded: Loaded) -> Graph:
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     """The outputs of a run, by name."""
     graph = graph_of(loaded)
-    context = OpenContext(loaded.base, directory.path, loaded.config.name, fail_fast=True)
+    context = OpenContext(loaded.folder, directory.path, loaded.config.name, fail_fast=True)
     configs = sink_configs(loaded.config, graph)
     return {name: RunOutput(graph.outputs[name], config, context, loaded) for name, config in configs.items()}

@@ -50,7 +50,7 @@ def _golden_config(loaded: Loaded) -> Loaded:
     }  # without crashes, `recovery` and `checkpoint_every` change nothing
     plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
     plain["mlflow"] = False
-    return read_config(plain, loaded.base, loaded.file)
+    return read_config(plain, loaded.folder, loaded.file)
 
 
 def _last_committed(directory: RunDirectory) -> int:

@@ -32,5 +32,5 @@ def sink_key(config: SinkConfig, output: str) -> str:
 def in_run_directory(config: SinkConfig, output: str, context: OpenContext) -> bool:
     """True if the rows of the sink are in the run directory, so that they move together with it."""
     return config.location(context, output) != config.location(
-        OpenContext(context.base, context.cache / "elsewhere"), output
+        OpenContext(context.folder, context.cache / "elsewhere"), output
     )

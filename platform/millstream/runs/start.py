@@ -125,7 +125,7 @@ def start(
         archived = _begin(directory, loaded, graph, options)
         stop = stop or threading.Event()
         contexts = {
-            source.name: OpenContext(loaded.base, directory.cache(source.name), config.name, stopped=stop.is_set)
+            source.name: OpenContext(loaded.folder, directory.cache(source.name), config.name, stopped=stop.is_set)
             for source in config.logs
         }
         logs: dict[str, Log] = {}
@@ -137,7 +137,7 @@ def start(
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
-        context = OpenContext(loaded.base, directory.path, config.name, stopped=stop.is_set)
+        context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
             folder=directory.path,
@@ -191,18 +191,18 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         _check_sinks(directory, loaded, graph)
         archived = directory.archive()
         for output, sink in sink_configs(loaded.config, graph).items():
-            sink.clear(OpenContext(loaded.base, directory.path, loaded.config.name), output)
+            sink.clear(OpenContext(loaded.folder, directory.path, loaded.config.name), output)
     if not directory.initialized:
-        directory.make(fixed, loaded.base)
+        directory.make(fixed, loaded.folder)
     else:
         try:
-            directory.check(fixed, loaded.base)
+            directory.check(fixed, loaded.folder)
         except UnknownFormat:
             raise
         except Contradiction:
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise
-            directory.write(fixed, loaded.base)  # no record was read yet, so every part may change
+            directory.write(fixed, loaded.folder)  # no record was read yet, so every part may change
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
@@ -214,7 +214,7 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
     for folder in directory.with_archives():
         with suppress(MillstreamError):  # the epoch log is missing or damaged: then no sink is its own
             own_logs.add(EpochReader(folder / "epochs").id)
-    context = OpenContext(loaded.base, directory.path, loaded.config.name)
+    context = OpenContext(loaded.folder, directory.path, loaded.config.name)
     for output, sink in sink_configs(loaded.config, graph).items():
         progress = None if in_run_directory(sink, output, context) else sink.progress(context, output)
         if progress is not None and progress.log not in own_logs:

@@ -13,7 +13,7 @@ from millstream.log.epochs import Baselines, PartitionTable
 from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
 from millstream.steps.contracts import Result
 from millstream.steps.graph import Graph, Node
-from millstream.steps.runner import EpochPosition, run_step
+from millstream.steps.runner import EpochPosition, process_batch
 from millstream.substreams.event_time import latest_times
 
 __all__ = ["Chain", "EpochInProgress", "begin_epoch"]
@@ -73,7 +73,7 @@ class Chain:
         position = EpochPosition(epoch.epoch, partitions)
         for node in self.steps:
             if node in self.here:
-                result = run_step(node, epoch.records, position)
+                result = process_batch(node, epoch.records, position)
                 epoch.collect(result)
                 epoch.records = result.records
             if self._digested[node.name]:

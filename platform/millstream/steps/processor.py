@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from millstream.digests import digest_of
 from millstream.log.epochs import Ended, Epoch, EpochReceipt, PartitionName, PartitionTable
-from millstream.records import rows_digest
 from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest
 from millstream.state.dirty_rows import Value
@@ -76,7 +76,7 @@ class EpochProcessor:
             baselines=in_progress.baselines,
             inputs=in_progress.inputs,
             steps=in_progress.steps,
-            outputs={name: (table.num_rows, rows_digest(table)) for name, table in rows.items() if table.num_rows},
+            outputs={name: (table.num_rows, digest_of(table).lanes) for name, table in rows.items() if table.num_rows},
         )
         return EpochResult(epoch, rows, receipt)
 

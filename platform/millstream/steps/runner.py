@@ -14,7 +14,7 @@ from millstream.steps.contracts import Result
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Node
 
-__all__ = ["EpochPosition", "run_step"]
+__all__ = ["EpochPosition", "process_batch"]
 
 
 class _RecordPosition(Protocol):
@@ -50,8 +50,8 @@ class EpochPosition:
         return f"in epoch {self.epoch}, in records from {first} on"
 
 
-def run_step(node: Node, records: pa.Table, position: _RecordPosition) -> Result:
-    """Run a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
+def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> Result:
+    """Process records in a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
     try:
         result = node.step.process(records)
     except StepFailed as error:

@@ -14,7 +14,7 @@ from support.brokers import SharedBroker
 
 from millstream_connectors.kafka import progress as progress_module
 from millstream_connectors.kafka.client.cluster import Cluster
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.errors import RetryTimeout
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.progress import ProgressReader, Signature, metadata_of
@@ -155,7 +155,7 @@ def test_without_the_group_the_end_of_another_producers_transaction_is_waited_fo
         sink_topic.forget_group()
         with closing(Cluster(sink_topic.bootstrap, timeout=HANG_SECONDS)) as cluster:
             signature = Signature(sink_topic.pipeline, OUTPUT, sink_topic.topic)
-            hasty = ProgressReader(cluster, Coordinators(cluster), signature, timeout=0.5)
+            hasty = ProgressReader(cluster, KafkaCoordinators(cluster), signature, timeout=0.5)
             with pytest.raises(RetryTimeout, match="an open transaction of another producer hides later messages"):
                 hasty.find()
     assert sink_topic.progress() == progress(1)

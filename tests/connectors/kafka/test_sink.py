@@ -21,7 +21,7 @@ from millstream.digests import Digest
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
 from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.client.cluster import Cluster
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.client.transactions import Transactions
 from millstream_connectors.kafka.errors import millstream_errors
@@ -193,7 +193,7 @@ def fence(sink_topic: SinkTopic) -> None:
     """Fence as another copy of the run, without writing."""
     cluster = Cluster(sink_topic.bootstrap)
     name = sink_topic.id
-    Transactions(cluster, Coordinators(cluster), name=name, group=name, topic=sink_topic.topic).fence()
+    Transactions(cluster, KafkaCoordinators(cluster), name=name, group=name, topic=sink_topic.topic).fence()
     cluster.close()
 
 
@@ -341,7 +341,7 @@ def test_a_key_that_rows_do_not_have_is_refused(created: Callable[..., SinkTopic
 @pytest.mark.usefixtures("every_answer")
 def test_a_read_only_command_does_not_wait_long_for_a_broker() -> None:
     sink_topic = SinkTopic("127.0.0.1:1", "topic", options={"timeout": "1h"})
-    read_only = dataclasses.replace(sink_topic.context, fail_fast=True, base=Path("."))
+    read_only = dataclasses.replace(sink_topic.context, fail_fast=True, folder=Path("."))
     with pytest.raises(
         MillstreamError, match=r"gave up waiting for Kafka at 127.0.0.1:1 after 2 s: .*connection refused"
     ):

@@ -11,7 +11,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from millstream_connectors.kafka.client.cluster import Cluster
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 
 __all__ = ["TopicAdmin", "wait_until_complete"]
 
@@ -19,7 +19,7 @@ __all__ = ["TopicAdmin", "wait_until_complete"]
 def wait_until_complete(bootstrap: str, transactional_id: str) -> None:
     """Wait until a committed or aborted transaction is visible to readers: brokers confirm it before it is."""
     with closing(Cluster(bootstrap)) as cluster:
-        Coordinators(cluster).wait_until_complete(transactional_id)
+        KafkaCoordinators(cluster).wait_until_complete(transactional_id)
 
 
 class TopicAdmin:

@@ -11,7 +11,7 @@ from connectors.kafka.sink_topic import SinkTopic
 from kafka import errors as kafka_errors
 
 from millstream_connectors.kafka.client.cluster import Cluster
-from millstream_connectors.kafka.client.coordinators import Coordinators
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
 from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.client.network import Nodes
 from millstream_connectors.kafka.client.transactions import Transactions
@@ -46,7 +46,7 @@ class TransactionalTopic:
         cluster, name = self.cluster(), self.topic
         return Transactions(
             cluster,
-            Coordinators(cluster),
+            KafkaCoordinators(cluster),
             name=name,
             group=name,
             topic=self.topic,
@@ -55,7 +55,7 @@ class TransactionalTopic:
 
     def state(self) -> str:
         """The state of the last transaction, once it is neither being committed nor being aborted."""
-        found = Coordinators(self._clusters[0]).wait_until_complete(self.topic)
+        found = KafkaCoordinators(self._clusters[0]).wait_until_complete(self.topic)
         return "" if found is None else found.state
 
     def read(self) -> list[str]:

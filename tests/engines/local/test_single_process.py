@@ -15,9 +15,12 @@ from millstream.engines.driver import run_epochs
 from millstream.engines.job import Job
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.local.single_process import SingleProcessFeed
+from millstream.errors import Unavailable
+from millstream.log.contracts import OpenContext
 from millstream.log.epochs import EpochReader
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream_connectors.files.source import FilesLog, FilesSource
 
 
 def loaded(folder: Path) -> Loaded:
@@ -95,3 +98,39 @@ def test_an_error_while_reading_ahead_ends_the_run_after_the_previous_epoch(tmp_
     with pytest.raises(Exception, match=r"documents\.jsonl"):
         start(config, Options(tmp_path / "run"), engine=Watching(cut_short))
     assert EpochReader(tmp_path / "run/epochs").totals().processed >= 400
+
+
+def test_a_source_that_cannot_be_opened_to_read_ahead_leaves_no_other_source_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, opened, closed = tmp_path, list[str](), list[str]()
+    lines = "".join(f'{{"text": "word{n}", "label": "a"}}\n' for n in range(150))
+    for name in ("first", "second"):
+        (folder / f"{name}.jsonl").write_text(lines)
+    config = read_config(
+        {
+            "name": "two",
+            "sources": {name: {"type": "files", "path": f"{name}.jsonl"} for name in ("first", "second")},
+            "pipeline": {"use": "text_topics"},
+            "engine": {"type": "local", "epoch": {"max_records": 100}},
+        },
+        folder,
+        "two.yaml",
+    )
+    open_log, close_log = FilesSource.open, FilesLog.close
+
+    def open_three(source: FilesSource, context: OpenContext) -> FilesLog:
+        if len(opened) == 3:  # both for the run, and one to read ahead
+            raise Unavailable("the second source is away")
+        opened.append(source.path)
+        return open_log(source, context)
+
+    def close(log: FilesLog) -> None:
+        closed.append(log._config.path)
+        close_log(log)
+
+    monkeypatch.setattr(FilesSource, "open", open_three)
+    monkeypatch.setattr(FilesLog, "close", close)
+    with pytest.raises(Unavailable, match="the second source is away"):
+        start(config, Options(folder / "run"))
+    assert sorted(closed) == sorted(opened) == ["first.jsonl", "first.jsonl", "second.jsonl"]

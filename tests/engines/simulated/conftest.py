@@ -54,7 +54,7 @@ def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[
 
 def _with_records(loaded: Loaded, cache: Path, most: int) -> Simulated:
     source = loaded.config.logs[0]
-    log = source.config.open(OpenContext(loaded.base, cache))
+    log = source.config.open(OpenContext(loaded.folder, cache))
     return Simulated(loaded.config, recorded({source.name: log}, most))
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from engines.simulated.conftest import Simulated, Simulating
 
-from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from engines.simulated.conftest import Simulating
 
-from millstream.engines.simulated.run.parallel_seeds import outcomes
-from millstream.engines.simulated.run.simulation import Simulation
+from millstream.engines.simulated.parallel_seeds import outcomes
+from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.faults import Target
 
 GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 2, 1)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
 from support.pipelines import Pipeline, results
@@ -99,3 +100,28 @@ def test_the_third_loss_without_progress_ends_the_run(pipeline: Pipeline, monkey
     with pytest.raises(QueryLost, match=r"connect back; that was the 3rd time in a row .* look at .*/spark/spark\.log"):
         run(pipeline, killing)
     assert len(killing.reasons) == 2
+
+
+class Unstoppable:
+    """A query that reports an error when it is stopped, as a Spark without its JVM does."""
+
+    def __init__(self, query: Any) -> None:
+        self._query = query
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._query, name)
+
+    def stop(self) -> None:
+        self._query.stop()
+        raise Py4JError("Answer from Java side is empty\nat java.lang.Thread")
+
+
+def test_a_query_that_cannot_be_stopped_is_a_warning(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start_query = feed._start_query
+    monkeypatch.setattr(feed, "_start_query", lambda *given: Unstoppable(start_query(*given)))
+    assert run(pipeline, Killing("nothing", after=0)).epochs == EPOCHS
+    assert [record.getMessage() for record in caplog.records if record.name == feed.__name__] == [
+        "Spark's query cannot be stopped, and perhaps still reads: Answer from Java side is empty"
+    ]

@@ -41,7 +41,7 @@ def test_the_epochs_before_a_failed_one_are_a_group_of_their_own(failed_first: b
         Pool(messages[::-1] if failed_first else messages),
         Stages((), None, ()),
         processor=None,  # type: ignore[arg-type]  # the results come from the pool
-        together=len,
+        group_size=len,
     )
     for epoch in epochs:
         feed.offer(epoch)

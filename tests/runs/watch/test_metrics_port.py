@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from support.conditions import HANG_SECONDS
 
 from millstream.errors import ConfigError
+from millstream.runs.watch import metrics_port
 from millstream.runs.watch.metrics_port import MetricsPort
 
 
@@ -88,6 +90,32 @@ def test_closing_leaves_no_thread_and_a_free_port() -> None:
     for thread in set(threading.enumerate()) - before:  # the thread of the request may still be ending
         thread.join(60)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("request_line", [b"", b"GET /metrics HTTP/1.0\r\n\r\n"], ids=["asks nothing", "takes nothing"])
+def test_a_client_that_does_nothing_is_disconnected(
+    port: MetricsPort, request_line: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics_port._Handler, "timeout", 0.1)
+    finish, finished = metrics_port._Handler.finish, threading.Event()
+
+    def finish_request(handler: metrics_port._Handler) -> None:
+        finish(handler)
+        finished.set()
+
+    monkeypatch.setattr(metrics_port._Handler, "finish", finish_request)
+    port.register(Up("up" * 5_000_000))
+    with socket.create_connection(("127.0.0.1", port.number)) as client:
+        client.sendall(request_line)
+        assert finished.wait(HANG_SECONDS)
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_a_silent_client_does_not_keep_the_port() -> None:
+    first = MetricsPort(0)
+    with socket.create_connection(("127.0.0.1", first.number)):
+        first.close()
+        MetricsPort(first.number).close()
 
 
 def test_a_port_in_use_is_an_error_with_the_fix(port: MetricsPort) -> None:

@@ -62,10 +62,10 @@ class Cluster:
         bootstrap: str,
         security: Security | None = None,
         timeout: float = 120.0,
-        base: Path = Path(),
+        folder: Path = Path(),
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._connection = Connection(bootstrap, security, timeout, base, stopped)
+        self._connection = Connection(bootstrap, security, timeout, folder, stopped)
         self._leaders: dict[Pair, int] = {}
         self._topics: dict[str, Topic] = {}
         self._id = ""

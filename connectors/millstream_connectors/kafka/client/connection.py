@@ -50,12 +50,12 @@ class Connection:
         bootstrap: str,
         security: Security | None,
         timeout: float,
-        base: Path,
+        folder: Path,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._bootstrap = bootstrap
         self._addresses = parse_addresses(bootstrap)
-        self._security, self._base = security, base
+        self._security, self._folder = security, folder
         self._timer = RetryTimer(f"Kafka at {bootstrap}", timeout, stopped=stopped)
         self._lock = threading.Lock()
         self._loop: NetworkLoop | None = None
@@ -109,7 +109,7 @@ class Connection:
             self._loop, self._pending, self._lock = None, {}, threading.Lock()
         with self._lock:
             if self._loop is None:
-                options = self._security.options(self._base) if self._security is not None else {}
+                options = self._security.options(self._folder) if self._security is not None else {}
                 seconds = min(_MAX_ANSWER_SECONDS, max(self._timer.timeout, _MIN_ANSWER_SECONDS))
                 self._loop = NetworkLoop(self._addresses, options, seconds)
             return self._loop

@@ -1,4 +1,7 @@
-"""The brokers that keep the offsets of a group and the state of a transactional id; these offsets and this state."""
+"""Kafka's coordinators: the brokers that keep the offsets of groups and the state of transactional ids.
+
+The group coordinator of a group keeps its offsets, the transaction coordinator of a transactional id its state.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from millstream_connectors.kafka.client.cluster import Cluster, Pair
 from millstream_connectors.kafka.client.connection import check_code
 from millstream_connectors.kafka.client.network import Nodes
 
-__all__ = ["Coordinators", "ProducerIdentity"]
+__all__ = ["KafkaCoordinators", "ProducerIdentity"]
 
 
 @dataclass(frozen=True)
@@ -39,23 +42,23 @@ class _TransactionState:
         return self.state == "Ongoing"
 
 
-class Coordinators:
-    """The coordinators of groups and transactions; their coroutines are used on the event loop only."""
+class KafkaCoordinators:
+    """Kafka's group coordinators and transaction coordinators; their coroutines are used on the event loop only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._numbers: dict[tuple[CoordinatorType, str], int] = {}
 
     async def ask_group(self, nodes: Nodes, group: str, request: Any) -> Any:
-        """Send a request to the broker that keeps a group's offsets."""
+        """Send a request to the group coordinator of a group."""
         return await self._send(nodes, CoordinatorType.GROUP, group, request)
 
     async def ask_transaction(self, nodes: Nodes, name: str, request: Any) -> Any:
-        """Send a request to the broker that keeps the state of a transactional id."""
+        """Send a request to the transaction coordinator of a transactional id."""
         return await self._send(nodes, CoordinatorType.TRANSACTION, name, request)
 
     def forget(self) -> None:
-        """Forget all coordinators, because a broker has refused a request."""
+        """Forget the brokers that are coordinators, because a broker has refused a request."""
         self._numbers.clear()
 
     async def transaction_state(self, nodes: Nodes, name: str) -> _TransactionState | None:

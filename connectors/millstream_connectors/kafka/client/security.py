@@ -127,8 +127,8 @@ class Security(BaseModel):
     def _has_tls(self) -> bool:
         return self.protocol != "SASL_PLAINTEXT"
 
-    def problems(self, base: Path) -> Iterator[str]:
-        """Mistakes that are visible without a connection; files are relative to `base`."""
+    def problems(self, folder: Path) -> Iterator[str]:
+        """Mistakes that are visible without a connection; files are relative to `folder`."""
         for key, variable, secret in (
             ("password_env", self.password_env, "the password"),
             ("key_password_env", self.key_password_env, "the key's password"),
@@ -136,34 +136,36 @@ class Security(BaseModel):
             if variable is not None and not os.environ.get(variable):
                 yield f"{key}: the environment has no variable of this name; set it to {secret}"
         for key, file in (("ca_file", self.ca_file), ("cert_file", self.cert_file), ("key_file", self.key_file)):
-            if file is not None and not _resolve(base, file).is_file():
-                yield f"{key}: there is no file {_resolve(base, file)}"
+            if file is not None and not _resolve(folder, file).is_file():
+                yield f"{key}: there is no file {_resolve(folder, file)}"
 
-    def options(self, base: Path) -> Mapping[str, Any]:
+    def options(self, folder: Path) -> Mapping[str, Any]:
         """kafka-python's options, secrets included: only for the process that connects, never for messages or logs."""
-        if problems := list(self.problems(base)):
+        if problems := list(self.problems(folder)):
             message = f"security.{'; security.'.join(problems)}"
             raise InvalidSecurity(message)
         options: dict[str, Any] = {"security_protocol": self.protocol}
         if self._has_tls:
-            options["ssl_context"] = self._tls(base)
+            options["ssl_context"] = self._tls(folder)
         if self._has_password:
             options["sasl_mechanism"] = self.mechanism
             options["sasl_plain_username"] = self.username
             options["sasl_plain_password"] = os.environ[self.password_env or ""]
         return options
 
-    def _tls(self, base: Path) -> ssl.SSLContext:
+    def _tls(self, folder: Path) -> ssl.SSLContext:
         try:
-            context = ssl.create_default_context(cafile=None if self.ca_file is None else _resolve(base, self.ca_file))
+            context = ssl.create_default_context(
+                cafile=None if self.ca_file is None else _resolve(folder, self.ca_file)
+            )
         except (ssl.SSLError, OSError) as error:
             message = f"security.ca_file: {self.ca_file} has no certificates in PEM format: {error}"
             raise InvalidSecurity(message) from None
         if self.cert_file is not None:
-            key = None if self.key_file is None else _resolve(base, self.key_file)
+            key = None if self.key_file is None else _resolve(folder, self.key_file)
             password = "" if self.key_password_env is None else os.environ[self.key_password_env]
             try:
-                context.load_cert_chain(_resolve(base, self.cert_file), key, password)
+                context.load_cert_chain(_resolve(folder, self.cert_file), key, password)
             except (ssl.SSLError, OSError) as error:
                 message = (
                     f"security.cert_file: {self.cert_file} and its key cannot be used: {error}; "
@@ -173,5 +175,5 @@ class Security(BaseModel):
         return context
 
 
-def _resolve(base: Path, file: str) -> Path:
-    return base / Path(file).expanduser()
+def _resolve(folder: Path, file: str) -> Path:
+    return folder / Path(file).expanduser()

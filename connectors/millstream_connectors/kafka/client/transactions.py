@@ -34,7 +34,7 @@ from kafka.protocol.producer import (
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.connection import check_code
-from millstream_connectors.kafka.client.coordinators import Coordinators, ProducerIdentity
+from millstream_connectors.kafka.client.coordinators import KafkaCoordinators, ProducerIdentity
 from millstream_connectors.kafka.client.encoder import Messages
 from millstream_connectors.kafka.client.errors import Fenced
 from millstream_connectors.kafka.client.network import Nodes
@@ -74,7 +74,7 @@ class Transactions:
     def __init__(
         self,
         cluster: Cluster,
-        coordinators: Coordinators,
+        coordinators: KafkaCoordinators,
         *,
         name: str,
         group: str,

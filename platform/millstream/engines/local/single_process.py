@@ -86,16 +86,17 @@ class _Reader:
         self._schema = records_schema(job.graph.fields)
         self._ending = ExitStack()
         self._thread: ThreadPoolExecutor | None = None
-        self._logs: Mapping[str, Log] = {}
+        self._logs: dict[str, Log] = {}
 
     def read(self, epoch: Epoch) -> pa.Table:
         return self._read(epoch, self._job.logs)
 
     def read_ahead(self, epoch: Epoch) -> Future[pa.Table]:
         if self._thread is None:
-            self._logs = {s.name: s.config.open(self._job.contexts[s.name]) for s in self._job.config.logs}
-            for log in self._logs.values():
-                self._ending.callback(log.close)
+            for source in self._job.config.logs:
+                log = source.config.open(self._job.contexts[source.name])
+                self._ending.callback(log.close)  # also if the next source cannot be opened
+                self._logs[source.name] = log
             self._thread = self._ending.enter_context(ThreadPoolExecutor(1, "millstream-read"))
         return self._thread.submit(self._read, epoch, self._logs)
 

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import ExitStack
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 from typing import NoReturn
@@ -37,25 +38,39 @@ class LocalWorkerPool:
 
     def __init__(self, job: Job) -> None:
         self.names = role_names(job.config.engine.workers)
-        try:
-            self._start(job)
-        except (EOFError, ConnectionError) as error:
-            message = "the process that starts workers is gone"
-            raise WorkerLost(message) from error
-        except OSError as error:
-            tmpdir = "AF_UNIX" in str(error)
-            hint = (
-                "set TMPDIR to a shorter path" if tmpdir else "use fewer workers, or allow more open files (ulimit -n)"
-            )
-            message = f"{len(self.names)} workers cannot be started: {error.strerror or error}; {hint}"
-            raise MillstreamError(message) from error
+        with ExitStack() as opened:
+            try:
+                self._start(job, opened)
+            except (EOFError, ConnectionError) as error:
+                message = "the process that starts workers is gone"
+                raise WorkerLost(message) from error
+            except OSError as error:
+                tmpdir = "AF_UNIX" in str(error)
+                hint = (
+                    "set TMPDIR to a shorter path"
+                    if tmpdir
+                    else "use fewer workers, or allow more open files (ulimit -n)"
+                )
+                message = f"{len(self.names)} workers cannot be started: {error.strerror or error}; {hint}"
+                raise MillstreamError(message) from error
+            self._opened = opened.pop_all()
 
-    def _start(self, job: Job) -> None:
-        ends = _socket_pairs(self.names, keyed=stages_of(job.graph).keyed is not None)
-        beats = {name: socket.socketpair() for name in self.names}
-        contexts = {name: (log.base, log.cache, log.pipeline) for name, log in job.contexts.items()}
-        context = fork_server(job.config)
+    def _start(self, job: Job, opened: ExitStack) -> None:
+        """Start the workers; `opened` ends what is started, also if the start fails halfway."""
+        ends = _socket_pairs(self.names, opened, keyed=stages_of(job.graph).keyed is not None)
+        beats = {name: _socket_pair(opened) for name in self.names}
+        self._channels = {name: Channel(end) for name, end in ends[COORDINATOR].items()}
+        self._beats = {name: beats[name][0] for name in self.names}
+        self._selector = opened.enter_context(selectors.DefaultSelector())
+        for name in self.names:
+            opened.callback(self._channels[name].close)
+            self._beats[name].setblocking(False)
+            self._selector.register(self._channels[name], selectors.EVENT_READ, (name, False))
+            self._selector.register(self._beats[name], selectors.EVENT_READ, (name, True))
         self._processes: dict[str, ForkServerProcess] = {}
+        opened.callback(self._end_processes)  # the first to be called, so no worker sees a socket close
+        contexts = {name: (log.folder, log.cache, log.pipeline) for name, log in job.contexts.items()}
+        context = fork_server(job.config)
         for name in self.names:
             spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts)
             process = context.Process(
@@ -67,13 +82,6 @@ class LocalWorkerPool:
             beats[name][1].close()
             for end in ends[name].values():
                 end.close()
-        self._channels = {name: Channel(end) for name, end in ends[COORDINATOR].items()}
-        self._beats = {name: beats[name][0] for name in self.names}
-        self._selector = selectors.DefaultSelector()
-        for name in self.names:
-            self._beats[name].setblocking(False)
-            self._selector.register(self._channels[name], selectors.EVENT_READ, (name, False))
-            self._selector.register(self._beats[name], selectors.EVENT_READ, (name, True))
         self._arrived: deque[Message] = deque()
         self._checked_at = time.monotonic()
         self._silent = dict.fromkeys(self.names, 0.0)
@@ -129,11 +137,13 @@ class LocalWorkerPool:
                 raise WorkerLost(message)
 
     def _raise_lost(self, name: str) -> NoReturn:
+        """Raise `WorkerLost` for a worker whose socket is closed: its process has ended, or ends now."""
         process = self._processes[name]
-        process.join(1)
+        process.join()
         code = process.exitcode
-        how = "is gone" if code in (None, _UNKNOWN) else f"ended with exit code {code}"
-        if code is not None and code < 0:
+        assert code is not None
+        how = "ended, and its exit code is not known" if code == _UNKNOWN else f"ended with exit code {code}"
+        if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
         message = f"{name} (process {process.pid}) {how}"
         raise WorkerLost(message)
@@ -142,22 +152,25 @@ class LocalWorkerPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.close()
+
+    def _end_processes(self) -> None:
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
             process.join()
             process.close()
-        self._selector.close()
-        for channel in self._channels.values():
-            channel.close()
-        for beats in self._beats.values():
-            beats.close()
 
 
-def _socket_pairs(names: Sequence[str], *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
+def _socket_pair(opened: ExitStack) -> tuple[socket.socket, socket.socket]:
+    one, other = socket.socketpair()
+    return opened.enter_context(one), opened.enter_context(other)
+
+
+def _socket_pairs(names: Sequence[str], opened: ExitStack, *, keyed: bool) -> dict[str, dict[str, socket.socket]]:
     """Return for each role its sockets by partner. Readers have sockets to each other only if a step is keyed."""
     ends: dict[str, dict[str, socket.socket]] = {name: {} for name in (COORDINATOR, *names)}
     for one, other in itertools.combinations((COORDINATOR, *names), 2):
         if keyed or one == COORDINATOR or SEQUENCER in (one, other):
-            ends[one][other], ends[other][one] = socket.socketpair()
+            ends[one][other], ends[other][one] = _socket_pair(opened)
     return ends

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ BEAT_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The configuration of a worker process; `contexts` has for each source its base, its cache and the pipeline."""
+    """The configuration of a worker process; `contexts` has for each source its folder, its cache and the pipeline."""
 
     name: str
     readers: int
@@ -43,13 +44,24 @@ class WorkerSpec:
 
 
 def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
-    """Handle and send messages until the coordinator is gone."""
+    """Handle and send messages until the coordinator is gone.
+
+    No object in this process needs an orderly end. The sockets close only with the process: so once a socket is closed,
+    the exit code comes.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the coordinator handles Ctrl-C
     threading.Thread(target=_beat, args=(beats,), daemon=True).start()
     ends = {name: Channel(sock) for name, sock in channels.items()}
-    with suppress(Closed):
-        _make_worker(spec, ends).run()
-    os._exit(0)  # no object in this process needs an orderly end
+    code = 1
+    try:
+        with suppress(Closed):
+            _make_worker(spec, ends).run()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(code)
 
 
 def _beat(beats: socket.socket) -> None:
@@ -121,8 +133,8 @@ class _Worker:
 
     def _log(self, source: str) -> Log:
         if source not in self._logs:
-            base, cache, pipeline = self._contexts[source]
-            self._logs[source] = self._open(source, OpenContext(base, cache, pipeline))
+            folder, cache, pipeline = self._contexts[source]
+            self._logs[source] = self._open(source, OpenContext(folder, cache, pipeline))
         return self._logs[source]
 
     def _open(self, source: str, context: OpenContext) -> Any:

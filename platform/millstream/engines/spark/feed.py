@@ -6,6 +6,7 @@ start: all durable state of a run is in the epoch log and the checkpoints of Mil
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import shutil
@@ -35,6 +36,8 @@ from millstream.steps.graph import Node
 from millstream.steps.processor import EpochResult
 
 __all__ = ["SparkFeed"]
+
+_LOGGER = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.2
 _LEAST_WAIT = 0.005
@@ -138,9 +141,13 @@ class _Query:
 
     def stop(self) -> None:
         self._closing.set()  # Spark's call of `_put` returns, so that the query can stop
-        with suppress(PySparkException, Py4JError):  # a lost query may not answer; the loss is already reported
+        try:
             self._query.stop()
-        self._end()
+        except (PySparkException, Py4JError) as error:  # no result depends on this query any more
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            _LOGGER.warning("Spark's query cannot be stopped, and perhaps still reads: %s", reason)
+        finally:
+            self._end()
 
     def _end(self) -> None:
         self._closing.set()
@@ -182,7 +189,7 @@ def _worker_setup(job: Job, first: int, ahead: Sequence[Node]) -> WorkerSetup:
         epoch_log=str(job.epoch_log.folder),
         first=first,
         contexts={
-            name: (str(opened.base), str(opened.cache), opened.pipeline) for name, opened in job.contexts.items()
+            name: (str(opened.folder), str(opened.cache), opened.pipeline) for name, opened in job.contexts.items()
         },
         sources={source.name: source.config.model_dump(mode="json") for source in job.config.logs},
         worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
@@ -202,7 +209,7 @@ def _start_query(session: SparkSession, folder: Path, put: Callable[[DataFrame, 
 
 
 def _by_epoch(table: pa.Table, schema: pa.Schema) -> dict[int, pa.Table]:
-    """Split a micro-batch by epoch, in order; an epoch without records has only its marker row."""
+    """Split a micro-batch by epoch, in order; an epoch without records has only its announcement."""
     parts: dict[int, list[pa.Table]] = {}
     for number, packed in zip(table[EPOCH].to_pylist(), table[RECORDS], strict=True):
         batches = parts.setdefault(number, [schema.empty_table()])

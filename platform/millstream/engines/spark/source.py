@@ -26,7 +26,7 @@ __all__ = ["EPOCH", "RECORDS", "EpochSource"]
 
 EPOCH = "epoch"
 RECORDS = "records"
-"""Null in the marker, a row that every epoch sends in addition to its records."""
+"""Null in the announcement, a row that every epoch sends before its records: an epoch may have none."""
 
 _SCHEMA = pa.schema([pa.field(EPOCH, pa.int64()), pa.field(RECORDS, pa.binary())])
 _MOST_RECORDS = 50_000
@@ -35,17 +35,17 @@ _MOST_RECORDS = 50_000
 
 @dataclass
 class Slice(InputPartition):
-    """The work of one task: ranges, each with its epoch, and the epochs whose markers the task sends."""
+    """The work of one task: ranges, each with its epoch, and the epochs that the task announces."""
 
     ranges: Sequence[tuple[int, Range]]
-    markers: Sequence[int]
+    announced: Sequence[int]
 
     def __init__(
-        self, ranges: Sequence[tuple[int, Range]], markers: Sequence[int]
+        self, ranges: Sequence[tuple[int, Range]], announced: Sequence[int]
     ) -> None:  # InputPartition has a constructor of its own
         super().__init__(None)
         self.ranges = ranges
-        self.markers = markers
+        self.announced = announced
 
 
 class EpochSource(DataSource):
@@ -94,7 +94,7 @@ class EpochStreamReader(DataSourceStreamReader):
         for past in [number for number in self._epochs if number < start["epoch"]]:
             del self._epochs[past]
         slices = [Slice(part, []) for part in _divide(ranges, self._worker_setup.tasks)]
-        slices[0].markers = list(numbers)
+        slices[0].announced = list(numbers)
         return slices
 
     def _follow_log(self) -> None:
@@ -108,8 +108,8 @@ class EpochStreamReader(DataSourceStreamReader):
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         logs, steps = open_once(self._path, self._worker_setup)
         schema = records_schema(self._worker_setup.fields)
-        if partition.markers:
-            yield pa.record_batch([partition.markers, [None] * len(partition.markers)], schema=_SCHEMA)
+        if partition.announced:
+            yield pa.record_batch([partition.announced, [None] * len(partition.announced)], schema=_SCHEMA)
         for number, wanted in partition.ranges:
             for batch in read_ranges([wanted], logs.__getitem__, schema):
                 yield pa.record_batch([[number], [_run_worker_steps(batch, steps, number, wanted)]], schema=_SCHEMA)
@@ -151,13 +151,14 @@ def _divide(ranges: Sequence[tuple[int, Range]], tasks: int) -> list[list[tuple[
 
 def _run_worker_steps(batch: pa.RecordBatch, steps: Sequence[Node], epoch: int, wanted: Range) -> bytes:
     """Run the worker steps on a batch; return the result in Arrow's stream format."""
-    from millstream.steps.runner import EpochPosition, run_step  # not at the top: the planning process does not need it
+    # Not at the top: the planning process does not need it.
+    from millstream.steps.runner import EpochPosition, process_batch
 
     table = pa.Table.from_batches([batch])
     partitions = PartitionTable()
     partitions.learn({wanted.rank: wanted.partition})
     for node in steps:
-        table = run_step(node, table, EpochPosition(epoch, partitions)).records
+        table = process_batch(node, table, EpochPosition(epoch, partitions)).records
     packed = pa.BufferOutputStream()
     with pa.ipc.new_stream(packed, table.schema) as stream:
         stream.write_table(table)

@@ -22,7 +22,7 @@ __all__ = ["WorkerSetup"]
 class WorkerSetup:
     """Names and options from which each process builds its own logs and steps.
 
-    `contexts` has for each source its base, its cache and the pipeline; `worker_steps` has names and options of steps.
+    `contexts` has for each source its folder, its cache and the pipeline; `worker_steps` names and options of steps.
     """
 
     epoch_log: str
@@ -50,8 +50,8 @@ class WorkerSetup:
         opened = {}
         for name, options in self.sources.items():
             config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
-            base, cache, pipeline = self.contexts[name]
-            opened[name] = config.open(OpenContext(Path(base), Path(cache), pipeline))
+            folder, cache, pipeline = self.contexts[name]
+            opened[name] = config.open(OpenContext(Path(folder), Path(cache), pipeline))
         return opened
 
     def steps(self) -> list[Node]:

@@ -61,9 +61,9 @@ class _WorkerPool(Protocol):
 class WorkersFeed:
     """Sends epochs to readers and the sequencer, and receives their results.
 
-    Readers work ahead, because the first steps have no state. State changes only in epochs that are allowed. `together`
-    returns the number of epochs in the next group, which may change state before the previous group is delivered;
-    without `together`, one epoch at a time may change state.
+    Readers work ahead, because the first steps have no state. State changes only in epochs that are allowed.
+    `group_size` returns the number of epochs in the next group, which may change state before the previous group is
+    delivered; without `group_size`, one epoch at a time may change state.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class WorkersFeed:
         pool: _WorkerPool,
         stages: Stages,
         processor: EpochProcessor,
-        together: Callable[[Sequence[Epoch]], int] | None = None,
+        group_size: Callable[[Sequence[Epoch]], int] | None = None,
     ) -> None:
         self.allowed = 0
         """The epochs before this one may change state."""
-        self._pool, self._processor, self._together = pool, processor, together
+        self._pool, self._processor, self._group_size = pool, processor, group_size
         self._readers = pool.names[:-1]
         self._with_state = [*(self._readers if stages.keyed is not None else ()), SEQUENCER]
         self._partitions = PartitionTable()
@@ -112,11 +112,11 @@ class WorkersFeed:
     def ready(self, seconds: float) -> Sequence[Epoch]:
         """Return the group of epochs that may change state, once they are all processed.
 
-        Without `together`, return the next epoch at once: `process` allows it and waits for its result.
+        Without `group_size`, return the next epoch at once: `process` allows it and waits for its result.
         """
         group = self._group()
         if self._offered and not group:
-            if self._together is None:
+            if self._group_size is None:
                 return (self._offered[0],)
             self.work_ahead()
             group = self._group()
@@ -126,7 +126,7 @@ class WorkersFeed:
         return group if self._all_processed(group) else ()
 
     def unfinished(self) -> Sequence[Epoch]:
-        self._together = None  # no other epoch is allowed to begin
+        self._group_size = None  # no other epoch is allowed to begin
         return self._group()
 
     def finish(self) -> None:
@@ -167,11 +167,11 @@ class WorkersFeed:
 
     def work_ahead(self) -> None:
         """Allow the next group of offered epochs to change state."""
-        if self._together is None:
+        if self._group_size is None:
             return
         waiting = [epoch for epoch in self._offered if epoch.number >= self.allowed]
         epochs = records = 0
-        for epoch in waiting[: min(self._together(waiting), _GROUP_EPOCHS)]:
+        for epoch in waiting[: min(self._group_size(waiting), _GROUP_EPOCHS)]:
             records += epoch.size
             if epochs and records > _GROUP_RECORDS:
                 break
@@ -251,12 +251,12 @@ def run_with_workers(
     @contextmanager
     def open_feed(ahead: bool) -> Iterator[WorkersFeed]:
         with open_pool(job) as pool:
-            yield WorkersFeed(pool, stages, job.processor, job.lifecycle.together if ahead else None)
+            yield WorkersFeed(pool, stages, job.processor, job.lifecycle.group_size if ahead else None)
 
-    readers = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
+    reader_steps = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
     advice = (
-        f"readers run {_names(readers)}, the sequencer {_names(stages.rest)}: check these steps with these records, "
-        "and the memory"
+        f"readers run {_names(reader_steps)}, the sequencer {_names(stages.rest)}: check these steps with these "
+        "records, and the memory"
     )
     run_with_recovery(job, open_feed, advice, clock)
 

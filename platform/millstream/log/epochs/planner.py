@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["MOST_EPOCHS", "MOST_RECORDS", "Planner", "room"]
+__all__ = ["MOST_EPOCHS", "MOST_RECORDS", "Planner", "has_room"]
 
 MOST_EPOCHS = 2
 """This number of epochs may always be in flight, however large they are."""
@@ -13,12 +13,12 @@ MOST_RECORDS = 100_000
 """More epochs may be in flight as long as they have no more records than this together."""
 
 
-def room(epochs: int, records: int, max_records: int) -> bool:
+def has_room(epochs: int, records: int, max_records: int) -> bool:
     """True if another epoch may be cut while `epochs` with `records` are in flight: cut and not yet finished.
 
     The limit is two epochs; or more, if they have at most 100,000 records together, the next epoch included.
 
-    >>> room(1, 500_000, 500_000), room(2, 500_000, 500_000), room(9, 90_000, 10_000)
+    >>> has_room(1, 500_000, 500_000), has_room(2, 500_000, 500_000), has_room(9, 90_000, 10_000)
     (True, False, True)
     """
     return epochs < MOST_EPOCHS or records + max_records <= MOST_RECORDS

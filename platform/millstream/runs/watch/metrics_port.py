@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from millstream.errors import ConfigError
@@ -12,6 +19,8 @@ from millstream.errors import ConfigError
 __all__ = ["MetricsPort"]
 
 _HOST = "127.0.0.1"
+_CLIENT_SECONDS = 10.0
+"""The server disconnects a client that neither sends nor takes a byte for this time."""
 
 
 class MetricsPort:
@@ -26,12 +35,14 @@ class MetricsPort:
     def __init__(self, port: int) -> None:
         self._registry = CollectorRegistry()
         try:
-            self._server, self._thread = start_http_server(port, _HOST, self._registry)
+            self._server = make_server(_HOST, port, make_wsgi_app(self._registry), ThreadingWSGIServer, _Handler)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             reason = "another process has that port" if taken else f"cannot listen there: {error.strerror}"
             message = f"--metrics-port {port}: {reason}; give another, or 0 for one that is free"
             raise ConfigError(message) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, name="millstream-metrics", daemon=True)
+        self._thread.start()
 
     @property
     def number(self) -> int:
@@ -49,3 +60,36 @@ class MetricsPort:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Handler(WSGIRequestHandler):
+    """Answers one request of a client in a thread; logs nothing, and does not wait for a client without end."""
+
+    timeout = _CLIENT_SECONDS
+
+    def setup(self) -> None:
+        super().setup()
+        self.wfile = _Writer(self.connection)
+
+    def handle(self) -> None:
+        with suppress(TimeoutError):
+            super().handle()
+
+    def log_message(self, format: str, *values: Any) -> None: ...
+
+
+class _Writer(io.BufferedIOBase):
+    """Writes to a client; a timeout is a lost connection, which wsgiref ignores, and not a failure to report."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        try:
+            self._connection.sendall(data)
+        except TimeoutError as error:
+            raise ConnectionAbortedError from error
+        return memoryview(data).nbytes

@@ -182,7 +182,7 @@ def _partitions(
         try:
             loaded.need(*source.path)
             with _copy_cache(directory.path / "cache" / source.name) as cache:
-                log = source.config.open(OpenContext(loaded.base, cache, loaded.config.name, fail_fast=True))
+                log = source.config.open(OpenContext(loaded.folder, cache, loaded.config.name, fail_fast=True))
                 try:
                     for partition in log.partitions():
                         ends[source.name, partition.name] = log.end(partition.name)

@@ -65,7 +65,7 @@ def test_unset_variables_and_missing_files_are_found_without_a_connection(
     (tmp_path / "ca.pem").write_text("no certificate")
     assert list(security.problems(tmp_path)) == []
     with pytest.raises(InvalidSecurity, match=r"security.ca_file: ca.pem has no certificates in PEM"):
-        Cluster("127.0.0.1:1", security, timeout=HANG_SECONDS, base=tmp_path).topics()
+        Cluster("127.0.0.1:1", security, timeout=HANG_SECONDS, folder=tmp_path).topics()
 
 
 def test_the_password_is_in_no_representation_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +193,9 @@ def certificates(folder: Path) -> None:
     openssl(f"pkcs8 -topk8 -in client.key -out locked.key -v2 aes-256-cbc -passout pass:{PASSWORD.replace(' ', '_')}")
 
 
-def cluster_id(address: str, base: Path = Path(), **options: Any) -> str:
+def cluster_id(address: str, folder: Path = Path(), **options: Any) -> str:
     security = Security.model_validate(options) if options else None
-    with closing(Cluster(address, security, timeout=HANG_SECONDS, base=base)) as cluster:
+    with closing(Cluster(address, security, timeout=HANG_SECONDS, folder=folder)) as cluster:
         return cluster.id
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from millstream.engines.driver import run_epochs
 from millstream.engines.job import Job
 from millstream.engines.local.single_process import SingleProcessFeed
-from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.worker_pool import SimulatedWorkerPool
 from millstream.engines.simulated.world.world import World

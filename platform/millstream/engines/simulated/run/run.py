@@ -14,10 +14,10 @@ from millstream.engines.backpressure import Backpressure
 from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
-from millstream.engines.simulated.run.graphs import Graphs
-from millstream.engines.simulated.verdict.history import Durable, History
+from millstream.engines.simulated.run.history import Durable, History
 from millstream.engines.simulated.world.disk import Disk, SimulatedCheckpointWriter, SimulatedEpochLog
 from millstream.engines.simulated.world.faults import Died, Target
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
 from millstream.engines.simulated.world.sinks import MemorySink, SinkContent
 from millstream.engines.simulated.world.world import World
@@ -179,7 +179,7 @@ class SimulatedRun:
 
     def _written(self, checkpoint: Checkpoint) -> None:
         if self.history is not None:
-            self.history.saved(checkpoint.number, checkpoint.epoch)
+            self.history.checkpointed(checkpoint.number, checkpoint.epoch)
 
     def _size_of(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
         """A function that returns the present size of a partition; arriving partitions begin in turn."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from millstream.engines.simulated.run.history import History
 from millstream.engines.simulated.run.run import FinishedRun
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
-from millstream.engines.simulated.verdict.history import History
 from millstream.engines.simulated.world.sinks import SinkContent
 from millstream.guarantees.delivery import Effects
 from millstream.state.applied_epochs import AppliedEpochs

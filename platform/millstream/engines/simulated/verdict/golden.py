@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from millstream.config.models import Config
-from millstream.engines.simulated.run.graphs import Graphs
+from millstream.engines.simulated.run.history import Sequenced
 from millstream.engines.simulated.run.run import SimulatedRun, StartOptions
-from millstream.engines.simulated.verdict.history import Sequenced
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World

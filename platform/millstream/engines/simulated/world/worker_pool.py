@@ -11,10 +11,10 @@ import pyarrow as pa
 from millstream.engines.job import Job
 from millstream.engines.local.channel import pack, unpack
 from millstream.engines.recovery import WorkerLost
-from millstream.engines.simulated.run.graphs import Graphs
-from millstream.engines.simulated.verdict.trace import describe
 from millstream.engines.simulated.world.faults import Killed
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.scheduler import Ready, Stuck
+from millstream.engines.simulated.world.trace import describe
 from millstream.engines.simulated.world.world import World
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.roles import COORDINATOR, Role, Send, handle, role_names, role_of

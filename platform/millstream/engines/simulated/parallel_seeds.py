@@ -10,7 +10,7 @@ from pathlib import Path
 
 from millstream.config.models import Config
 from millstream.engines.fork_server import fork_server
-from millstream.engines.simulated.run.simulation import Outcome, Simulation
+from millstream.engines.simulated.simulation import Outcome, Simulation
 from millstream.engines.simulated.world.logs import Recorded
 
 __all__ = ["outcomes"]
@@ -23,8 +23,8 @@ _simulations: list[Simulation] = []
 
 def outcomes(config: Config, records: Recorded, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
     """Yield the outcomes of these seeds in order; with one job, a seed runs only when its outcome is requested."""
-    base = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=base) as folder:
+    parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="millstream-simulate-", dir=parent) as folder:
         if jobs == 1:
             yield from map(Simulation(config, records, Path(folder)).run, seeds)
             return

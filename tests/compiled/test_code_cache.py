@@ -24,7 +24,7 @@ for kind in sys.argv[2:]:
     print(called.answer(np.array([10], kind)))
 """
 CALLED = """
-from millstream_models.compiled.jit import compiled
+from millstream.compiled.jit import compiled
 from millstream_models.compiled.inner import inner
 
 @compiled
@@ -33,7 +33,7 @@ def answer(values):
 """
 NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
 INNER = """
-from millstream_models.compiled.jit import compiled
+from millstream.compiled.jit import compiled
 
 @compiled
 def inner(value):

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millstream.config.models import Config
-from millstream.engines.simulated.run.graphs import Graphs
 from millstream.engines.simulated.run.run import FinishedRun, SimulatedRun, StartOptions
 from millstream.engines.simulated.verdict.checker import differences_by_history, differences_exactly_once
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns, epochs_key, golden_run
 from millstream.engines.simulated.world.faults import FaultPlan, Target, planned_faults
+from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 COMPILES = "from millstream_models.compiled.words import _rotate_left; assert _rotate_left(1, 3) == 8"
-WARNING = "compiling the model and the word counter, {}; the compilation takes some seconds\n"
+WARNING = "compiling functions for this machine, {}; the compilation takes some seconds\n"
 READ_ONLY = {"NUMBA_CACHE_LOCATOR_CLASSES": "numba.core.caching.UserProvidedCacheLocator"}  # so no folder is left
 
 

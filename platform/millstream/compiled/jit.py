@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from millstream.errors import ConfigError
 
-__all__ = ["compiled", "eight_bytes", "trailing_zeros"]
+__all__ = ["compiled", "eight_bytes", "folded", "loaded", "trailing_zeros"]
 
 _LOGGER = logging.getLogger(__name__)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ try:
     from numba.core.registry import cpu_target
     from numba.extending import intrinsic
 
-    from millstream_models.compiled.code_cache import CodeCache
+    from millstream.compiled.code_cache import CodeCache
 
     # Without these two lines, numba would refresh these contexts at the first call of a compiled function. The contexts
     # are refreshed now, so that processes that are forked from this process do not have to refresh them.
@@ -29,22 +29,24 @@ try:
     cpu_target.target_context.refresh()
 except Exception as error:  # an ImportError, or any error that numba raises for an incompatible library
     message = (
-        f"numba cannot be used here ({type(error).__name__}: {error}), and hashed_text, naive_bayes, softmax and ftrl "
-        "are compiled with numba; install numba again with `pip install --force-reinstall numba`, or choose the model "
-        "river_nb, which does not need numba"
+        f"numba cannot be used here ({type(error).__name__}: {error}), and digests, hashed_text and most models are "
+        "compiled with numba; install numba again with `pip install --force-reinstall numba`"
     )
     raise ConfigError(message) from error
 
 
+_COMPILED: set[Callable[..., Any]] = set()
+
+
 class _CompileWarning(Listener):
-    """Warns once, before the first function of this package is compiled: the compilation takes some seconds."""
+    """Warns once, before the first function of Millstream is compiled: the compilation takes some seconds."""
 
     def __init__(self) -> None:
         self._warned = False
 
     def on_start(self, event: Event) -> None:
         dispatcher = event.data["dispatcher"]
-        if self._warned or not str(dispatcher.py_func.__module__).startswith(f"{__package__}."):
+        if self._warned or dispatcher.py_func not in _COMPILED:
             return
         self._warned = True
         frequency = (
@@ -52,7 +54,7 @@ class _CompileWarning(Listener):
             if dispatcher.stats.cache_path
             else "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
         )
-        _LOGGER.warning("compiling the model and the word counter, %s; the compilation takes some seconds", frequency)
+        _LOGGER.warning("compiling functions for this machine, %s; the compilation takes some seconds", frequency)
 
     def on_end(self, event: Event) -> None:
         pass
@@ -69,6 +71,7 @@ def compiled(function: _Function) -> _Function:
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     dispatcher: Any = njit(function, **options)
+    _COMPILED.add(function)
     with suppress(RuntimeError):  # raised if neither the package's folder nor the user's cache folder is writable
         dispatcher._cache = CodeCache(function)
     result: _Function = dispatcher
@@ -99,3 +102,34 @@ def _count_trailing_zeros(typing: Any, number: Any) -> Any:
 
 trailing_zeros: Any = intrinsic(_count_trailing_zeros)
 """The number of trailing zero bits of a number; 64 for the number 0."""
+
+
+def _fold(typing: Any, one: Any, other: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        upper = builder.lshr(product, ir.Constant(wide, 64))
+        return builder.trunc(builder.xor(product, upper), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+folded: Any = intrinsic(_fold)
+"""The upper half of the product of two numbers, 64 bits, XOR its lower half."""
+
+
+def _load(typing: Any, address: Any, width: Any) -> Any:
+    bits = ir.IntType(8 * width.literal_value) if isinstance(width, types.IntegerLiteral) else None
+    if bits is None:
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = builder.load(builder.inttoptr(arguments[0], bits.as_pointer()))
+        value.align = 1
+        return builder.zext(value, ir.IntType(64)) if bits.width < 64 else value
+
+    return types.uint64(types.int64, width), generate
+
+
+loaded: Any = intrinsic(_load)
+"""The number of 1, 2, 4 or 8 bytes at an address in memory; the number of bytes is a constant."""

@@ -33,6 +33,7 @@ class CodeCache(FunctionCache):
         super().__init__(function)  # type: ignore[no-untyped-call]
         module = function.__module__.rpartition(".")[2]
         self._name = f"{module}.{function.__qualname__}.{sys.implementation.cache_tag}"
+        self._sources = _sources(Path(function.__code__.co_filename).parent)
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Load the code for these types, or None if it is not in the cache."""
@@ -55,7 +56,7 @@ class CodeCache(FunctionCache):
             partial.write_bytes(hashlib.sha256(content).digest() + content)
             partial.rename(path)
             for other in path.parent.glob(f"{self._name}-*"):
-                if not other.name.startswith(f"{self._name}-{_sources()}"):
+                if not other.name.startswith(f"{self._name}-{self._sources}"):
                     other.unlink(missing_ok=True)
         except OSError as error:
             _LOGGER.warning("compiled code cannot be cached: %s; it will be compiled again at the next start", error)
@@ -63,17 +64,21 @@ class CodeCache(FunctionCache):
     def _path(self, signature: Any, codegen: Any) -> Path:
         key = self._index_key(signature, codegen)  # type: ignore[no-untyped-call]
         types = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-        return Path(self.cache_path) / f"{self._name}-{_sources()}-{types}.code"
+        return Path(self.cache_path) / f"{self._name}-{self._sources}-{types}.code"
 
 
 @cache
-def _sources() -> str:
-    """A digest of all compiled sources and of numba's version: a function's code has that of the functions it calls."""
+def _sources(folder: Path) -> str:
+    """A digest of numba's version and of all sources in a function's folder and in this folder.
+
+    The code of a function contains the code of the functions that it calls, so compiled functions of other folders must
+    not be called.
+    """
     import llvmlite
     import numba
 
-    here = Path(__file__).parent
     whole = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    for path in [*sorted(here.glob("*.py")), here.parent / "letters.py"]:
-        whole.update(path.read_bytes())
+    for each in dict.fromkeys([Path(__file__).parent, folder]):
+        for path in sorted(each.glob("*.py")):
+            whole.update(path.read_bytes())
     return whole.hexdigest()[:16]

@@ -22,7 +22,7 @@ Sequenced = tuple[tuple[int, bool], ...]
 class Durable:
     """S, C, and for every sink D, at the time of a crash; -1 means no epoch."""
 
-    saved: int
+    checkpointed: int
     committed: int
     delivered: tuple[int, ...]
 
@@ -65,10 +65,10 @@ class History:
     def __post_init__(self) -> None:
         self.appends = [[] for _ in range(self.sinks)]
 
-    def began(self, first: int, saved: int) -> None:
-        """A start continues with epoch `first`, from the newest checkpoint, whose last epoch is `saved`."""
+    def began(self, first: int, checkpointed: int) -> None:
+        """A start continues with epoch `first`, from the newest checkpoint, whose last epoch is `checkpointed`."""
         before = self._checkpoints[self._newest] if self._newest is not None else ()
-        lost = tuple((epoch, False) for epoch in range(saved + 1, first))
+        lost = tuple((epoch, False) for epoch in range(checkpointed + 1, first))
         self._start = _Start(first, (*before, *lost))
 
     def met(self, epoch: int) -> Sequenced:
@@ -76,7 +76,7 @@ class History:
         start = self._start
         return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
-    def saved(self, number: int, epoch: int) -> None:
+    def checkpointed(self, number: int, epoch: int) -> None:
         """A checkpoint is written. A checkpoint that is not due belongs to a clean end."""
         self._checkpoints[number] = self.met(epoch)
         self._newest = number
@@ -131,8 +131,8 @@ class History:
         missing: list[set[int]] = [set() for _ in range(self.sinks)]
         for durable in (crash.durable for crash in self._crashes):
             committed = durable.committed
-            twice |= set(range(committed + 1, durable.saved + 1))
-            lost |= set(range(durable.saved + 1, committed + 1))
+            twice |= set(range(committed + 1, durable.checkpointed + 1))
+            lost |= set(range(durable.checkpointed + 1, committed + 1))
             for index, delivered in enumerate(durable.delivered):
                 repeated[index] |= set(range(committed + 1, delivered + 1))
                 missing[index] |= set(range(delivered + 1, committed + 1))
