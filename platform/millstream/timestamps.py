@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time as clocks
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["format_time", "in_utc", "micros_of"]
+__all__ = ["format_time", "in_utc", "micros_of", "wall_clock"]
 
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,3 +35,8 @@ def format_time(micros: int) -> str:
     '2022-02-08T16:08:31Z'
     """
     return (_1970 + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
+
+
+def wall_clock() -> int:
+    """The present time by the clock of this machine, in microseconds since 1970."""
+    return clocks.time_ns() // 1000

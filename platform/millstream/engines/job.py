@@ -21,6 +21,7 @@ from millstream.state.checkpoint_writer import CheckpointWriter
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EpochProcessor
+from millstream.timestamps import wall_clock
 
 __all__ = ["CutOptions", "Engine", "Job", "Storage", "delivery_plan", "make_job"]
 
@@ -114,7 +115,7 @@ class CutOptions:
 def delivery_plan(config: Config) -> DeliveryPlan:
     """The delivery plan of a config."""
     guarantee = config.guarantee
-    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.checkpoint_every, guarantee.commit_every)
+    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.checkpoint_every, guarantee.commit_every, config.keep)
 
 
 def make_job(
@@ -128,9 +129,10 @@ def make_job(
     crash: Armed | None = None,
     backpressure: Backpressure | None = None,
     clock: Callable[[], float] = time.monotonic,
+    wall_clock: Callable[[], int] = wall_clock,
     writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter,
 ) -> Job:
-    """Make a job. `observe` returns the observer of its lifecycle."""
+    """Make a job. `observe` returns the observer of its lifecycle. Times of the base are those of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
     cutter = cuts.cutter(storage, backpressure)
     lifecycle = EpochLifecycle(
@@ -142,6 +144,7 @@ def make_job(
         crash=crash,
         observer=observe(cutter, backpressure),
         clock=clock,
+        wall_clock=wall_clock,
         writer_of=writer_of,
     )
     return Job(

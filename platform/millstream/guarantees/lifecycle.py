@@ -19,6 +19,7 @@ from millstream.errors import AlteredLog, Truncated
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
+from millstream.guarantees.retention import Retention
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
 from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
@@ -26,12 +27,11 @@ from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoint_writer import CheckpointWriter
 from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
 from millstream.steps.processor import EpochResult
+from millstream.timestamps import wall_clock
 
 __all__ = ["DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
 
 
-_KEPT_CHECKPOINTS = 3
-"""The number of checkpoints that are kept, because a sink may have lost its last appends."""
 _PAUSE, _LONGEST_PAUSE = 9, 1.0
 """The pause after a background checkpoint: nine times its duration, but at most one second. Short checkpoints then take
 a tenth of the time, and a crash replays about a second of work."""
@@ -39,11 +39,15 @@ a tenth of the time, and a crash replays about a second of work."""
 
 @dataclass(frozen=True)
 class DeliveryPlan:
-    """The delivery of a pipeline, and the number of epochs between checkpoints and between commits."""
+    """The delivery of a pipeline, and the number of epochs between checkpoints and between commits.
+
+    `keep` is the period, in microseconds, that the base of the run stays behind; None: the base stays at the beginning.
+    """
 
     delivery: Delivery
     checkpoint_every: int = 1
     commit_every: int = 1
+    keep: int | None = None
 
 
 class Steps(Protocol):
@@ -130,11 +134,13 @@ class EpochLifecycle:
     crash: Armed | None = None
     observer: LifecycleObserver = field(default_factory=_NoObserver)
     clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], int] = wall_clock
     writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter
     """Makes the background writer of checkpoints."""
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
     _writer: CheckpointWriter = field(init=False)
+    _retention: Retention = field(init=False)
     _actions: Mapping[Point, Callable[[_Group], None]] = field(init=False)
     _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
     """By epoch, the receipts that earlier starts wrote; removed when the epoch is replayed."""
@@ -149,6 +155,7 @@ class EpochLifecycle:
 
     def __post_init__(self) -> None:
         self._writer = self.writer_of(self.checkpoints, self._on_checkpoint)
+        self._retention = Retention(self.log, self.checkpoints, self.plan.keep, self.wall_clock)
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
         self._actions = {
             Point.CUT: self._cut,
@@ -254,6 +261,7 @@ class EpochLifecycle:
         assert self.plan.delivery is not Delivery.AT_MOST_ONCE or self.log.totals.committed >= group.last
         for epoch in group.epochs:
             group.results.append(self._process_epoch(epoch))
+        self._applied.drop_before(self.log.totals.base.epoch + 1)
         group.applied = self._applied.copy()
         if self._guarded:
             if self._may_checkpoint(group.last, group.synchronous):
@@ -327,7 +335,10 @@ class EpochLifecycle:
 
     def _on_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._covered = checkpoint.epoch
-        self.checkpoints.drop_before(self.checkpoints.numbers()[-_KEPT_CHECKPOINTS:][0])
+        settled = min(self.log.totals.committed, self._guard.lowest(checkpoint.epoch))
+        for _ in self._retention.work(settled):
+            pass
+        self.checkpoints.thin(self._retention.needed(settled))
         now = self.clock()
         duration = now - self._checkpoint_started
         self._pause_until = now + min(_PAUSE * duration, _LONGEST_PAUSE)

@@ -30,7 +30,7 @@ class SinkGuard:
             self._check(name, sink.progress())
         found = {name: self._check(name, sink.fence(_TERM)) for name, sink in sinks.items()}
         self._last_epochs = {name: self._last_epoch(name, progress) for name, progress in found.items()}
-        self._sums = {name: self._sum(name, progress) for name, progress in found.items()}
+        self._sums = {name: Digest.parse(progress.digest) if progress else Digest() for name, progress in found.items()}
 
     def lowest(self, default: int) -> int:
         """The last epoch that all sinks have."""
@@ -74,12 +74,6 @@ class SinkGuard:
         back = totals.next_epoch if key in totals.removed else totals.returned.get(key, 0)
         return max(progress.epoch, back - 1)  # a removed sink counts as having all epochs until it returned
 
-    def _sum(self, name: str, progress: Progress | None) -> Digest:
-        """The digest of all rows of the sink; the epoch log has it too, if the sink has lost its progress."""
-        if progress is not None:
-            return Digest.parse(progress.digest)
-        return self._log.totals.delivered.get(self._keys[name], Digest())
-
     def catch_up(self, checkpointed: int) -> None:
         """Correct the progress of sinks that is older than the newest checkpoint.
 
@@ -89,7 +83,8 @@ class SinkGuard:
         2. Rows in between, and the sink keeps its rows: the rows are lost. They are delivered again; if the sink
            reports no progress at all, the run is refused.
         3. Rows in between, and the rows of the sink expire: the checkpoint proves that the sink had them, and the
-           guard advances the progress. The run is refused only if more rows were made after the checkpoint.
+           guard advances the progress, with the sums of the epoch log. The run is refused only if more rows were made
+           after the checkpoint.
 
         No epoch up to the base is read: the header of a segment has the last epoch that made rows, by output.
         """
@@ -99,11 +94,13 @@ class SinkGuard:
         reader, newest = self._log.reader(), self._log.totals.last_rows
         made = reader.last_rows(checkpointed)
         for name, held in behind.items():
-            epoch = made.get(name, -1)
-            if epoch > held and self._is_lost(name, epoch, uncertain=newest[name] > checkpointed):
+            epoch, self._last_epochs[name] = made.get(name, -1), checkpointed
+            if epoch <= held:
+                continue
+            if self._is_lost(name, epoch, uncertain=newest[name] > checkpointed):
                 self._last_epochs[name] = self._before_rows(name, held)
             else:
-                self._last_epochs[name] = checkpointed
+                self._sums[name] = self._log.totals.delivered.get(self._keys[name], Digest())
 
     def _is_lost(self, name: str, epoch: int, *, uncertain: bool) -> bool:
         """True if the sink needs the rows of an epoch again, of which its progress knows nothing."""

@@ -15,7 +15,7 @@ from typing import Any
 from millstream.log.epochs.epoch import Added, Epoch, Skipped
 from millstream.log.epochs.reader import EpochReader, line_of
 from millstream.log.epochs.receipt import EpochReceipt
-from millstream.log.epochs.totals import Totals
+from millstream.log.epochs.totals import Base, Totals
 from millstream.log.journal import Journal, JournalReader
 
 __all__ = ["EpochLog"]
@@ -24,10 +24,13 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class EpochLog:
-    """The one writer of an epoch log. Appended lines are durable after `sync`."""
+    """The one writer of an epoch log. Appended lines are durable after `sync`; a new log begins with totals `begin`.
 
-    def __init__(self, folder: Path) -> None:
-        self.totals = Totals()
+    The base moves in steps: `move_base`, then `drop_oldest` until it returns false. After each step the log is whole.
+    """
+
+    def __init__(self, folder: Path, begin: Totals | None = None) -> None:
+        self.totals = begin or Totals()
         self._lock = threading.Lock()
         self._journal = Journal(folder, header=lambda: self.totals.header())
         self.totals = Totals.from_header(self._journal.header)
@@ -64,6 +67,17 @@ class EpochLog:
             assert committed <= epoch <= cut, f"a commit of epoch {epoch} after {committed}, with {cut} the last cut"
             self._append({"commit": epoch})
             self.totals.committed = epoch
+
+    def move_base(self, base: Base) -> None:
+        """Begin a segment whose header has the new base, durably; earlier epochs are refused from now on."""
+        with self._lock:
+            assert self.totals.base.epoch < base.epoch <= self.totals.committed, (self.totals.base, base)
+            self.totals.base = base
+            self._journal.roll()
+
+    def drop_oldest(self) -> bool:
+        """Drop the oldest segment, if all its lines are of epochs up to the base."""
+        return self._journal.drop_oldest(self.reader().beginning)
 
     def _check_next(self, epoch: Epoch) -> None:
         totals = self.totals

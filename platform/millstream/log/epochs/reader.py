@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from millstream.digests import Digest
 from millstream.errors import AlteredLog, Truncated
 from millstream.log.epochs.epoch import Epoch
 from millstream.log.epochs.receipt import EpochReceipt
@@ -33,6 +34,31 @@ class EpochReader:
     def base(self) -> Base:
         """The base of the epoch log: the epochs up to it are gone."""
         return Totals.from_header(self._reader.segment_start(self._reader.end())[1]).base
+
+    @property
+    def beginning(self) -> int:
+        """The index of the first entry that is still needed: all lines before it are of epochs up to the base."""
+        return self._segment_before(self.base.epoch + 1)
+
+    def base_totals(self) -> Totals:
+        """The totals with which a log of the same epochs begins after the base: without counts, and without sinks."""
+        return self._totals_at_base().begun_at_base()
+
+    def rows_before_base(self) -> dict[str, Digest]:
+        """By sink, the digest of the rows of epochs up to the base."""
+        return self._totals_at_base().delivered
+
+    def _totals_at_base(self) -> Totals:
+        base, start = self.base, self.beginning
+        totals = Totals.from_header(self._reader.segment_start(start)[1])
+        for entry in self._reader.read(start):
+            line = line_of(entry)
+            if line.get("receipt", -1) > base.epoch:
+                break
+            if "receipt" in line or line.get("epoch", base.epoch) <= base.epoch:
+                totals.add_line(line)
+        totals.base, totals.committed = base, base.epoch
+        return totals
 
     def lines(self, first: int | None = None) -> Iterator[dict[str, Any]]:
         """Return the lines of the epoch log, from the line with the cut of `first` to the current end of the log.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.digests import Digest
@@ -125,6 +125,25 @@ class Totals:
             self.add_receipt(EpochReceipt.from_line(line))
         else:
             self.committed = line["commit"]
+
+    def begun_at_base(self) -> Totals:
+        """A copy for a new log that begins after the base: without counts, and without sinks."""
+        return replace(
+            self,
+            sinks={},
+            removed=set(),
+            returned={},
+            epochs=0,
+            records=0,
+            processed=0,
+            rejects=0,
+            correct=0,
+            labelled=0,
+            baselines=Baselines(),
+            rows={},
+            last_rows={},
+            delivered={},
+        )
 
     def header(self) -> bytes:
         """The totals as the header of a segment."""

@@ -212,6 +212,16 @@ class Journal:
             if following <= index:
                 segment_path(self._folder, first).unlink()
 
+    def drop_oldest(self, index: int) -> bool:
+        """Delete the oldest segment durably, if it has only entries before `index`; false if it has others."""
+        self._check_writer()
+        firsts = first_indexes(self._folder)
+        if len(firsts) < 2 or firsts[1] > index:
+            return False
+        segment_path(self._folder, firsts[0]).unlink()
+        sync_folder(self._folder)
+        return True
+
     def entries(self, start: int) -> Iterator[Entry]:
         """The entries from `start` on."""
         if self._reader is None:
