@@ -11,12 +11,12 @@ from typing import Protocol
 
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
-from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter
+from millstream.engines.cutter import CutEpochs, Cutter, LogCutter, ReplayCutter
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle, LifecycleObserver
 from millstream.log.contracts import Log, OpenContext, Sink
-from millstream.log.epochs import Epoch, EpochLog, EpochReader
+from millstream.log.epochs import Epoch, EpochLog
 from millstream.state.checkpoint_writer import CheckpointWriter
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.steps.graph import Graph
@@ -93,7 +93,7 @@ class CutOptions:
     max_wait: float
     until_idle: bool
     budget: int | None = None
-    replay: EpochReader | None = None
+    replay: CutEpochs | None = None
     last: int | None = None
 
     def cutter(self, storage: Storage, backpressure: Backpressure) -> Cutter:

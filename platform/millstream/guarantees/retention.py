@@ -1,4 +1,4 @@
-"""Retention: the base of a run moves forward by `keep`, and what is before the base is dropped."""
+"""Retention: the base of a run moves forward by `keep`; what is before it is dropped, what is left is compacted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Retention:
         return {number for number in wanted if number is not None}
 
     def work(self, settled: int) -> Iterator[None]:
-        """Move the base, and drop segments, with a pause after each step on the disk; all readers see a whole log.
+        """Move the base, drop segments, compact others, with pauses, also after each step on the disk.
+
+        After each step, all readers see a whole log.
 
         `settled` is the last epoch that is committed and that all sinks have: the base does not pass it.
         """
@@ -36,6 +38,7 @@ class Retention:
             yield
         while self.log.drop_oldest():
             yield
+        yield from self.log.compact(settled, self.checkpoints.epochs())
 
     def _next(self, settled: int) -> Checkpoint | None:
         """The checkpoint of the next base; None if the base stays."""

@@ -50,6 +50,11 @@ class SinkGuard:
         total = sum(added, self._sums[name])
         return Progress(self._log.id, last, _TERM, total.count, str(total))
 
+    @property
+    def sums(self) -> Mapping[str, Digest]:
+        """By sink, the digest of all rows that were ever appended to it."""
+        return self._sums
+
     def advance(self, name: str, progress: Progress, *, back: bool) -> None:
         """Record an append with this progress. `back`: without exactly_once, an append may repeat epochs."""
         assert back or progress.epoch > self._last_epochs[name], (name, self._last_epochs[name], progress)
@@ -115,8 +120,8 @@ class SinkGuard:
         base = reader.base.epoch
         if reader.last_rows(base).get(name, -1) > held:
             return held
-        receipts = reader.receipts(max(held, base) + 1)
-        return next(receipt.epoch for receipt in receipts if receipt.epoch > held and name in receipt.outputs) - 1
+        made = (receipt.rows.get(name, (-1, -1)) for receipt in reader.receipts(max(held, base) + 1))
+        return next(first for first, last in made if last > held) - 1
 
     def _refuse_lost(self, name: str, epoch: int) -> NoReturn:
         """Refuse to guess: a reader may have seen the lost rows, and a second delivery is then not exactly once."""

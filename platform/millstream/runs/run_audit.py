@@ -126,7 +126,9 @@ def _records_by_epoch(own: EpochReader, golden: RunDirectory, last: int, directo
                 f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
             )
             raise Contradiction(message)
-    counts = {receipt.epoch: receipt.records for receipt in reader.receipts(begin) if receipt.epoch >= begin}
+    counts: dict[int, int] = {}
+    for receipt in reader.receipts(begin):
+        counts |= {epoch: records for epoch, records in receipt.counts.items() if epoch >= begin}
     if len(counts) != last + 1 - begin:
         message = (
             f"{golden.path} has processed {len(counts)} epochs, and {directory.path} {last + 1 - begin}: "

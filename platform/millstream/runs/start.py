@@ -176,7 +176,9 @@ def start(
             job.lifecycle.abandon()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
-        summary = summarise(loaded, directory, epoch_log, job.processor, sinks, ended, before, seconds, versions())
+        summary = summarise(
+            loaded, directory, epoch_log, job.processor, job.lifecycle.delivered, ended, before, seconds, versions()
+        )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         group.finished(summary)

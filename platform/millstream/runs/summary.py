@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 
 from millstream.config.load import Loaded
 from millstream.digests import Digest
-from millstream.log.contracts import Sink
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
@@ -22,7 +21,7 @@ class Summary:
     """The object that `run --json` prints.
 
     The counts cover all starts in the run directory; `seconds` and `records_per_second` cover this start only.
-    `delivered` and `outputs` are the sums in the progress of each sink: over all rows ever appended to it.
+    `delivered` and `outputs` are sums over all rows that were ever appended to a sink, which its progress has too.
     """
 
     run: str
@@ -53,7 +52,7 @@ def summarise(
     directory: RunDirectory,
     epoch_log: EpochLog,
     processor: EpochProcessor,
-    sinks: Mapping[str, Sink],
+    delivered: Mapping[str, Digest],
     ended: str,
     processed_before: int,
     seconds: float,
@@ -61,7 +60,6 @@ def summarise(
 ) -> Summary:
     """Make a summary from the totals of the epoch log, the state, and the progress of the sinks."""
     totals = epoch_log.totals
-    progress = {name: sink.progress() for name, sink in sinks.items()}
     config = loaded.config
     return Summary(
         run=str(directory.path),
@@ -73,12 +71,12 @@ def summarise(
         records=totals.records,
         processed=totals.processed,
         epochs=totals.epochs,
-        delivered={name: found.rows if found else 0 for name, found in progress.items()},
+        delivered={name: digest.count for name, digest in delivered.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         model=processor.model_digest(),
         state=processor.state_digest(),
-        outputs={name: found.digest if found else str(Digest()) for name, found in progress.items()},
+        outputs={name: str(digest) for name, digest in delivered.items()},
         versions=versions,
         seconds=round(seconds, 3),
         records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),

@@ -68,6 +68,10 @@ class CheckpointReader:
         usable = [checkpoint for checkpoint in self._checkpoints.values() if upto is None or checkpoint.epoch <= upto]
         return max(usable, key=lambda checkpoint: checkpoint.number) if usable else None
 
+    def epochs(self) -> set[int]:
+        """The epochs of the checkpoints."""
+        return {checkpoint.epoch for checkpoint in self._checkpoints.values()}
+
     def before(self, time: int, upto: int) -> Checkpoint | None:
         """The newest checkpoint that was written at `time` or earlier and whose epoch is not after `upto`."""
         old = [each for each in self._checkpoints.values() if each.at <= time and each.epoch <= upto]

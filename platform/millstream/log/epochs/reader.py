@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,12 @@ class EpochReader:
         totals = Totals.from_header(self._reader.segment_start(start)[1])
         for entry in self._reader.read(start):
             line = line_of(entry)
-            if line.get("receipt", -1) > base.epoch:
+            if "cut" in line and line["epoch"] > base.epoch:
                 break
-            if "receipt" in line or line.get("epoch", base.epoch) <= base.epoch:
-                totals.add_line(line)
+            if "cut" in line:
+                totals.add_epoch(Epoch.from_line(line))
+        for receipt in self._receipts_upto(base.epoch, start):
+            totals.add_receipt(receipt)
         totals.base, totals.committed = base, base.epoch
         return totals
 
@@ -87,13 +90,15 @@ class EpochReader:
         """By output, the last epoch up to `upto` that made rows, also an epoch before the base."""
         start = self._segment_before(upto + 1)
         last = Totals.from_header(self._reader.segment_start(start)[1]).last_rows
-        for entry in self._reader.read(start):
-            line = line_of(entry)
-            if line.get("receipt", -1) > upto:
-                break
-            if "receipt" in line:
-                last |= dict.fromkeys(line["outputs"], line["receipt"])
+        for receipt in self._receipts_upto(upto, start):
+            last |= {output: epoch for output, (_, epoch) in receipt.rows.items()}
         return last
+
+    def _receipts_upto(self, upto: int, start: int) -> Iterator[EpochReceipt]:
+        """The receipts from the entry `start` on, up to the first one of a later epoch than `upto`."""
+        lines = (line_of(entry) for entry in self._reader.read(start))
+        receipts = (EpochReceipt.from_line(line) for line in lines if "receipt" in line)
+        return itertools.takewhile(lambda receipt: receipt.last <= upto, receipts)
 
     def totals(self) -> Totals:
         """Return the totals over all lines that the epoch log has now."""
@@ -134,6 +139,13 @@ class EpochReader:
             )
             raise AlteredLog(message)
         return start, first
+
+    def settled_segments(self, segments: Iterable[tuple[int, int]], settled: int) -> Iterator[tuple[int, int]]:
+        """Those of these closed segments that have only lines about epochs up to `settled`."""
+        for first, following in segments:
+            if Totals.from_header(self._reader.segment_start(following)[1]).next_epoch - 1 > settled:
+                return
+            yield first, following
 
     def _segment_before(self, epoch: int) -> int:
         """Return the index of the first entry in the newest segment that was begun before `epoch` was cut."""

@@ -99,10 +99,10 @@ class Totals:
 
     def add_receipt(self, receipt: EpochReceipt) -> None:
         self.processed += receipt.records
-        for output in receipt.outputs:
-            self.last_rows[output] = max(receipt.epoch, self.last_rows.get(output, -1))
+        for output, (_, last) in receipt.rows.items():
+            self.last_rows[output] = max(last, self.last_rows.get(output, -1))
         if receipt.attempt == 1:
-            self.epochs += 1
+            self.epochs += len(receipt.counts)
             self.records += receipt.records
             self.rejects += receipt.rejects
             self.correct += receipt.correct

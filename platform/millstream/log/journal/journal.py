@@ -18,7 +18,7 @@ import itertools
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from millstream.errors import InUse
@@ -26,12 +26,13 @@ from millstream.log.journal.durability import make_folder, sync_folder
 from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines, encode_note
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
+from millstream.log.journal.packed_segment import is_packed, pack_block, packed_file
 from millstream.log.journal.reader import JournalReader, newest_segment
 from millstream.log.journal.segment import Segment, first_indexes, segment_head, segment_path, segment_seed
 
 __all__ = ["Journal"]
 
-_MAKING = "_making"
+_MAKING, _PACKING = "_making", "_packing"
 
 
 class Journal:
@@ -70,7 +71,8 @@ class Journal:
             raise
 
     def _open(self) -> None:
-        (self._folder / _MAKING).unlink(missing_ok=True)
+        for partial in (_MAKING, _PACKING):
+            (self._folder / partial).unlink(missing_ok=True)
         newest = newest_segment(self._folder, remove=True)
         if newest is None:
             self.id = secrets.token_hex(16)
@@ -222,11 +224,42 @@ class Journal:
         sync_folder(self._folder)
         return True
 
-    def entries(self, start: int) -> Iterator[Entry]:
-        """The entries from `start` on."""
+    def closed_segments(self) -> list[tuple[int, int]]:
+        """The closed segments that are not packed, oldest first: for each its first entry and that of the next one."""
+        found: list[tuple[int, int]] = []
+        for first, following in reversed(list(itertools.pairwise(first_indexes(self._folder)))):
+            if is_packed(self._folder, first):
+                break
+            found.insert(0, (first, following))
+        return found
+
+    def pack(self, first: int, end: int, entries: Sequence[Entry]) -> Iterator[None]:
+        """Replace a closed segment by a packed one with these of its entries, with pauses between the steps.
+
+        The replacement is one atomic step: readers see all entries of the closed segment, or these.
+        """
+        self._check_writer()
+        with JournalReader(self._folder) as reader:
+            _, header = reader.segment_start(first)
+        blocks = []
+        for block in pack_block(entries):
+            blocks.append(block)
+            yield
+        packing = self._folder / _PACKING
+        with packing.open("wb") as file:
+            file.write(packed_file(self.id, first, end, header, blocks))
+            file.flush()
+            os.fsync(file.fileno())
+        yield
+        self._check_writer()
+        packing.rename(segment_path(self._folder, first))
+        sync_folder(self._folder)
+
+    def entries(self, start: int, stop: int | None = None) -> Iterator[Entry]:
+        """The entries from `start` on, up to `stop` or to the end."""
         if self._reader is None:
             self._reader = JournalReader(self._folder)
-        return self._reader.read(start)
+        return self._reader.read(start, stop)
 
     def close(self) -> None:
         """Close the files and release the lock, without a `sync`."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyarrow as pa
 
+from millstream.digests import Digest, digest_of
 from millstream.engines.simulated.run.history import History
 from millstream.engines.simulated.run.run import FinishedRun
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
@@ -23,18 +25,39 @@ def differences_exactly_once(
 ) -> Iterator[str]:
     """Check a run with exactly_once: its state, rows in order and totals must equal those of the golden run."""
     yield from _check_end(ended)
-    if applied != AppliedEpochs([[0, ended.last + 1]]):
+    begin = ended.job.epoch_log.totals.base.epoch + 1
+    applied.drop_before(begin)
+    if applied != AppliedEpochs([[begin, ended.last + 1]] if begin <= ended.last else []):
         yield f"of {ended.last + 1} epochs the state has applied {applied.ranges}, and twice {applied.repeats}"
     yield from _differing_states(ended.job.processor.save(), golden.states)
     for name, sink in contents.items():
         rows, expected = sink.rows(), golden.rows[name]
         if not rows.equals(expected):
             yield f"{name}: {rows.num_rows} rows, not the {expected.num_rows} of a run without crashes"
+        yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
     totals = ended.job.epoch_log.totals
     for total in ("epochs", "records", "rejects", "correct", "labelled", "baselines", "rows"):
         found, wanted = getattr(totals, total), getattr(golden.totals, total)
         if found != wanted:
             yield f"the total of {total} is {found}, in a run without crashes {wanted}"
+
+
+def differences_since_base(
+    ended: FinishedRun, contents: Mapping[str, SinkContent], base: int, tail: Golden
+) -> Iterator[str]:
+    """Check that a run without crashes from the base on has the state, and the rows since, of this run."""
+    yield from (f"since the base: {line}" for line in _differing_states(tail.states, ended.job.processor.save()))
+    for name, sink in contents.items():
+        since = pa.concat_tables([sink.schema.empty_table(), *(rows for epoch, rows in sink.appends if epoch > base)])
+        made = tail.rows[name]
+        if not made.equals(since):
+            yield f"{name}: {made.num_rows} rows since the base, epoch {base}, and {since.num_rows} in this run"
+
+
+def _check_sums(name: str, sink: SinkContent, found: Digest) -> Iterator[str]:
+    """Check that the sums are over all rows ever appended."""
+    if found != (wanted := digest_of(sink.rows())):
+        yield f"{name}: the digest of all appended rows is {wanted}, and their sum {found}"
 
 
 def differences_by_history(
@@ -55,12 +78,15 @@ def differences_by_history(
         expected = f"the crashes {history.crashes} should give {_format(by_points)}"
         yield f"{expected}, and the durable epochs give {_format(union)}"
     every = range(ended.last + 1)
-    if applied.twice() != union.trained_twice:
-        yield f"trained twice: epochs {sorted(applied.twice())}, expected {sorted(union.trained_twice)}"
-    if applied.lost(every) != union.lost:
-        yield f"lost to the model: epochs {sorted(applied.lost(every))}, expected {sorted(union.lost)}"
+    since = range(ended.job.epoch_log.totals.base.epoch + 1, ended.last + 1)
+    twice, lost = applied.twice().intersection(since), applied.lost(since)
+    if twice != union.trained_twice.intersection(since):
+        yield f"trained twice: epochs {sorted(twice)}, expected {sorted(union.trained_twice)}, since epoch {since.start}"
+    if lost != union.lost.intersection(since):
+        yield f"lost to the model: epochs {sorted(lost)}, expected {sorted(union.lost)}, since epoch {since.start}"
     yield from _differing_states(ended.job.processor.save(), references.states(history.met(ended.last)))
     for index, (name, sink) in enumerate(contents.items()):
+        yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
         epochs = [epoch for epoch, _ in sink.appends]
         repeated, missing = union.rows_repeated[index], union.rows_missing[index]
         twice = {epoch for epoch in epochs if epochs.count(epoch) > 1}

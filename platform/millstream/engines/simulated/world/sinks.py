@@ -18,10 +18,11 @@ class SinkContent:
     """The content of a sink: its appends with their epochs, and its progress.
 
     Progress without rows is durable only with the next append that has rows. `writer` is the sink that may append.
+    With `expires`, a reader's rows and the progress may be removed; `appends` still has all rows, for the checker.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: pa.Schema, *, expires: bool = False) -> None:
+        self.schema, self.expires = schema, expires
         self.appends: list[tuple[int, pa.Table]] = []
         self.progress: Progress | None = None
         self.writer: MemorySink | None = None
@@ -42,6 +43,10 @@ class SinkContent:
             self.progress = self._durable
         self._durable = self.progress
 
+    def expire(self) -> None:
+        """Lose the progress together with all rows."""
+        self.progress = self._durable = None
+
     @property
     def last(self) -> int:
         """The epoch of the last append; -1 without appends."""
@@ -54,11 +59,13 @@ class SinkContent:
 class MemorySink:
     """The sink of one start of a run; `appended` is called with the epoch of each append."""
 
-    keeps = True
-
     def __init__(self, output: str, content: SinkContent, world: World, appended: Callable[[int], None]) -> None:
         self._output, self._content, self._world, self._appended = output, content, world, appended
         self._open = True
+
+    @property
+    def keeps(self) -> bool:
+        return not self._content.expires
 
     def progress(self) -> Progress | None:
         return self._content.progress
