@@ -81,17 +81,17 @@ def differences_by_history(
     since = range(ended.job.epoch_log.totals.base.epoch + 1, ended.last + 1)
     twice, lost = applied.twice().intersection(since), applied.lost(since)
     if twice != union.trained_twice.intersection(since):
-        yield f"trained twice: epochs {sorted(twice)}, expected {sorted(union.trained_twice)}, since epoch {since.start}"
+        yield f"trained twice: epochs {sorted(twice)}, expected {sorted(union.trained_twice)} after {since.start - 1}"
     if lost != union.lost.intersection(since):
-        yield f"lost to the model: epochs {sorted(lost)}, expected {sorted(union.lost)}, since epoch {since.start}"
+        yield f"lost to the model: epochs {sorted(lost)}, expected {sorted(union.lost)} after {since.start - 1}"
     yield from _differing_states(ended.job.processor.save(), references.states(history.met(ended.last)))
     for index, (name, sink) in enumerate(contents.items()):
         yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
         epochs = [epoch for epoch, _ in sink.appends]
         repeated, missing = union.rows_repeated[index], union.rows_missing[index]
-        twice = {epoch for epoch in epochs if epochs.count(epoch) > 1}
-        if twice != repeated:
-            yield f"{name}: rows of epochs {sorted(twice)} are repeated, expected {sorted(repeated)}"
+        several = {epoch for epoch in epochs if epochs.count(epoch) > 1}
+        if several != repeated:
+            yield f"{name}: rows of epochs {sorted(several)} are repeated, expected {sorted(repeated)}"
         if (gone := set(every) - set(epochs)) != missing:
             yield f"{name}: rows of epochs {sorted(gone)} are missing, expected {sorted(missing)}"
         for (epoch, rows), order in zip(sink.appends, history.appends[index], strict=True):
