@@ -17,7 +17,7 @@ CODE = (*PACKAGES, "tests", "benchmarks", "scripts")
 OPENINGS = ("What", "Who", "Whose", "Which", "How", "Whether", "Whatever", "Whoever", "Where")
 """A docstring names its subject; with these words it opens with a question about it."""
 
-NO_NOUNS = {"alone", "anew", "begun", "kept", "live", "many", "told"}
+NO_NOUNS = {"again", "alone", "anew", "away", "begun", "fresh", "kept", "live", "many", "quiet", "told", "worst"}
 """Words that end no file name; those that end in -ing or -ed are found by their ending."""
 NOUNS = {"encoding", "feed", "speed", "stemming", "string"}
 """Nouns with one of these endings."""
@@ -73,11 +73,22 @@ def test_docstrings_name_their_subject() -> None:
 
 def test_files_are_named_by_nouns() -> None:
     found = []
-    for module in modules(*PACKAGES, "benchmarks"):
+    for module in modules(*PACKAGES, "benchmarks", "tests"):
         last = Path(module).stem.rpartition("_")[2]
         no_noun = last in NO_NOUNS or (last.endswith(("ing", "ed")) and last not in NOUNS)
         if no_noun:
             found.append(module)
+    assert not found, "\n".join(found)
+
+
+def test_no_test_imports_a_test_or_a_conftest() -> None:
+    """Code that several tests import is in tests/support."""
+    found = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module in modules("tests")
+        for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom) and re.search(r"\b(conftest|test_\w+)\b", ast.unparse(node))
+    ]
     assert not found, "\n".join(found)
 
 

@@ -12,8 +12,18 @@ from unittest import mock
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Value, at_least, at_most
 from benchmarks.kit.rates import Rate, since
 from benchmarks.kit.rounds import interleaved, median, ratio, repeated, spread
+from millstream.digests import Digest
 from millstream.log.contracts import Log, OpenContext
-from millstream.log.epochs import Added, Epoch, EpochLog, EpochReceipt, PartitionName, SinkAdded
+from millstream.log.epochs import (
+    Added,
+    Baselines,
+    Epoch,
+    EpochLog,
+    EpochReceipt,
+    PartitionName,
+    Scores,
+    SinkAdded,
+)
 from millstream.log.journal import Journal
 from millstream_connectors.files.source import FilesSource
 from millstream_connectors.journal import JournalSource
@@ -21,7 +31,7 @@ from millstream_connectors.journal import JournalSource
 __all__ = ["MEASUREMENTS"]
 
 _EPOCH = 5_000
-_DIGEST = "0123456789abcdef" * 2
+_DIGEST = Digest.of(_EPOCH, "0123456789abcdef" * 2)
 _SHORT, _LONG = 10_000, 10_000_000
 _WITH_RECEIPT = 50_000
 """The last epochs of a long log have receipts too: more than its last segment, the one that a start reads."""
@@ -40,11 +50,10 @@ def _receipt(number: int) -> EpochReceipt:
         attempt=1,
         records=_EPOCH,
         rejects=0,
-        correct=4_500,
-        labelled=_EPOCH,
-        inputs={0: (_EPOCH, _DIGEST)},
-        steps={"features": _DIGEST, "classify": _DIGEST},
-        outputs={"predictions": (_EPOCH, _DIGEST)},
+        inputs={"source": _DIGEST},
+        streams={"features": _DIGEST, "classify": _DIGEST},
+        outputs={"predictions": _DIGEST},
+        scores={"classify": Scores(_EPOCH, 4_500, Baselines(1_000, 1_400))},
     )
 
 

@@ -68,4 +68,4 @@ class RateObserver(Observer):
         if self.samples.taken and self.samples.records == self.totals.processed:
             self.samples.taken.pop()
         self.samples.add(self.totals.processed - self.samples.records)
-        self.correct += result.receipt.correct
+        self.correct += result.receipt.overall.correct

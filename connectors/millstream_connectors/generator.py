@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from millstream.config.durations import Duration
 from millstream.log.contracts import OpenContext, Partition
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.timestamps import in_utc, micros_of
@@ -73,6 +74,12 @@ class GeneratorSource(BaseModel):
         ge=0,
         le=10,
         description="The share of each topic's words that is replaced by new words within 10,000 records.",
+    )
+    ahead: Duration | None = Field(
+        default=None,
+        ge=0,
+        description="A record whose time is later than the clock by more than this becomes a reject. The default is "
+        "`null`, never: the times are generated.",
     )
 
     def open(self, context: OpenContext) -> GeneratorLog:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.command_result import CommandResult, Millstream
 
 from millstream.cli import main
 from millstream.config import plugins
@@ -36,27 +36,15 @@ engine: {type: local, epoch: {max_records: 500}}
 """
 
 
-@dataclass
-class Ran:
-    """The exit code and the output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
-Millstream = Callable[..., Ran]
-
-
 @pytest.fixture
 def millstream(capsys: pytest.CaptureFixture[str]) -> Millstream:
     """Return a function that runs a command line."""
 
-    def run(*arguments: object) -> Ran:
+    def run(*arguments: object) -> CommandResult:
         with pytest.raises(SystemExit) as ended:
             main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+        return CommandResult(int(ended.value.code or 0), captured.out, captured.err)
 
     return run
 

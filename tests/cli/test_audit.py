@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.command_result import Millstream
 from support.documents import write_documents
 from support.pipelines import Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
-
-Millstream = Callable[..., Any]
 
 
 @pytest.fixture

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.command_result import Millstream
 
 from millstream.log.journal import Journal
-
-Millstream = Callable[..., Any]
 
 CIRCLES = {
     "a topic": (

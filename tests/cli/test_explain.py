@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-Millstream = Callable[..., Any]
+from support.command_result import Millstream
 
 
 def description(millstream: Millstream, *sets: str) -> dict[str, Any]:
@@ -79,6 +77,17 @@ def test_without_json_the_effects_are_sentences(millstream: Millstream, folder: 
     )
     assert "predictions, late: rows of at most 4 epochs (2,000 records) repeated" in ran.out
     assert "The next start loads the newest checkpoint and repeats every epoch that is not committed." in ran.out
+
+
+def test_the_wait_of_windows_for_each_source_is_a_sentence(millstream: Millstream, folder: Path) -> None:
+    untimed = "{type: files, path: news.jsonl, fields: {text: text, label: label}}"
+    several = f"sources={{a: {{type: files, path: news.jsonl, idle: 5m}}, b: {untimed}}}"
+    ran = millstream("explain", "news.yaml", "--set", "source=null", "--set", several)
+    out = " ".join(ran.out.split())
+    assert "they wait for each partition of a until it has ended, or was read and silent for 5m; a record 1d" in out
+    assert "windows over event time: b has no times, so they do not wait for it" in out
+    counted = millstream("explain", "news.yaml", "--set", "pipeline.popularity={window: {type: count, size: 9}}")
+    assert "windows over event time" not in counted.out
 
 
 def test_options_are_written_as_in_a_config(millstream: Millstream, folder: Path) -> None:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.conftest import Millstream
+from support.command_result import Millstream
 
-REFUSAL = "is a run directory of format 2, and this version of Millstream reads format 3: use the version that made it"
+REFUSAL = "is a run directory of format 2, and this version of Millstream reads format 4: use the version that made it"
 
 
 @pytest.fixture
@@ -43,5 +43,5 @@ def test_a_replay_of_it_is_refused(old: Path, millstream: Millstream) -> None:
 def test_fresh_moves_it_aside(old: Path, millstream: Millstream) -> None:
     ran = millstream("run", "demo.yaml", "--records", 20, "--fresh")
     assert ran.code == 0, ran.err
-    assert json.loads((old / "run.json").read_text())["format"] == 3
+    assert json.loads((old / "run.json").read_text())["format"] == 4
     assert (old.parent / "demo.1/run.json").is_file()

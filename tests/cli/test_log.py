@@ -6,12 +6,12 @@ import gzip
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.command_result import Millstream
+from support.conditions import HANG_SECONDS, wait_until
 
 from millstream.log.contracts import Progress
 from millstream.log.epochs import EpochLog
@@ -35,7 +35,7 @@ def test_lines_that_were_appended_are_printed_again(tmp_path: Path) -> None:
     assert part == b'{"text": "b"}\n'
 
 
-def test_journals_below_a_folder_are_listed(tmp_path: Path, millstream: Any) -> None:
+def test_journals_below_a_folder_are_listed(tmp_path: Path, millstream: Millstream) -> None:
     for name in ("a", "b"):
         with Journal(tmp_path / name) as journal:
             journal.append_many([b"x"] * 3)
@@ -46,7 +46,7 @@ def test_journals_below_a_folder_are_listed(tmp_path: Path, millstream: Any) -> 
     assert JournalReader(tmp_path / "b").id in second
 
 
-def test_files_are_imported_plain_gzipped_or_as_parquet(tmp_path: Path, millstream: Any) -> None:
+def test_files_are_imported_plain_gzipped_or_as_parquet(tmp_path: Path, millstream: Millstream) -> None:
     lines = b"".join(b'{"text": "%d"}\n' % number for number in range(50_000))
     (tmp_path / "a.jsonl").write_bytes(lines)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines))
@@ -59,7 +59,7 @@ def test_files_are_imported_plain_gzipped_or_as_parquet(tmp_path: Path, millstre
     assert entries == lines.split(b"\n")[:-1] * 3
 
 
-def test_a_truncated_file_is_named_and_its_first_records_are_imported(tmp_path: Path, millstream: Any) -> None:
+def test_a_truncated_file_is_named_and_its_first_records_are_imported(tmp_path: Path, millstream: Millstream) -> None:
     packed = gzip.compress(os.urandom(3_000_000).hex().encode() + b"\nlast\n")
     (tmp_path / "a.jsonl.gz").write_bytes(packed[:-100])
     done = millstream("log", "import", tmp_path / "a.jsonl.gz", tmp_path / "all")
@@ -79,7 +79,7 @@ def test_following_prints_entries_that_are_appended_later(tmp_path: Path) -> Non
         assert cat.stdout.readline() == b"second\n"
         journal.roll()
         journal.append(b"third")
-        assert cat.communicate(timeout=30)[0] == b"third\n"
+        assert cat.communicate(timeout=HANG_SECONDS)[0] == b"third\n"
     assert cat.returncode == 0
 
 
@@ -88,18 +88,15 @@ def test_lines_of_a_pipe_are_appended_as_they_arrive(tmp_path: Path) -> None:
     assert append.stdin is not None
     append.stdin.write(b"one\ntwo\nthr")
     append.stdin.flush()
-    until = time.monotonic() + 30
-    while not any(tmp_path.glob("*.journal")) or JournalReader(tmp_path).end() < 2:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: any(tmp_path.glob("*.journal")) and JournalReader(tmp_path).end() >= 2, "the first two lines")
     second = append_lines(tmp_path, b"x\n")
     assert second.returncode == 4
     assert b"another process is appending" in second.stderr
-    assert append.communicate(b"ee\n", timeout=30)[1] == b"3 entries appended\n"
+    assert append.communicate(b"ee\n", timeout=HANG_SECONDS)[1] == b"3 entries appended\n"
     assert [entry.payload for entry in JournalReader(tmp_path).read(0)] == [b"one", b"two", b"three"]
 
 
-def test_a_wrong_url_is_refused_with_the_reason(tmp_path: Path, millstream: Any) -> None:
+def test_a_wrong_url_is_refused_with_the_reason(tmp_path: Path, millstream: Millstream) -> None:
     nothing = millstream("log", "cat", tmp_path / "nothing")
     assert nothing.code == 2
     assert "holds no journal" in nothing.err
@@ -134,5 +131,5 @@ def test_a_reader_of_the_output_may_stop_at_any_time(tmp_path: Path) -> None:
     cat.stdout.close()
     assert cat.stderr is not None
     assert cat.stderr.read() == b""
-    assert cat.wait(timeout=30) == 0
+    assert cat.wait(timeout=HANG_SECONDS) == 0
     cat.stderr.close()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.conditions import HANG_SECONDS, wait_until
 
 from millstream.cli.progress_figures import Figures, RunFigures
 from millstream.cli.screen import Screen, Show
 from millstream.config.load import load_config
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import EpochReader, Scores
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Observer, Watched
@@ -46,19 +47,15 @@ class Clock:
         return self._now
 
 
-def shown(show: Show, figures: Callable[[], Figures] | None, until: str) -> str:
+def shown(show: Show, figures: Callable[[], Figures], until: str) -> str:
     """Return the output of a screen up to its close, which waits for the text `until`."""
     file = io.StringIO()
     screen = Screen(file, show, Clock(3.0))
-    if figures is not None:
-        screen.watch(figures)
     screen.say("continuing")
     screen.warn("no disk")
-    deadline = time.monotonic() + 30
-    while until not in file.getvalue() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    screen.watch(figures)  # after the messages, which are then printed before the figures
+    wait_until(lambda: until in file.getvalue(), f"the text {until!r}")
     screen.close()
-    assert until in file.getvalue()
     return file.getvalue()
 
 
@@ -85,7 +82,7 @@ with signals.install(), lock:
 
 
 def test_a_third_interrupt_exits_although_the_display_waits_for_the_interrupted_thread() -> None:
-    ended = subprocess.run([sys.executable, "-c", EXITING], timeout=30, capture_output=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", EXITING], timeout=HANG_SECONDS, capture_output=True, check=False)
     assert ended.returncode == 130, ended.stderr
 
 
@@ -101,7 +98,8 @@ def test_without_a_terminal_figures_are_plain_lines() -> None:
 def test_lines_are_printed_while_figures_change() -> None:
     counts = iter(range(1, 1000))
     text = shown(Show.LINES, lambda: replace(FIGURES, records=next(counts), popular=()), "\n4 records")
-    assert text.count("records") == 2  # at every second tick: lines are five seconds apart
+    lines = [line.partition(",")[0] for line in text.splitlines() if "records" in line]
+    assert lines[:2] == ["2 records", "4 records"]  # at every second tick: lines are five seconds apart
 
 
 def test_with_json_only_warnings_are_shown() -> None:
@@ -139,6 +137,38 @@ def watched_run(records: int | None) -> tuple[list[Figures], list[str], Summary]
 
 
 @pytest.mark.usefixtures("demo")
+def test_the_display_names_the_partition_that_has_held_the_windows_for_ten_seconds() -> None:
+    """The clock of the first display is that of the last cut, the clock of the second one is ten seconds later."""
+    named: list[str | None] = []
+
+    class Later(Observer):
+        def __init__(self, watched: Watched) -> None:
+            self._totals = watched.epoch_log.totals
+            self._figures = [
+                RunFigures(
+                    watched,
+                    StatsCollector(watched),
+                    say=pytest.fail,
+                    warn=pytest.fail,
+                    wall_clock=lambda later=later: self._totals.held_since + later,  # type: ignore[misc]
+                )
+                for later in (0, 10_000_000)
+            ]
+
+        def finished_epoch(self, result: EpochResult) -> None:
+            for figures in self._figures:
+                named.append(figures.figures().held)
+
+    start(load_config("demo.yaml", ["source.records=1000"]), Options(Path("runs/held")), observers=lambda w: [Later(w)])
+    first, later, *_, ended = named
+    assert first is None
+    assert later is not None and re.fullmatch(r"source/0 since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", later)
+    assert ended is None
+    waits = f"windows wait for {later}"
+    assert waits in shown(Show.LINES, lambda: replace(FIGURES, held=later), waits)
+
+
+@pytest.mark.usefixtures("demo")
 def test_figures_are_those_of_the_run_so_far() -> None:
     figures, said, summary = watched_run(3000)
     assert said == []
@@ -148,7 +178,7 @@ def test_figures_are_those_of_the_run_so_far() -> None:
     assert figures[-1].accuracy == summary.accuracy
     assert figures[-1].recent is not None and figures[-1].accuracy is not None
     last = list(EpochReader(Path("runs/demo/epochs")).receipts())[-2:]  # 1,000 records
-    assert figures[-1].recent == sum(receipt.correct for receipt in last) / sum(receipt.labelled for receipt in last)
+    assert figures[-1].recent == Scores.sum(receipt.overall for receipt in last).accuracy
     assert figures[-1].recent > figures[-1].accuracy  # it has learned
     assert figures[0].popular == () and 2 <= len(figures[-1].popular) <= 5  # the first window is still open
     assert all(share >= 0.1 for _, share in figures[-1].popular)

@@ -6,13 +6,12 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-Millstream = Callable[..., Any]
+from support.command_result import Millstream
 
 
 @pytest.fixture
@@ -97,6 +96,27 @@ def test_status_prints_how_far_a_run_is_behind(folder: Path, millstream: Millstr
     assert "1 cut, 1 processed, 1 in checkpoints, 1 committed" in printed
     assert "behind     3 records" in printed
     assert "source/news.jsonl  at 1 of 4, 3 behind" in printed
+
+
+def test_status_and_report_name_the_partition_that_holds_the_windows(folder: Path, millstream: Millstream) -> None:
+    (folder / "news").mkdir()
+    (folder / "news.jsonl").rename(folder / "news" / "b.jsonl")
+    (folder / "news" / "a.jsonl").write_text("")
+    waits = ("--set", "source.path=news", "--set", "source.idle=null")
+    report = millstream("run", "news.yaml", *waits, "--run", "runs/waits").out
+    for printed in (report, millstream("status", "runs/waits").out):
+        assert re.search(r"  watermark  none yet, because source/a.jsonl has no record, since \d{4}-.*Z\n", printed)
+    status = json.loads(millstream("status", "runs/waits", "--json").out)
+    assert status["event_time"] == {**status["event_time"], "held_by": "source/a.jsonl", "watermarks": {}, "idle": []}
+
+    (folder / "news" / "a.jsonl").write_text('{"text": "a slow train", "label": "travel", "published_at": 2000}\n')
+    held = r"  watermark  1969-12-31T23:50:01Z at popularity, held by source/b.jsonl since \d{4}-.*Z\n"
+    assert re.search(held, millstream("run", "news.yaml", *waits, "--run", "runs/waits").out)
+    assert re.search(held, millstream("status", "runs/waits").out)
+
+    assert "watermark" not in millstream("run", "news.yaml", *waits[:2], "--run", "runs/goes-on").out
+    idle = "1970-01-01T00:23:20Z at popularity, held by no partition; idle: source/a.jsonl, source/b.jsonl"
+    assert idle in millstream("status", "runs/goes-on").out
 
 
 def test_predict_answers_a_text_with_label_and_probability(run: Path, millstream: Millstream) -> None:

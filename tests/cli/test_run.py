@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command_result import CommandResult, Millstream
 
 from millstream.cli.run import changed_libraries
 from millstream.runs.start import versions
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint
-
-Millstream = Callable[..., Any]
 
 KEYS = [
     *("run", "pipeline", "engine", "delivery", "recovery", "ended", "records", "processed", "epochs", "delivered"),
@@ -23,7 +21,7 @@ KEYS = [
 ]
 
 
-def summary_of(ran: Any) -> dict[str, Any]:
+def summary_of(ran: CommandResult) -> dict[str, Any]:
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out.splitlines()[-1])
     return found

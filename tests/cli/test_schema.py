@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-
-Millstream = Callable[..., Any]
+from support.command_result import Millstream
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = sorted(path.name for path in CONFIGS.glob("*.yaml"))

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from cli.conftest import Millstream
+from support.command_result import Millstream
 
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 

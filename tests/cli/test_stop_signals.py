@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from typing import NoReturn
 
+from support.conditions import HANG_SECONDS
+
 from millstream.cli.stop_signals import StopSignals
 
 
@@ -16,7 +18,7 @@ def test_a_signal_handler_that_interrupts_a_wait_for_the_event_does_not_block() 
     said: list[str] = []
     signals = StopSignals(said.append, lambda: "for nothing", lambda seconds: None)
     before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(10)
+    signal.alarm(HANG_SECONDS)
     try:
         with signals.install(), signals.event._cond:  # type: ignore[attr-defined]  # as `wait` holds it
             signal.raise_signal(signal.SIGTERM)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-Millstream = Callable[..., Any]
+from support.command_result import Millstream
 
 
 def test_a_valid_config_is_summarized_in_one_line(millstream: Millstream, folder: Path) -> None:

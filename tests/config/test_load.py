@@ -58,13 +58,39 @@ def test_a_single_source_is_named_source_and_several_have_their_own_names(config
     assert [source.name for source in load_config(config, ["source=null", several]).config.logs] == ["b", "a"]
 
 
+def test_every_source_has_the_options_of_event_time(config: Path) -> None:
+    def times(*sets: str) -> tuple[int | None, int | None]:
+        [source] = load_config(config, list(sets)).config.logs
+        return source.times.idle, source.times.ahead
+
+    generated = "source={type: generator}"
+    assert times() == (parse_duration("1m"), parse_duration("1d"))
+    assert times("source.idle=5s", "source.ahead=null") == (parse_duration("5s"), None)
+    assert times(generated) == (parse_duration("1m"), None)  # its own default: its times are generated
+    assert times("source={type: generator, ahead: 2h, idle: null}") == (None, parse_duration("2h"))
+    loaded = load_config(config, ["source.idle=5s"])
+    assert read_config(loaded.resolved(), loaded.folder, loaded.file).config == loaded.config
+
+
+def test_problems_of_event_time_are_reported_with_those_of_the_source(config: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(config, ["source.idle=0", "source.ahead=7", "source.fields=3"])
+    assert [line.partition("source.")[2].partition(":")[0] for line in str(refused.value).splitlines()[1:]] == [
+        "idle",
+        "ahead",
+        "fields",
+    ]
+    with pytest.raises(ConfigError, match=r"source\.idel: unknown key; did you mean `idle`\?"):
+        load_config(config, ["source.idel=5s"])
+
+
 def test_a_reference_is_a_value_of_the_environment_or_its_default(config: Path) -> None:
     sets = ["name=${WHO}-${WHAT:-news}", "engine.epoch.max_records=${MOST:-7}", "source.path=a$$b", "keep=${KEEP:-}"]
     environment = {"WHO": "our", "WHAT": "", "KEEP": "1h"}
     loaded = load_config(config, sets, environment)
     assert loaded.config.name == "our-news"
     assert loaded.config.engine.epoch.max_records == 7
-    assert loaded.config.source.path == "a$b"
+    assert loaded.config.source.config.path == "a$b"
     assert loaded.config.keep == parse_duration("1h")
 
 
@@ -131,7 +157,7 @@ def test_a_part_with_a_secret_in_it_is_not_in_a_message(config: Path) -> None:
 
 
 def test_a_dollar_without_a_name_stays(config: Path) -> None:
-    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.path == "$5.jsonl"
+    assert load_config(config, ["source.path=$5.jsonl"], {}).config.source.config.path == "$5.jsonl"
 
 
 def test_merges_and_aliases_are_read() -> None:

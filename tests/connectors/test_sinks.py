@@ -13,68 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from support.conditions import HANG_SECONDS
+from support.file_sinks import KINDS, LOG, SCHEMA, at, deliver, epoch, of_epochs, rows
 
 from millstream.digests import Digest
 from millstream.errors import ForeignSink
-from millstream.log.contracts import OpenContext, Progress, Sink
+from millstream.log.contracts import Progress
 from millstream.log.formats.rows import json_lines
 from millstream.log.journal import Journal, JournalReader
 from millstream_connectors.files.sink import FilesSink, PartFiles
-from millstream_connectors.journal import JournalSink
 
-SCHEMA = pa.schema(
-    [
-        ("_source", pa.string()),
-        ("_partition", pa.int32()),
-        ("_offset", pa.int64()),
-        ("label", pa.string()),
-        ("probability", pa.float64()),
-        ("at", pa.timestamp("us", "UTC")),
-    ]
-)
-LOG = "an epoch log"
-Config = FilesSink | JournalSink
-
-KINDS: dict[str, Config] = {
-    "parquet": FilesSink(path="out", roll_bytes=3000),
-    "jsonl": FilesSink(path="out", format="jsonl", roll_bytes=3000),
-    "journal": JournalSink(path="out"),
-}
 every_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def epoch(number: int, count: int = 3) -> pa.Table:
-    """The rows of an epoch."""
-    offsets = range(number * 10, number * 10 + count)
-    return pa.table(
-        {
-            "_source": ["news"] * count,
-            "_partition": [0] * count,
-            "_offset": list(offsets),
-            "label": [None if offset % 7 == 0 else f'a "{offset}"\n' for offset in offsets],
-            "probability": [offset / 7 for offset in offsets],
-            "at": [1_644_336_511_000_000 + offset for offset in offsets],
-        },
-        schema=SCHEMA,
-    )
-
-
-def at(folder: Path) -> OpenContext:
-    return OpenContext(folder=folder, cache=folder / "run")
-
-
-def rows(tables: Iterator[pa.Table]) -> pa.Table:
-    found = list(tables)
-    assert all(table.schema.equals(SCHEMA) for table in found)
-    return pa.concat_tables(found).combine_chunks() if found else SCHEMA.empty_table()
-
-
-def of_epochs(*numbers: int) -> pa.Table:
-    return pa.concat_tables([SCHEMA.empty_table(), *map(epoch, numbers)]).combine_chunks()
 
 
 @every_kind
@@ -233,16 +185,6 @@ def crashing(monkeypatch: pytest.MonkeyPatch, count: int, how: str) -> Iterator[
         yield lambda: calls
 
 
-def deliver(sink: Sink, first: int, last: int, appended: list[int]) -> None:
-    for number in range(first, last):
-        if number % 5 == 4:
-            sink.append(SCHEMA.empty_table(), Progress(LOG, number))
-        else:
-            sink.append(epoch(number), Progress(LOG, number))
-            appended.append(number)
-    sink.close()
-
-
 @pytest.mark.parametrize("how", ["before", "after", "half"])
 @every_kind
 def test_after_a_crash_at_any_file_operation_the_rows_are_those_of_the_progress(
@@ -282,7 +224,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import test_sinks as t
+from support import file_sinks as t
 
 operation, count = sys.argv[4], int(sys.argv[5])
 real, calls = getattr(os, operation), 0
@@ -304,7 +246,7 @@ t.deliver(t.KINDS[sys.argv[3]].open(t.at(Path(sys.argv[2])), "predictions", t.SC
     [("parquet", "rename", 4), ("jsonl", "unlink", 1), ("journal", "fdatasync", 5), ("parquet", "pwrite", 7)],
 )
 def test_after_a_kill_the_rows_are_those_of_the_progress(tmp_path: Path, kind: str, operation: str, count: int) -> None:
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[1])
     command = [sys.executable, "-c", KILLED, here, str(tmp_path), kind, operation, str(count)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
@@ -385,7 +327,7 @@ READING = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import test_sinks as t
+from support import file_sinks as t
 
 print("ready", flush=True)
 seen = 0
@@ -399,14 +341,14 @@ while seen < 150:
 
 @every_kind
 def test_a_reader_sees_whole_epochs_in_order_while_a_run_closes_files(tmp_path: Path, kind: str) -> None:
-    command = [sys.executable, "-c", READING, str(Path(__file__).parent), str(tmp_path), kind]
+    command = [sys.executable, "-c", READING, str(Path(__file__).parents[1]), str(tmp_path), kind]
     reader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert reader.stdout is not None
     assert reader.stdout.readline() == "ready\n"
     sink = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA)
     for number in range(50):
         sink.append(epoch(number), Progress(LOG, number))
-    assert reader.wait(timeout=60) == 0
+    assert reader.wait(timeout=HANG_SECONDS) == 0
     reader.stdout.close()
 
 

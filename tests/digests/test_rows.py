@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -171,3 +173,12 @@ def test_a_type_without_a_layout_is_refused() -> None:
     table = pa.table({"a": pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])})
     with pytest.raises(TypeError, match="has no digest; make lists, structs or text of it"):
         digest_of(table)
+
+
+def test_a_command_that_only_reads_does_not_import_the_compiler() -> None:
+    program = (
+        "import sys, millstream.cli, millstream.runs.run_audit, millstream.runs.start;"
+        "print([name for name in ('numba', 'llvmlite') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from docs.documents import ROOT
+from support.docs_pages import ROOT
 
-SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500"}
+SMALLER = {"records: 50000": "records: 5000", "max_records: 5000": "max_records: 500", "size: 1h": "size: 6m"}
 
 
 def checkout(folder: Path) -> Path:

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from docs.documents import ROOT, TEXTS, blocks, section, table
-from docs.reader import Reader
+from support.docs_pages import ROOT, TEXTS, blocks, section, table
+from support.docs_reader import Reader
 
 from millstream_connectors.kafka.broker import Broker, free_port
 
@@ -45,10 +45,10 @@ def test_a_crash_at_least_once_leaves_what_the_guarantees_say(folder: Path) -> N
 
 def test_the_status_of_a_run_has_the_lines_that_the_text_describes(folder: Path) -> None:
     printed = Reader(folder).plays("docs/watching.md", "Status")
-    for line in ("last checkpoint", "behind"):
+    for line in ("last checkpoint", "behind", "watermark"):
         assert re.search(rf"^  {line} ", printed, re.MULTILINE)
     described = [row[0].strip("`") for row in table(section("docs/watching.md", "## Status"), "line")]
-    assert described == ["speed", "latency", "in flight", "restarts", "last checkpoint", "behind"]
+    assert described == ["speed", "latency", "in flight", "restarts", "last checkpoint", "behind", "watermark"]
 
 
 @pytest.mark.kafka

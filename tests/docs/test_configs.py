@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from docs.documents import ROOT, TEXTS, Block, blocks
+from support.docs_pages import ROOT, TEXTS, Block, blocks
 
 from millstream.cli import main
 from millstream.config.models import Config, EngineConfig, Guarantee

@@ -9,15 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from docs.documents import TEXTS, blocks, section, table
-from docs.reader import Reader
+from support.docs_pages import TEXTS, blocks, section, table
+from support.docs_reader import Reader
 
-from millstream.log.epochs import Totals
+from millstream.digests import Digest
+from millstream.log.epochs import EpochReader, Totals
 from millstream.log.journal import Journal, JournalReader
 from millstream.log.journal.frames import HEADER_BYTES
 from millstream.log.journal.segment import first_indexes, segment_path
 from millstream.runs import directory
+from millstream.runs.directory import RunDirectory
+from millstream.runs.outputs import load_run, outputs_of
 from millstream.state.checkpoint_file import read_header
 
 PAGE = "docs/internals/formats.md"
@@ -30,12 +34,12 @@ def run(shared_folder: Path) -> Path:
     return shared_folder / "runs/files"
 
 
-def documented(name: str) -> Callable[[bytes], Any]:
+def documented(name: str) -> Callable[..., Any]:
     """A function that the page shows."""
     names: dict[str, Any] = {}
     for block in blocks(PAGE, "python"):
         exec(block.text, names)  # noqa: S102
-    function: Callable[[bytes], Any] = names[name]
+    function: Callable[..., Any] = names[name]
     return function
 
 
@@ -73,6 +77,17 @@ def test_the_lines_of_the_epoch_log_have_the_keys_of_the_table(run: Path) -> Non
     assert all(set(event) in events for line in lines for event in line.get("events", ()))
     totals = section(PAGE, "## The epoch log").rpartition("reads the newest segment only:")[2]
     assert keys(totals) == json.loads(Totals().header()).keys()
+
+
+def test_the_function_of_the_page_computes_the_digests_of_the_receipts(run: Path) -> None:
+    directory = RunDirectory.find(run)
+    output = outputs_of(directory, load_run(directory))["predictions"]
+    rows = pa.concat_tables(output.read())
+    types = {column.name: "text" if column.type == pa.string() else str(column.type) for column in rows.schema}
+    whole = rows.set_column(rows.column_names.index("time"), "time", rows["time"].cast(pa.int64()))
+    receipts = [receipt for receipt in EpochReader(directory.epochs).receipts() if receipt.attempt == 1]
+    expected = sum((receipt.outputs["predictions"] for receipt in receipts), Digest())
+    assert documented("digest")(types, whole.to_pylist()) == str(expected)
 
 
 def test_the_function_of_the_page_reads_the_manifest_of_a_checkpoint(run: Path) -> None:

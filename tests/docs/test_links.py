@@ -6,7 +6,7 @@ import inspect
 import re
 
 import pytest
-from docs.documents import ROOT, TEXTS, blocks, section, table
+from support.docs_pages import ROOT, TEXTS, blocks, section, table
 
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from docs.documents import section, table
+from support.docs_pages import section, table
 
 from millstream.cli import main
 from millstream.errors import MillstreamError

@@ -11,11 +11,12 @@ from typing import Any
 import click
 import pytest
 import yaml
-from docs.documents import TEXTS, blocks, section, table
 from pydantic import BaseModel
+from support.docs_pages import TEXTS, blocks, section, table
 
 from millstream.cli import millstream
 from millstream.config import plugins
+from millstream.config.sources import TimeOptions
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.watch.prometheus import METRICS
 from millstream.substreams.windows import CountWindow, TumblingWindow
@@ -47,6 +48,11 @@ def test_options_and_defaults_of_parts_are_those_of_the_code(kind: str) -> None:
     for name, _, options in table(PARTS, kind):
         model = plugins.load(KINDS[kind], name.strip("`"), "use" if kind == "pipeline" else "type")
         check_options(model, name, options)
+
+
+def test_the_options_of_every_source_are_those_of_the_code() -> None:
+    shown = {row[0].strip("`"): row[1].strip("`") for row in table(PARTS, "option of every source")}
+    assert shown == TimeOptions().model_dump()
 
 
 def test_options_and_defaults_of_windows_are_those_of_the_code() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from docs.documents import TEXTS, table
+from support.docs_pages import TEXTS, table
 
 from millstream.engines.workers.messages import Message
 

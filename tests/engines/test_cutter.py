@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,9 +11,9 @@ import pytest
 
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import LogCutter, ReplayCutter
-from millstream.errors import Truncated
+from millstream.errors import Contradiction, Truncated
 from millstream.log.contracts import Partition
-from millstream.log.epochs import Added, Epoch, EpochLog, PartitionName, Skipped
+from millstream.log.epochs import Added, Epoch, EpochLog, EpochReader, Idle, PartitionName, Skipped
 
 
 @dataclass
@@ -52,9 +52,25 @@ class Topics:
         pass
 
 
-def cutter(log: Topics, folder: Path, *, until_idle: bool = False) -> LogCutter:
+def cutter(
+    log: Topics,
+    folder: Path,
+    *,
+    until_idle: bool = False,
+    idle: Mapping[str, int] | None = None,
+    wall_clock: Callable[[], int] = lambda: 0,
+) -> LogCutter:
     epochs = EpochLog(folder)
-    return LogCutter({"source": log}, epochs, Backpressure(100), max_records=100, max_wait=0.0, until_idle=until_idle)
+    return LogCutter(
+        {"source": log},
+        epochs,
+        Backpressure(100),
+        max_records=100,
+        max_wait=0.0,
+        until_idle=until_idle,
+        idle=idle or {},
+        wall_clock=wall_clock,
+    )
 
 
 def cut_all(made: LogCutter, seconds: int = 3) -> list[Epoch]:
@@ -146,3 +162,111 @@ def test_records_removed_before_a_read_are_an_event_and_a_replay_repeats_the_eve
     replay = ReplayCutter({"source": log}, replayed, Backpressure(100), EpochLog(tmp_path / "one").reader())
     assert [replay.cut(0.0), replay.cut(1.0)][1:] == later
     assert replayed.totals.positions == {0: 70}
+
+
+MINUTE = {"source": 60_000_000}
+
+
+def events_at(made: LogCutter, *times: float) -> list[tuple[object, ...]]:
+    """The events without partitions that appear, of the epochs that are cut at these times."""
+    found: list[tuple[object, ...]] = []
+    for now in times:
+        epoch = made.cut(now)
+        if epoch is not None:
+            made.backpressure.release(epoch.number)
+            found.append(tuple(event for event in epoch.events if not isinstance(event, Added)))
+    return found
+
+
+def test_a_partition_that_is_read_and_silent_for_a_minute_is_idle_in_an_epoch_without_records(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50), "b": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans = {"a": (0, 60), "b": (0, 60)}
+    assert events_at(made, 1.0, 25.0, 50.0) == [()]
+    log.spans["b"] = (0, 61)
+    assert events_at(made, 60.9, 61.0) == [(), (Idle(0),)]
+    assert events_at(made, 90.0, 120.0, 121.0) == [(Idle(1),)]
+    assert events_at(made, 300.0) == []
+    log.spans["a"] = (0, 61)
+    assert events_at(made, 301.0, 330.0, 360.0, 361.0) == [(), (Idle(0),)]
+    assert made.epoch_log.totals.idle == {0, 1}
+    made.epoch_log.close()
+
+
+def test_a_time_without_a_look_makes_no_partition_idle(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans["a"] = (0, 60)
+    assert events_at(made, 1.0, 9000.0, 9001.0) == [()]
+    log.spans["a"] = (0, 70)
+    assert events_at(made, 9002.0) == [()]
+    made.epoch_log.close()
+
+
+def test_a_partition_that_appears_empty_is_idle_at_once(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0), "b": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    assert events_at(made, 0.0) == [(Idle(0), Idle(1))]  # the source is read from its latest record on
+    log.spans["c"] = (3, 8)
+    assert events_at(made, 1.0) == [()]
+    made.epoch_log.close()
+
+
+def test_a_partition_is_idle_at_once_where_a_bounded_run_has_read_it(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0), "b": (0, 0)})
+    assert events_at(cutter(log, tmp_path, until_idle=True, idle=MINUTE), 0.0, 0.0) == [(Idle(0), Idle(1))]
+    log.spans = {"a": (0, 10), "b": (0, 150)}
+    assert events_at(cutter(log, tmp_path, until_idle=True, idle=MINUTE), 0.0, 0.0) == [(Idle(0),), (Idle(1),)]
+    assert events_at(cutter(log, tmp_path, until_idle=True, idle=MINUTE), 0.0) == []
+
+
+def test_without_the_option_no_partition_is_ever_idle(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0), "b": (0, 10)})
+    assert events_at(cutter(log, tmp_path / "bounded", until_idle=True), 0.0, 0.0) == [()]
+    assert events_at(cutter(log, tmp_path / "followed"), 0.0, 1.0, 9000.0, 18000.0, 27000.0) == [()]
+
+
+def test_idle_partitions_outlive_a_start_and_the_silence_does_not(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50), "b": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans["a"] = (0, 60)
+    made.cut(1.0)
+    made.epoch_log.close()
+    again = cutter(log, tmp_path, idle=MINUTE)
+    assert again.epoch_log.totals.idle == EpochReader(tmp_path).totals().idle == {1}
+    assert events_at(again, 100.0, 130.0, 159.0, 160.0) == [(Idle(0),)]
+    again.epoch_log.close()
+
+
+def test_the_clock_of_epochs_never_goes_back(tmp_path: Path) -> None:
+    times = iter([50, 40])
+    log = Topics({"a": (0, 0)})
+    made = cutter(log, tmp_path / "one", wall_clock=lambda: next(times))
+    made.cut(0.0)
+    made.epoch_log.close()
+    log.spans["a"] = (0, 10)
+    again = cutter(log, tmp_path / "one", wall_clock=lambda: next(times))
+    again.cut(0.0)
+    again.epoch_log.close()
+    assert [epoch.at for epoch in EpochReader(tmp_path / "one").epochs()] == [50, 50]
+
+
+def test_a_replay_has_the_clock_and_the_idle_partitions_of_the_original(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 0), "b": (0, 0)})
+    original = cutter(log, tmp_path / "one", idle=MINUTE, wall_clock=lambda: 50)
+    cut_all(original)
+    replayed = EpochLog(tmp_path / "replayed")
+    replay = ReplayCutter({"source": log}, replayed, Backpressure(100), EpochReader(tmp_path / "one"))
+    assert replay.cut(0.0) == next(EpochReader(tmp_path / "one").epochs())
+    assert (replayed.totals.at, replayed.totals.idle) == (50, {0, 1})
+    replayed.close()
+    for run, end, clock in (("one", 10, 60), ("replayed", 10, 70), ("one", 20, 65)):
+        log.spans["a"] = (0, end)
+        cut_all(cutter(log, tmp_path / run, wall_clock=lambda clock=clock: clock))  # type: ignore[misc]
+    replayed = EpochLog(tmp_path / "replayed")
+    with pytest.raises(Contradiction, match="the cuts in this run directory differ"):
+        ReplayCutter({"source": log}, replayed, Backpressure(100), EpochReader(tmp_path / "one")).cut(0.0)
+    replayed.close()

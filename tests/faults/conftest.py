@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 from support.commands import Commands, end_started
-from support.conditions import wait_until  # tests/engines still asks for it here
 from support.documents import write_documents
 from support.kills import write_killed
-
-__all__ = ["wait_until"]
 
 RECORDS, EPOCH = 4_000, 100
 

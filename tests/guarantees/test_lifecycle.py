@@ -40,7 +40,7 @@ class Steps:
         return EpochResult(
             epoch,
             {"rows": pa.table({"a": [epoch.number]})},
-            EpochReceipt(epoch.number, attempt, 0, 0, 0, 0, {}, {}, {}),
+            EpochReceipt(epoch.number, attempt, 0, 0, {}, {}, {}),
         )
 
     def skip(self, epoch: Epoch) -> None:

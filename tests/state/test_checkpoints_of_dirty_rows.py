@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from millstream.arrays import Array
+from millstream.digests import Digest
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoint_writer import CheckpointWriter
 from millstream.state.checkpoints import CheckpointStore, States, read_newest
@@ -45,7 +46,7 @@ def test_every_checkpoint_that_is_not_dropped_loads_the_state_that_was_written(t
     """Together with plain arrays and state by key, and with snapshots between checkpoints that are not written."""
     rng = np.random.default_rng(seed)
     checkpoints, store, other = store_of(tmp_path), model(), KeyedStore()
-    plain, history, bases = np.zeros(3000), dict[int, str](), list[int | None]()
+    plain, history, bases = np.zeros(3000), dict[int, Digest](), list[int | None]()
     for epoch in range(60):
         learn(store, rng, rng.integers(0, 60))
         plain = plain.copy()

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
+from millstream.digests import digest_of
 from millstream.errors import ConfigError
-from millstream.records import digest_of
 from millstream.steps.checks import check_step
 from millstream.steps.contracts import Result, Step
 from millstream.steps.popularity import Popularity
@@ -319,7 +319,7 @@ def test_topics_may_be_any_text_column_named_in_the_config() -> None:
     for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
         records = plain.append_column("tag", plain["predicted"].cast(kind)).drop_columns(["predicted"])
         step = Popularity.model_validate({"of": "tag", "window": {"type": "count", "size": 2}}).build(records.schema)
-        digests.add(digest_of([step.process(records).outputs["topics"]]))
+        digests.add(digest_of(step.process(records).outputs["topics"]))
     assert len(digests) == 1
 
 

@@ -8,8 +8,8 @@ import threading
 import time
 from pathlib import Path
 
-from kafka import KafkaProducer
 from support.documents import document_lines
+from support.kafka.clients import connect_producer
 from support.topics import create_topic
 
 from millstream.log.contracts import OpenContext
@@ -58,7 +58,7 @@ class TopicFeed:
         self._thread.join()
 
     def _run(self, records: int | None) -> None:
-        producer = KafkaProducer(bootstrap_servers=self._bootstrap, linger_ms=5)
+        producer = connect_producer(self._bootstrap, linger_ms=5)
         began = time.monotonic()
         for sent, record in enumerate(itertools.islice(self._documents, records), 1):
             value = {"text": record["text"], "label": record["label"], "time": record["_time"] / 1e6}

@@ -56,6 +56,8 @@ class Pipeline:
     placement: dict[str, str] = field(default_factory=lambda: {"features": "worker"})
     steps: list[dict[str, Any]] | None = None
     source: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+    """Several sources by name, instead of `source`."""
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
     keep: str = "7d"
 
@@ -63,7 +65,7 @@ class Pipeline:
         kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
         config = {
             "name": "conformance",
-            "source": {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source},
+            **({"sources": self.sources} if self.sources else {"source": self._source()}),
             "pipeline": {"steps": self.steps} if self.steps else self._text_topics(),
             "sinks": json.loads(json.dumps(self.sinks).replace("{run}", name)),
             "guarantee": {
@@ -80,6 +82,9 @@ class Pipeline:
             },
         }
         return read_config(config, self.folder, f"{name}.yaml")
+
+    def _source(self) -> dict[str, Any]:
+        return {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source}
 
     def _text_topics(self) -> dict[str, Any]:
         return {
@@ -123,7 +128,7 @@ class Pipeline:
         return {
             receipt.epoch: {
                 "records": receipt.records,
-                **{output: rows for output, (rows, _) in receipt.outputs.items()},
+                **{output: digest.count for output, digest in receipt.outputs.items()},
             }
             for receipt in receipts
         }

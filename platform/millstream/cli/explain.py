@@ -13,6 +13,7 @@ from millstream.cli.options import config_file, sets
 from millstream.config.load import Loaded, load_config
 
 if TYPE_CHECKING:
+    from millstream.config.sources import NamedSource
     from millstream.guarantees.explain import Outcome
     from millstream.steps.graph import Graph, Node
 
@@ -56,13 +57,18 @@ def _description(loaded: Loaded, graph: Graph) -> dict[str, Any]:
         "engine": config.engine.type,
         "epoch": resolved["engine"]["epoch"],
         "guarantee": resolved["guarantee"],
-        "sources": [{"name": source.name, "type": source.config.type} for source in config.logs],
+        "sources": [_source(source) for source in config.logs],
         "steps": _steps(loaded, graph),
         "outputs": _outputs(loaded, graph),
         "order": [str(point) for point in order(delivery)],
         "restart": restart(delivery),
         "crashes": [_crash(outcome, graph, most) for outcome in found],
     }
+
+
+def _source(source: NamedSource) -> dict[str, Any]:
+    times = source.times.model_dump(mode="json") if source.time.timed else {}
+    return {"name": source.name, "type": source.config.type, "times": source.time.timed, **times}
 
 
 def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:

@@ -31,6 +31,20 @@ def _waiting(most: str) -> str:
     return "does not wait for more" if most == "0s" else f"waits at most {most}"
 
 
+def _watermark(source: Mapping[str, Any]) -> str:
+    """Describe the part of a source in the watermark.
+
+    >>> _watermark({"name": "news", "times": False})
+    'news has no times, so they do not wait for it'
+    """
+    name = source["name"]
+    if not source["times"]:
+        return f"{name} has no times, so they do not wait for it"
+    until = "it has ended" if source["idle"] is None else f"it has ended, or was read and silent for {source['idle']}"
+    ahead = "" if source["ahead"] is None else f"; a record {source['ahead']} ahead of the clock is a reject"
+    return f"they wait for each partition of {name} until {until}{ahead}"
+
+
 def _draw(console: Console, description: Mapping[str, Any]) -> None:
     guarantee, epoch = description["guarantee"], description["epoch"]
     sources = ", ".join(f"{source['name']} ({source['type']})" for source in description["sources"])
@@ -40,6 +54,9 @@ def _draw(console: Console, description: Mapping[str, Any]) -> None:
         f"{guarantee['delivery']}, recovery {guarantee['recovery']}; checkpoint {checkpoint}, commit {commit}; "
         f"an epoch holds at most {epoch['max_records']:,} records and {_waiting(epoch['max_wait'])}"
     )
+    if any("time" in step["ends"] for step in description["steps"]):
+        for source in description["sources"]:
+            console.print(f"windows over event time: {_watermark(source)}")
     _heading(console, "Steps")
     console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, description["steps"])))
     _heading(console, "Options")

@@ -12,17 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import Scores
+from millstream.log.epochs import EpochReceipt, Scores, Totals
+from millstream.runs.watch.event_time import event_time_status
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.run_stats import StatsCollector
 from millstream.runs.watch.speed import per_second
 from millstream.steps.processor import EpochResult
+from millstream.timestamps import wall_clock
 
 __all__ = ["Figures", "RunFigures"]
 
 _MEASURABLE_SECONDS = 0.25
 _MOST_TOPICS = 5
+_HELD_SECONDS = 10.0
+"""The time for which a partition holds the watermark before the display names the partition."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Figures:
     baselines: Mapping[str, float] | None
     popular: tuple[tuple[str, float], ...]
     behind: int | None
+    held: str | None = None
+    """The partition that has held the windows over event time for a while, and since when."""
 
 
 class RunFigures(Observer):
@@ -55,18 +61,20 @@ class RunFigures(Observer):
         say: Callable[[str], None],
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], int] = wall_clock,
     ) -> None:
         self._epochs_before = watched.epoch_log.totals.next_epoch
         self._finished_epochs = 0
         self._watched, self._stats, self._say, self._warn, self._clock = watched, stats, say, warn, clock
+        self._wall_clock = wall_clock
         self._lock = threading.RLock()  # reentrant: a signal handler calls `waits_for` at any moment
         self._is_started = False
         self._samples: list[tuple[float, int]] = []
         """The time and the number of finished records of this start, after its first and after its last epoch."""
         self._finished_records = 0
         self._last_epoch = -1
-        self._recent: deque[Scores] = deque()
-        self._recently = Scores()
+        self._recent: deque[EpochReceipt] = deque()
+        self._recent_records, self._recently = 0, Scores()
         self._windows: dict[str, pa.Table] = {}
         outputs = watched.graph.outputs
         self._topics = [
@@ -87,7 +95,7 @@ class RunFigures(Observer):
             self._finished_records += result.receipt.records
             self._samples[1:] = [(now, self._finished_records)]
             if result.receipt.attempt == 1:
-                self._remember(result.receipt.scores)
+                self._remember(result.receipt)
             for name in self._topics:
                 if result.rows[name].num_rows:
                     self._windows[name] = result.rows[name]
@@ -110,7 +118,16 @@ class RunFigures(Observer):
             recent=recent.accuracy,
             popular=_popular(windows),
             behind=self._watched.cutter.behind,
+            held=self._held(totals),
         )
+
+    def _held(self, totals: Totals) -> str | None:
+        """The partition that has held the watermark for at least 10 s, and since when, if windows wait for it."""
+        waits = self._watched.graph.waits_for_time
+        if not waits or (self._wall_clock() - totals.held_since) / 1e6 < _HELD_SECONDS:
+            return None
+        status = event_time_status(totals)
+        return f"{status.held_by} since {status.held_since}" if status.held_by is not None else None
 
     def speed(self) -> float | None:
         """Return the records per second between the first finished epoch and the last."""
@@ -126,12 +143,15 @@ class RunFigures(Observer):
         behind = self._watched.epoch_log.totals.next_epoch - 1 - self._last_epoch
         return f"for epoch {self._last_epoch + 1} and its checkpoint" if behind > 0 else "for the last checkpoint"
 
-    def _remember(self, scores: Scores) -> None:
+    def _remember(self, receipt: EpochReceipt) -> None:
         """Keep only the last epochs that hold at least `WINDOW` records together."""
-        self._recent.append(scores)
-        self._recently += scores
-        while self._recently.records - self._recent[0].records >= WINDOW:
-            self._recently -= self._recent.popleft()
+        self._recent.append(receipt)
+        self._recent_records += receipt.records
+        self._recently += receipt.overall
+        while self._recent_records - self._recent[0].records >= WINDOW:
+            first = self._recent.popleft()
+            self._recent_records -= first.records
+            self._recently -= first.overall
 
     def _continuation(self, first: int) -> str:
         """Return the line that reports, before the first epoch, from which epoch this start continues."""

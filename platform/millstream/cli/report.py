@@ -14,6 +14,7 @@ from millstream.cli.progress_figures import Figures
 from millstream.log.contracts import OpenContext
 from millstream.runs.sinks import sink_configs
 from millstream.runs.summary import Summary
+from millstream.runs.watch.event_time import event_time_status
 from millstream.runs.watch.observer import Watched
 
 __all__ = ["program", "report"]
@@ -41,13 +42,16 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
         yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints the reasons"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
+    event_time = event_time_status(watched.epoch_log.totals)
+    if watched.graph.waits_for_time and event_time.held_by is not None:
+        yield f"  watermark  {event_time.describe()}"
     yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")
     if new:
         later = f"; {speed:,.0f}/s after the first epoch" if speed else ""
         yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{later}"
     if summary.model is not None:
-        yield f"  model      {summary.model[:_DIGEST]}"
-    yield f"  state      {summary.state[:_DIGEST]}"
+        yield f"  model      {_short(summary.model)}"
+    yield f"  state      {_short(summary.state)}"
     yield "  outputs"
     yield from _outputs(summary, _locations(watched))
     yield f"the run directory is {summary.run}; commands to try:"
@@ -59,8 +63,12 @@ def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:
     counts = {name: f"{rows:,}" for name, rows in summary.delivered.items()}
     count_width = max(map(len, counts.values()), default=0)
     for name, count in counts.items():
-        digest = summary.outputs[name].rpartition("-")[2][:_DIGEST]
+        digest = _short(summary.outputs[name])
         yield f"    {name:<{name_width}}  {count:>{count_width}} rows  {digest}  {where[name]}"
+
+
+def _short(digest: str) -> str:
+    return digest.partition("-")[2][:_DIGEST]
 
 
 def _next_commands(summary: Summary, run: str) -> Iterator[str]:

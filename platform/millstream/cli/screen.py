@@ -153,6 +153,8 @@ def _parts(figures: Figures) -> list[str]:
         parts.append(f"accuracy {figures.accuracy:.3f}{recent}{shares}")
     if figures.popular:
         parts.append("popular: " + ", ".join(f"{topic} {share:.0%}" for topic, share in figures.popular))
+    if figures.held is not None:
+        parts.append(f"windows wait for {figures.held}")
     return parts
 
 

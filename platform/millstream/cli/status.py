@@ -62,6 +62,8 @@ def _lines(found: RunStatus) -> Iterator[str]:
         yield f"    {partition.source}/{partition.partition}  at {partition.position:,}{lag}"
     if len(found.partitions) > _MOST_PARTITIONS:
         yield f"    and {len(found.partitions) - _MOST_PARTITIONS:,} more; --json has them all"
+    if watermark := found.event_time.describe():
+        yield f"  watermark  {watermark}"
     yield "  outputs"
     width = max((len(name) for name in found.outputs), default=0)
     counts = {name: "?" if output.rows is None else f"{output.rows:,}" for name, output in found.outputs.items()}

@@ -42,7 +42,7 @@ def sum_rows(nodes: Any, salts: Any, rows: Any) -> Any:
 @compiled
 def hash_rows(nodes: Any, salts: Any, first: Any, second: Any) -> None:
     """Write the two lanes of all rows."""
-    _hash_rows(nodes.ctypes.data, salts.ctypes.data, len(salts), 0, first, second)
+    _hash_rows(nodes.ctypes.data, salts.ctypes.data, len(salts), np.int64(0), first, second)
 
 
 @compiled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from millstream.config.durations import Duration, parse_duration
 from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
-from millstream.config.plugins import SINKS, SOURCES, plugin_field
+from millstream.config.plugins import SINKS, plugin_field
+from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 
 __all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow"]
 
@@ -128,15 +129,6 @@ _MlflowOrNot = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Source:
-    """One source of a config: its name, which is the value of `_source` in rows, and its config."""
-
-    name: str
-    config: Any
-    path: tuple[str, ...]
-
-
 class Config(_Section):
     """A pipeline: its sources, steps, sinks, guarantee and engine."""
 
@@ -144,10 +136,10 @@ class Config(_Section):
         pattern=RUN_NAME,
         description="The name of the pipeline and of its run directory: letters, digits, `.`, `_` and `-`.",
     )
-    sources: dict[PlainName, Annotated[Any, plugin_field(SOURCES)]] = Field(
+    sources: dict[PlainName, Annotated[Any, source_field()]] = Field(
         default={}, description="Several sources by name, instead of `source`."
     )
-    source: Annotated[Any, plugin_field(SOURCES)] = Field(
+    source: Annotated[Any, source_field()] = Field(
         default=None, validate_default=True, description="The source of the records."
     )
     pipeline: Annotated[Any, pipeline_field()] = Field(
@@ -176,11 +168,27 @@ class Config(_Section):
         return None if source is None else handler(source)
 
     @property
-    def logs(self) -> tuple[Source, ...]:
+    def logs(self) -> tuple[NamedSource, ...]:
         """The sources in the order of their partitions in an epoch; a single `source` has the name `source`."""
         if self.source is not None:
-            return (Source("source", self.source, ("source",)),)
-        return tuple(Source(name, config, ("sources", name)) for name, config in self.sources.items())
+            return (NamedSource("source", self.source.config, ("source",), self.source.times),)
+        return tuple(
+            NamedSource(name, source.config, ("sources", name), source.times) for name, source in self.sources.items()
+        )
+
+    @property
+    def source_times(self) -> dict[str, SourceTime]:
+        """The event time of each source."""
+        return {source.name: source.time for source in self.logs}
+
+    def with_idle(self, idle: int | None) -> Config:
+        """Return this config with another `idle` of all sources, in microseconds."""
+
+        def changed(source: TimedSource | None) -> TimedSource | None:
+            return None if source is None else replace(source, times=source.times.model_copy(update={"idle": idle}))
+
+        sources = {name: changed(source) for name, source in self.sources.items()}
+        return self.model_copy(update={"source": changed(self.source), "sources": sources})
 
     @property
     def steps(self) -> tuple[NamedStep, ...]:

@@ -30,7 +30,7 @@ from pydantic_core import (
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 from millstream.errors import ConfigError
 
-__all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "pipeline_field", "pipeline_steps"]
+__all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "init_details", "pipeline_field", "pipeline_steps"]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """The names of steps, sources and sinks: safe in file names and in key paths."""
@@ -56,7 +56,7 @@ def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitE
     return InitErrorDetails(type=cast(Any, error), loc=where, input=value)
 
 
-def _init_details(found: ErrorDetails) -> InitErrorDetails:
+def init_details(found: ErrorDetails) -> InitErrorDetails:
     """Return the details with which pydantic raises an error again, together with others."""
     kind, context, where, value = found["type"], found.get("ctx", {}), found["loc"], found["input"]
     try:
@@ -92,7 +92,7 @@ class _StepField:
         try:
             step = _STEP.validate({**options, "name": str(name)} if own else options)
         except ValidationError as wrong:
-            problems += [_init_details(error) for error in wrong.errors(include_url=False)]
+            problems += [init_details(error) for error in wrong.errors(include_url=False)]
         if problems:
             raise ValidationError.from_exception_data("step", problems)
         return NamedStep(name, step)

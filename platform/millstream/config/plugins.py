@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 
 from millstream.errors import ConfigError
 
-__all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "load", "plugin_field", "registered"]
+__all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "PluginField", "load", "plugin_field", "registered"]
 
 SOURCES = "millstream.sources"
 SINKS = "millstream.sinks"
@@ -80,11 +80,13 @@ def _refusal(where: tuple[str | int, ...], kind: str, message: str, value: objec
 
 
 @dataclass(frozen=True)
-class _PluginField:
+class PluginField:
+    """The annotation of a field that holds a registered model of a group."""
+
     group: str
     key: str
 
-    def validate(self, value: object) -> BaseModel:
+    def validate(self, value: object) -> Any:
         kind, names = _KINDS[self.group], list(registered()[self.group])
         if isinstance(value, BaseModel):
             return value
@@ -108,16 +110,21 @@ class _PluginField:
         """Return the model that a mapping names; None if there is none or it is broken."""
         name = value.get(self.key) if isinstance(value, Mapping) else None
         try:
-            return load(self.group, name, self.key) if isinstance(name, str) else None
+            return self.described(load(self.group, name, self.key)) if isinstance(name, str) else None
         except ConfigError:
             return None
 
+    def described(self, model: type[BaseModel]) -> type[BaseModel]:
+        """Return a model with all options that a config may give for this plug-in."""
+        return model
+
+    def dump(self, chosen: Any) -> dict[str, Any] | None:
+        """Return the options of a validated value, for a config file."""
+        return None if chosen is None else chosen.model_dump(mode="json")
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
-            self.validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda chosen: None if chosen is None else chosen.model_dump(mode="json")
-            ),
+            self.validate, serialization=core_schema.plain_serializer_function_ser_schema(self.dump)
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -128,7 +135,7 @@ class _PluginField:
             except ConfigError:
                 continue  # `validate` refuses configs that use the plug-in; the other plug-ins keep their schema
             names.append(name)
-            choices.append(handler(model.__pydantic_core_schema__))
+            choices.append(handler(self.described(model).__pydantic_core_schema__))
         if not names:
             return {"type": "object", "required": [self.key]}
         return {
@@ -155,4 +162,4 @@ def plugin_field(group: str, key: str = "type") -> Any:
     ...     print(wrong.errors()[0]["loc"])
     ('model', 'type')
     """
-    return _PluginField(group, key)
+    return PluginField(group, key)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from millstream.engines.backpressure import Backpressure
+from millstream.engines.silence import Silence
 from millstream.errors import Contradiction, Truncated
 from millstream.log.contracts import Log
 from millstream.log.epochs import (
@@ -17,6 +17,7 @@ from millstream.log.epochs import (
     Epoch,
     EpochLog,
     Event,
+    Idle,
     PartitionName,
     PartitionTable,
     Planner,
@@ -24,7 +25,9 @@ from millstream.log.epochs import (
     SinkRemoved,
     Skipped,
     Totals,
+    in_order,
 )
+from millstream.timestamps import wall_clock
 
 __all__ = ["CutEpochs", "Cutter", "LogCutter", "ReplayCutter"]
 
@@ -68,6 +71,8 @@ class LogCutter:
     """Cuts the logs of a pipeline.
 
     With `until_idle`, the cuts end where the logs ended at the first check. `budget` limits the records of this start.
+    `idle` has for each source the time, in microseconds, after which a partition that is read to its end and silent is
+    idle; with `until_idle`, at once. None, or no entry: never. `wall_clock` returns microseconds since 1970.
     """
 
     logs: Mapping[str, Log]
@@ -78,7 +83,12 @@ class LogCutter:
     until_idle: bool
     sinks: Sequence[str] = ()
     budget: int | None = None
+    idle: Mapping[str, int | None] = field(default_factory=dict)
+    wall_clock: Callable[[], int] = wall_clock
     _events: list[Event] = field(default_factory=list, init=False)
+    _added: set[int] = field(default_factory=set, init=False)
+    """The partitions that the next epoch adds."""
+    _silence: Silence = field(init=False)
     _partitions: PartitionTable = field(init=False)
     _targets: dict[int, int] | None = field(default=None, init=False)
     _planner: Planner = field(init=False)
@@ -92,6 +102,7 @@ class LogCutter:
         self._checked_before = totals.next_epoch > 0
         self._partitions = PartitionTable(totals.partitions)
         self._planner = Planner(self.max_records, self.max_wait, dict(totals.positions), self.budget)
+        self._silence = Silence(self._idle_limit)
         for rank, partition in enumerate(self._partitions):
             if rank in totals.ended:
                 continue
@@ -128,15 +139,18 @@ class LogCutter:
                 self._targets = ends
             ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
         self._ends_seen = ends
+        self._silence.look(now, {rank: end > self._planner.positions[rank] for rank, end in ends.items()})
         busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
         ended = self._ended_partitions()
-        if planned is None and not ended and not self._has_urgent_event():
+        idle = [rank for rank in ends if rank not in ended and self._is_idle(rank, ends[rank], planned or {})]
+        if planned is None and not ended and not idle and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
-        events = (*self._events, *(Ended(rank) for rank in ended))
-        self._events = []
-        epoch = Epoch(self.epoch_log.totals.next_epoch, planned or {}, events)
+        events = in_order([*self._events, *map(Idle, idle), *map(Ended, ended)])
+        self._events, self._added = [], set()
+        totals = self.epoch_log.totals
+        epoch = Epoch(totals.next_epoch, planned or {}, events, max(totals.at, self.wall_clock()))
         self.backpressure.admit(epoch)
         self.epoch_log.cut(epoch)
         return epoch
@@ -155,8 +169,10 @@ class LogCutter:
                     known.add(partition.name)
                     name = PartitionName(source, partition.name, number)
                     at = log.beginning(partition.name, joined=joined)
-                    self._planner.add(self._partitions.add(name), at)
+                    rank = self._partitions.add(name)
+                    self._planner.add(rank, at)
                     self._events.append(Added(name, at))
+                    self._added.add(rank)
         self._checked_before = True
 
     def _log_ends(self) -> dict[int, int]:
@@ -166,6 +182,18 @@ class LogCutter:
             for rank, partition in enumerate(self._partitions)
             if rank not in gone
         }
+
+    def _idle_limit(self, rank: int) -> int | None:
+        return self.idle.get(self._partitions[rank].source)
+
+    def _is_idle(self, rank: int, end: int, cut: Mapping[int, tuple[int, int]]) -> bool:
+        """True if the partition is idle from the next epoch's boundary on, and was not before."""
+        if self._planner.positions[rank] < end or self._idle_limit(rank) is None:
+            return False
+        if rank in self.epoch_log.totals.idle and rank not in cut:
+            return False
+        empty = rank in self._added and rank not in cut
+        return self.until_idle or empty or self._silence.is_over_limit(rank)
 
     def _ended_partitions(self) -> list[int]:
         """The partitions that are cut to their end and will get no more records."""
@@ -215,15 +243,17 @@ class ReplayCutter:
             self._done = True
             return None
         own = self.epoch_log.totals
+        if copied.at < own.at:
+            self._refuse_cuts()
         positions = own.positions | {event.rank: event.to for event in copied.events if isinstance(event, Skipped)}
         if any(positions.get(rank, start) != start for rank, (start, _) in copied.cut.items()):
             self._refuse_cuts()
         log_events = (e for e in copied.events if not isinstance(e, SinkAdded | SinkRemoved))
-        events = tuple(itertools.chain(_changed_sinks(own, self.sinks), log_events))
+        events = in_order([*log_events, *_changed_sinks(own, self.sinks)])
         for event in events:
             if isinstance(event, Added):
                 self._check_exists(event.partition)
-        epoch = Epoch(copied.number, copied.cut, events)
+        epoch = Epoch(copied.number, copied.cut, events, copied.at)
         partitions = PartitionTable(own.partitions)
         partitions.follow(epoch)
         for rank, (start, _) in epoch.cut.items():

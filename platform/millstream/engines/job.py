@@ -96,7 +96,13 @@ class CutOptions:
     replay: CutEpochs | None = None
     last: int | None = None
 
-    def cutter(self, storage: Storage, backpressure: Backpressure) -> Cutter:
+    def cutter(
+        self,
+        storage: Storage,
+        backpressure: Backpressure,
+        idle: Mapping[str, int | None],
+        wall_clock: Callable[[], int] = wall_clock,
+    ) -> Cutter:
         sinks = list(storage.sink_keys.values())
         if self.replay is not None:
             return ReplayCutter(storage.logs, storage.epoch_log, backpressure, self.replay, sinks, self.last)
@@ -109,6 +115,8 @@ class CutOptions:
             until_idle=self.until_idle,
             sinks=sinks,
             budget=self.budget,
+            idle=idle,
+            wall_clock=wall_clock,
         )
 
 
@@ -132,9 +140,10 @@ def make_job(
     wall_clock: Callable[[], int] = wall_clock,
     writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter,
 ) -> Job:
-    """Make a job. `observe` returns the observer of its lifecycle. Times of the base are those of `wall_clock`."""
+    """Make a job. `observe` returns the observer of its lifecycle. Epochs and the base have times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
-    cutter = cuts.cutter(storage, backpressure)
+    idle = {source.name: source.times.idle for source in config.logs}
+    cutter = cuts.cutter(storage, backpressure, idle, wall_clock)
     lifecycle = EpochLifecycle(
         plan=delivery_plan(config),
         log=storage.epoch_log,

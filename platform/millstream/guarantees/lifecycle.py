@@ -277,7 +277,7 @@ class EpochLifecycle:
         result = self._steps.process(epoch, len(before) + 1)
         assert result.epoch.number == epoch.number == self._last + 1
         for receipt in (each for each in before[:1] if each.merged is None):
-            compare_replay(receipt, result.receipt, self.log.totals.partitions, outputs=self._guarded)
+            compare_replay(receipt, result.receipt, outputs=self._guarded)
         self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
         self._last = epoch.number

@@ -46,7 +46,7 @@ class SinkGuard:
 
     def progress_after(self, name: str, receipts: Iterable[EpochReceipt], last: int) -> Progress:
         """The progress of the sink after an append of the rows of these epochs; `last` is the last epoch."""
-        added = (Digest.parse(f"{made[0]}-{made[1]}") for receipt in receipts if (made := receipt.outputs.get(name)))
+        added = (made for receipt in receipts if (made := receipt.outputs.get(name)) is not None)
         total = sum(added, self._sums[name])
         return Progress(self._log.id, last, _TERM, total.count, str(total))
 

@@ -23,7 +23,7 @@ def checked_graph(loaded: Loaded) -> Graph:
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
     problems = [problem for check in checks for problem in check(config, context)]
     fields = [field for source in config.logs for field in source.config.fields]
-    graph, found = check_graph(config.steps, fields)
+    graph, found = check_graph(config.steps, fields, config.source_times)
     problems += found
     if graph is not None:
         problems += sink_problems(graph, config.sinks)

@@ -72,7 +72,7 @@ def graph_of(loaded: Loaded) -> Graph:
     """The steps of a run, built from its config; its sources need not exist any more."""
     fields = [field for source in loaded.config.logs for field in source.config.fields]
     try:
-        return build_graph(loaded.config.steps, fields)
+        return build_graph(loaded.config.steps, fields, loaded.config.source_times)
     except ConfigError:
         loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
         raise

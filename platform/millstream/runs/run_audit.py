@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from millstream.config.load import Loaded, read_config
-from millstream.digests import Digest
+from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
-from millstream.records import row_hashes
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
@@ -144,7 +143,7 @@ def _log_events(epoch: Epoch) -> list[Event]:
     return [event for event in epoch.events if not isinstance(event, SinkAdded | SinkRemoved)]
 
 
-def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, str]:
+def _digest(checkpoint: Checkpoint, states: States) -> tuple[AppliedEpochs, Digest]:
     return checkpoint.applied, states_digest(states)
 
 

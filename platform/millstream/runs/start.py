@@ -69,7 +69,10 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     config = loaded.config
     several = resolved.get("sources")
     sources = several or {source.name: resolved["source"] for source in config.logs}
-    fixed = {source.name: _fixed_options(source.config, sources[source.name]) for source in config.logs}
+    fixed = {
+        source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
+        for source in config.logs
+    }
     steps = json.dumps(
         [{"name": s.name, **_fixed_options(s.config, s.config.model_dump(mode="json"))} for s in config.steps]
     )
@@ -116,6 +119,8 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
+    import millstream.compiled.row_hashes  # noqa: F401  # fails before anything is written if numba cannot be used
+
     config = loaded.config
     graph = checked_graph(loaded)
     directory = RunDirectory(options.run)

@@ -75,7 +75,7 @@ def summarise(
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         model=processor.model_digest(),
-        state=processor.state_digest(),
+        state=str(processor.state_digest()),
         outputs={name: str(digest) for name, digest in delivered.items()},
         versions=versions,
         seconds=round(seconds, 3),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.epochs import Baselines, PartitionTable
-from millstream.records import OFFSET, RANK, REJECT, TIME, digest_of, in_step_order
+from millstream.digests import Digest, digest_of, digests_by
+from millstream.log.epochs import PartitionTable, Scores
+from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order
 from millstream.steps.contracts import Result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.runner import EpochPosition, process_batch
-from millstream.substreams.event_time import latest_times
+from millstream.substreams.event_time import latest_times, reject_ahead
 
 __all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 
@@ -23,50 +23,55 @@ __all__ = ["Chain", "EpochInProgress", "begin_epoch"]
 class EpochInProgress:
     """An epoch between two steps: its records in step order, and the rows, counts and digests made so far.
 
-    `inputs` has for each rank the count and the digest of the log's records, `latest` the greatest time.
+    `inputs` has for each rank the digest of the log's records, `latest` the greatest time of its readable records; None
+    without one. `streams` has for each step the digest of the records that it made here, and `scores` its scores.
     """
 
     epoch: int
     records: pa.Table
-    inputs: dict[int, tuple[int, str]]
+    inputs: dict[int, Digest]
     latest: dict[int, int | None]
     outputs: dict[str, list[pa.Table]]
-    steps: dict[str, str] = field(default_factory=dict)
-    correct: int = 0
-    labelled: int = 0
-    baselines: Baselines = field(default_factory=Baselines)
+    streams: dict[str, Digest] = field(default_factory=dict)
+    scores: dict[str, Scores] = field(default_factory=dict)
 
-    def collect(self, result: Result) -> None:
+    def collect(self, step: str, result: Result) -> None:
         """Add the rows and counts of a step's result."""
-        self.correct += result.correct
-        self.labelled += result.labelled
-        self.baselines += result.baselines
+        if result.labelled:
+            made = Scores(result.labelled, result.correct, result.baselines)
+            self.scores[step] = self.scores.get(step, Scores()) + made
         for name, table in result.outputs.items():
             if table.num_rows:
                 self.outputs.setdefault(name, []).append(table)
 
 
-def begin_epoch(epoch: int, records: pa.Table, graph: Graph) -> EpochInProgress:
-    """Make an epoch before its first step. `records` has the log's columns and `_rank`; rows may be in any order."""
-    records = in_step_order(records)
-    inputs = _inputs(records, graph.log_columns)
+def begin_epoch(epoch: int, at: int, records: pa.Table, graph: Graph, partitions: PartitionTable) -> EpochInProgress:
+    """Make an epoch, cut at the time `at`, before its first step.
+
+    `records` has the log's columns and `_rank`; rows may be in any order.
+    """
+    latest = latest_times(records)
+    ahead = {rank: graph.source(partitions[rank].source).ahead for rank in latest}
+    records = in_step_order(reject_ahead(records, latest, at, ahead))
+    inputs = digests_by(records.select([RANK, *graph.log_columns]), RANK)
     records, rejects = _split(records, graph.source_name)
-    outputs = {"rejects": [rejects]} if rejects.num_rows else {}
-    return EpochInProgress(epoch, records, inputs, latest_times(records), outputs)
+    if not rejects.num_rows:
+        return EpochInProgress(epoch, records, inputs, latest, {})
+    readable = dict.fromkeys(latest) | latest_times(records)
+    return EpochInProgress(epoch, records, inputs, readable, {"rejects": [rejects]})
 
 
 class Chain:
-    """Consecutive steps of a pipeline that run in one process.
+    """Consecutive steps of a pipeline that run in one process. Another process runs the steps in `ahead` before.
 
-    Another process runs the steps in `ahead` before. `whole`: the chain gets whole epochs, and digests their records.
+    The chain digests the records of its steps, unless the other process has digested them.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = (), *, whole: bool = True) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = ()) -> None:
         self.steps = tuple(steps)
         elsewhere = frozenset(ahead)
         self.here = tuple(node for node in steps if node.name not in elsewhere)
-        made = graph.digested if whole else {}
-        self._digested = {node.name: made.get(node.name, []) for node in steps}
+        self._digested = {node.name: graph.digested[node.name] for node in steps}
 
     def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
         """Run the steps on an epoch."""
@@ -74,21 +79,10 @@ class Chain:
         for node in self.steps:
             if node in self.here:
                 result = process_batch(node, epoch.records, position)
-                epoch.collect(result)
+                epoch.collect(node.name, result)
                 epoch.records = result.records
-            if self._digested[node.name]:
-                epoch.steps[node.name] = digest_of([epoch.records.select(self._digested[node.name])])
-
-
-def _inputs(records: pa.Table, columns: Sequence[str]) -> dict[int, tuple[int, str]]:
-    """For each rank the record count and the digest of its records."""
-    ranks = records[RANK].to_numpy()
-    plain = records.select(columns)
-    if len(ranks) and (ranks == ranks[0]).all():
-        return {int(ranks[0]): (records.num_rows, digest_of([plain]))}
-    present = np.unique(ranks).tolist()
-    parts = {rank: plain.filter(pa.array(ranks == rank)) for rank in present}
-    return {rank: (part.num_rows, digest_of([part])) for rank, part in parts.items()}
+            if self._digested[node.name] and node.name not in epoch.streams:
+                epoch.streams[node.name] = digest_of(epoch.records.select(self._digested[node.name]))
 
 
 def _split(records: pa.Table, source_step: str) -> tuple[pa.Table, pa.Table]:

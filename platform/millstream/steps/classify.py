@@ -126,7 +126,7 @@ class Classifier:
 
     def fingerprint(self) -> str:
         """Return a digest of the model's parameters."""
-        return state_digest(self._model.save())
+        return str(state_digest(self._model.save()))
 
     def ended(self, substream: Any) -> Result:
         return Result(self._no_records)

@@ -56,6 +56,8 @@ class Traits:
 
     `key` of a keyed step is the text column whose value decides which state a record uses. The names in the step's
     state are the keys, so an engine can give each key's state to one of several workers (`millstream.steps.keys`).
+
+    `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
     """
 
     scope: Scope
@@ -65,6 +67,7 @@ class Traits:
     only_adds: bool = False
     ends: frozenset[str] = frozenset()
     key: str | None = None
+    held_back: int = 0
 
 
 @dataclass(frozen=True)

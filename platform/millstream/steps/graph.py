@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
+from millstream.config.sources import SourceTime
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
@@ -50,6 +51,17 @@ class Graph:
     records: pa.Schema
     source_name: str = "source"
     """The step name in `rejects` for records that the log cannot read."""
+    sources: Mapping[str, SourceTime] = field(default_factory=dict)
+    """The event time of each source; a source that is missing here has the defaults of `SourceTime`."""
+
+    def source(self, name: str) -> SourceTime:
+        """The event time of a source's records."""
+        return self.sources.get(name, SourceTime())
+
+    @property
+    def waits_for_time(self) -> bool:
+        """True if a step waits for ends in event time."""
+        return any("time" in node.traits.ends for node in self.steps)
 
     @property
     def log_columns(self) -> list[str]:
@@ -58,7 +70,7 @@ class Graph:
 
     @cached_property
     def digested(self) -> Mapping[str, Sequence[str]]:
-        """For each step the columns that a receipt digests: those that the step adds.
+        """For each step the columns that a receipt digests: the identity of a record, and those that the step adds.
 
         If the step adds none, all columns, because it may change or drop records; but none for a step with outputs.
         """
@@ -66,12 +78,15 @@ class Graph:
         before = self.records
         for node in self.steps:
             added = [name for name in node.made.names if name not in before.names]
-            chosen[node.name] = added or ([] if node.step.outputs else node.made.names)
+            whole = [] if node.step.outputs else node.made.names
+            chosen[node.name] = [RANK, OFFSET, *added] if added else whole
             before = node.made
         return chosen
 
 
-def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:
+def build_graph(
+    steps: Sequence[NamedStep], fields: Iterable[str], sources: Mapping[str, SourceTime] | None = None
+) -> Graph:
     """Build the steps for a log with these fields, each step for the records that the previous step makes.
 
     >>> from millstream_models.hashed_text import HashedText
@@ -83,13 +98,15 @@ def build_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> Graph:
     ...
     millstream.errors.ConfigError: step 'features': hashed_text reads the column 'text', but ...
     """
-    graph, problems = check_graph(steps, fields)
+    graph, problems = check_graph(steps, fields, sources)
     if graph is None:
         raise ConfigError("\n".join(problem.message for problem in problems))
     return graph
 
 
-def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Graph | None, list[Problem]]:
+def check_graph(
+    steps: Sequence[NamedStep], fields: Iterable[str], sources: Mapping[str, SourceTime] | None = None
+) -> tuple[Graph | None, list[Problem]]:
     """The graph, or None and all problems that keep it from being built."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
     problems = [Problem(steps[index].path, message) for index, message in duplicates([step.name for step in steps])]
@@ -105,7 +122,9 @@ def check_graph(steps: Sequence[NamedStep], fields: Iterable[str]) -> tuple[Grap
         schema = nodes[-1].made
     outputs, clashes = _outputs(nodes)
     problems += clashes
-    return (None, problems) if problems else (Graph(tuple(nodes), outputs, names, first), [])
+    if problems:
+        return None, problems
+    return Graph(tuple(nodes), outputs, names, first, sources=sources or {}), []
 
 
 def build_node(named: NamedStep, records: pa.Schema) -> Node:

@@ -91,7 +91,7 @@ class _PopularityStep:
     @property
     def traits(self) -> Traits:
         by_time = "time" in self._windows.ends
-        return Traits(scope=Scope.GLOBAL, ordered=not by_time, ends=self._windows.ends)
+        return Traits(Scope.GLOBAL, ordered=not by_time, ends=self._windows.ends, held_back=self._windows.lateness)
 
     @property
     def outputs(self) -> Sequence[Output]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from millstream.digests import digest_of
-from millstream.log.epochs import Ended, Epoch, EpochReceipt, PartitionName, PartitionTable
+from millstream.digests import Digest, digest_of
+from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
 from millstream.state.checkpoints import States
 from millstream.state.digests import states_digest
 from millstream.state.dirty_rows import Value
@@ -16,6 +16,7 @@ from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.output_rows import row_schema, rows_for_sinks
+from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
 
 __all__ = ["EpochProcessor", "EpochResult"]
@@ -51,39 +52,26 @@ class EpochProcessor:
 
     def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
         """Process one epoch in all steps. `records` has the log's columns and `_rank`; rows may be in any order."""
-        return self.complete(epoch, begin_epoch(epoch.number, records, self.graph), attempt)
+        self._partitions.follow(epoch)
+        begun = begin_epoch(epoch.number, epoch.at, records, self.graph, self._partitions)
+        return self.complete(epoch, begun, attempt)
 
     def complete(self, epoch: Epoch, in_progress: EpochInProgress, attempt: int = 1) -> EpochResult:
         """Run the steps and the epoch boundary of an epoch whose first steps may have run in another process."""
         self._join(epoch)
-        self._event_time.observe(in_progress.latest)
+        self._event_time.observe(in_progress.latest, epoch.ranks)
         self._chain.run(in_progress, self._partitions)
-        ended = self._event_time.boundary(event.rank for event in epoch.events if isinstance(event, Ended))
-        if ended is not None:
-            for node in self._chain.here:
-                if "time" in node.step.traits.ends:
-                    result = node.step.ended(ended)
-                    check_result(node.name, result, node.made, node.step.outputs)
-                    in_progress.collect(result)
+        risen = self._event_time.boundary(epoch.ended, epoch.idle)
+        if risen is not None:
+            self._end_substreams(risen, in_progress)
         rows = {name: self._rows(name, in_progress.outputs.get(name, [])) for name in self.graph.outputs}
-        receipt = EpochReceipt(
-            epoch=epoch.number,
-            attempt=attempt,
-            records=sum(count for count, _ in in_progress.inputs.values()),
-            rejects=rows["rejects"].num_rows,
-            correct=in_progress.correct,
-            labelled=in_progress.labelled,
-            baselines=in_progress.baselines,
-            inputs=in_progress.inputs,
-            steps=in_progress.steps,
-            outputs={name: (table.num_rows, digest_of(table).lanes) for name, table in rows.items() if table.num_rows},
-        )
-        return EpochResult(epoch, rows, receipt)
+        return EpochResult(epoch, rows, self._receipt(in_progress, rows, attempt))
 
     def skip(self, epoch: Epoch) -> None:
         """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count."""
         self._join(epoch)
-        self._event_time.leave(event.rank for event in epoch.events if isinstance(event, Ended))
+        self._event_time.observe({}, epoch.ranks)
+        self._event_time.leave(epoch.ended, epoch.idle)
 
     def save(self) -> States:
         """The state of every step and of event time; later epochs do not change the returned arrays."""
@@ -107,13 +95,50 @@ class EpochProcessor:
                 return str(fingerprint())
         return None
 
-    def state_digest(self) -> str:
-        """A digest of all state, with waiting mini-batches and open windows; the order of steps has no influence."""
+    def state_digest(self) -> Digest:
+        """The digest of all state here, with waiting mini-batches and open windows."""
         return states_digest(self.save())
 
     def _join(self, epoch: Epoch) -> None:
         for rank in self._partitions.follow(epoch):
-            self._event_time.join(rank)
+            self._event_time.join(rank, timed=self.graph.source(self._partitions[rank].source).timed)
+
+    def _end_substreams(self, watermark: Watermark, epoch: EpochInProgress) -> None:
+        """Close the windows that end with the watermark of the sources; each step holds it back for the next ones."""
+        for node in self.graph.steps:
+            if node in self._chain.here and "time" in node.traits.ends:
+                result = node.step.ended(watermark)
+                check_result(node.name, result, node.made, node.step.outputs)
+                epoch.collect(node.name, result)
+            watermark = watermark.held_back(node.traits.held_back)
+
+    def _watermarks(self) -> dict[str, int | None]:
+        """The watermark of all that each step has passed on."""
+        made: dict[str, int | None] = {}
+        if (watermark := self._event_time.watermark) is not None:
+            for node in self.graph.steps:
+                watermark = watermark.held_back(node.traits.held_back)
+                made[node.name] = watermark.time
+        return made
+
+    def _receipt(self, epoch: EpochInProgress, rows: Mapping[str, pa.Table], attempt: int) -> EpochReceipt:
+        inputs: dict[str, Digest] = {}
+        for rank in sorted(epoch.inputs):
+            source = self._partitions[rank].source
+            inputs[source] = inputs.get(source, Digest()) + epoch.inputs[rank]
+        steps = [node.name for node in self.graph.steps]
+        return EpochReceipt(
+            epoch=epoch.epoch,
+            attempt=attempt,
+            records=sum(digest.count for digest in inputs.values()),
+            rejects=rows["rejects"].num_rows,
+            inputs=inputs,
+            streams={name: epoch.streams[name] for name in steps if name in epoch.streams},
+            outputs={name: digest_of(table) for name, table in rows.items() if table.num_rows},
+            scores={name: epoch.scores[name] for name in steps if name in epoch.scores},
+            watermarks=self._watermarks(),
+            held_by=self._event_time.holder,
+        )
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:
         if not tables:

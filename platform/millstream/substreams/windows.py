@@ -51,6 +51,11 @@ class Windows(Protocol):
         ...
 
     @property
+    def lateness(self) -> int:
+        """The event time, in microseconds, for which a window stays open after its end."""
+        ...
+
+    @property
     def label(self) -> pa.DataType:
         """The type of the values that `labels` returns."""
         ...
@@ -125,6 +130,7 @@ WindowConfig = Annotated[CountWindow | TumblingWindow, Field(discriminator="type
 
 class _CountWindows:
     ends: frozenset[str] = frozenset()
+    lateness = 0
     label = pa.int64()
 
     def __init__(self, size: int) -> None:
@@ -162,7 +168,7 @@ class _TumblingWindows:
 
     def __init__(self, size: int, lateness: int) -> None:
         self._size = size
-        self._lateness = lateness
+        self.lateness = lateness
         self._first = _LEAST // size
         self._last = _GREATEST // size
         self._first_open = self._first
@@ -186,7 +192,7 @@ class _TumblingWindows:
     def ended(self, substream: Any) -> None:
         if not isinstance(substream, Watermark):
             return
-        closed = self._last + 1 if substream.time is None else (substream.time - self._lateness) // self._size
+        closed = self._last + 1 if substream.time is None else (substream.time - self.lateness) // self._size
         self._first_open = max(self._first_open, closed)
 
     def save(self) -> Mapping[str, int]:

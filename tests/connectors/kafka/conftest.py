@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.sink_topic import SinkTopic
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import SharedBroker
+from support.conditions import HANG_SECONDS
+from support.kafka.sink_topic import SinkTopic
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream_connectors.kafka.client import connection
 from millstream_connectors.kafka.client.cluster import Cluster

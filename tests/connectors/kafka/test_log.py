@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.source_options import source
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import SharedBroker
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.source_options import source
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
 from millstream.log.contracts import OpenContext, Partition
@@ -93,7 +93,7 @@ def test_the_end_follows_new_messages(topics: TopicAdmin, broker: SharedBroker, 
     log = opened(topic=topic)
     assert log.end(f"{topic}/0") == 0
     topics.send(topic, numbered(3))
-    eventually(lambda: log.end(f"{topic}/0") == 3, "the new end")
+    wait_until(lambda: log.end(f"{topic}/0") == 3, "the new end")
 
 
 @pytest.mark.kafka
@@ -178,7 +178,7 @@ def test_a_pattern_without_matches_waits(
     assert log.partitions() == [] and log.partitions() == []
     assert logged(caplog, "no topic") == [f"no topic matches {prefix}-.* yet; waiting for one"]
     topic = topics.create(f"{prefix}-1", 2)
-    eventually(lambda: log.partitions() != [], "the topic")
+    wait_until(lambda: log.partitions() != [], "the topic")
     assert log.partitions() == [Partition(f"{topic}/0"), Partition(f"{topic}/1")]
     assert log.beginning(f"{topic}/0", joined=True) == log.end(f"{topic}/0") == 0
 
@@ -310,7 +310,7 @@ def test_the_end_is_before_uncommitted_messages(
         log = opened(topic=topic)
         assert log.end(f"{topic}/0") == 3
         asked = count_answers(log, monkeypatch)
-        eventually(lambda: log.end(f"{topic}/0") == 3 and bool(asked), "a later answer")
+        wait_until(lambda: log.end(f"{topic}/0") == 3 and bool(asked), "a later answer")
         assert log.end(f"{topic}/0") == 3
         assert opened(topic=topic, isolation="read_uncommitted").end(f"{topic}/0") == 6
         theirs.abort_transaction()
@@ -328,7 +328,7 @@ def test_a_topic_that_is_deleted_and_created_again_is_another_topic(
     topics.create(topic)
     assert opened(topic=topic).identity(f"{topic}/0", 0) != before
     with pytest.raises(AlteredLog, match=f"topic {topic} was deleted and created again while it was read"):
-        eventually(
+        wait_until(
             lambda: not log.partitions(), "the refusal"
         )  # without an answer, the log returns the last partitions
 

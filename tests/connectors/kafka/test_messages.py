@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from connectors.kafka.sink_topic import IDENTITY, SCHEMA, epoch, progress
+from support.kafka.sink_topic import IDENTITY, SCHEMA, epoch, progress
 
 from millstream.errors import ConfigError
 from millstream.log.formats.rows import json_lines

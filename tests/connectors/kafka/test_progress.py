@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.sink_topic import OUTPUT, SinkTopic, epoch, progress
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import SharedBroker
+from support.conditions import HANG_SECONDS
+from support.kafka.sink_topic import OUTPUT, SinkTopic, epoch, progress
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream_connectors.kafka import progress as progress_module
 from millstream_connectors.kafka.client.cluster import Cluster

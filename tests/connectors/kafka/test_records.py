@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from connectors.kafka.batch_bytes import Message, batch
+from support.kafka.batch_bytes import Message, batch
 
 from millstream.records import log_schema
 from millstream_connectors.kafka.client.batches import scan

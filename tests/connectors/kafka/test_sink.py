@@ -12,10 +12,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
-from connectors.kafka.topic_admin import TopicAdmin
 from pydantic import ValidationError
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.digests import Digest
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
@@ -229,7 +229,7 @@ def test_rows_hidden_by_another_producers_transaction_are_waited_for_and_never_s
                 read_hastily(sink_topic)
             caplog.clear()
             reader.start()
-            eventually(lambda: f"waiting for topic {sink_topic.topic}" in caplog.text, "the warning")
+            wait_until(lambda: f"waiting for topic {sink_topic.topic}" in caplog.text, "the warning")
     reader.join(HANG_SECONDS)
     assert found == [6]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from connectors.kafka.append_process import ROWS, start_process
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.short_timeouts import shorten_timeouts
-from connectors.kafka.sink_topic import SinkTopic, epoch, offsets_of, progress
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker, SharedBroker
+from support.conditions import HANG_SECONDS
+from support.kafka.append_process import ROWS, start_process
+from support.kafka.short_timeouts import shorten_timeouts
+from support.kafka.sink_topic import SinkTopic, epoch, offsets_of, progress
 
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.client.network import Nodes

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.sink_topic import SinkTopic
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import SharedBroker
+from support.conditions import HANG_SECONDS
 from support.documents import EPOCHS, write_documents
+from support.kafka.sink_topic import SinkTopic
+from support.kafka.topic_admin import TopicAdmin
 from support.pipelines import Pipeline, assert_promise
 
 from millstream.engines.local.engine import LocalEngine

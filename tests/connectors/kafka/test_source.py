@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.source_options import source
 from pydantic import ValidationError
+from support.kafka.source_options import source
 
 from millstream.config.load import read_config
 from millstream.engines.spark.worker_setup import WorkerSetup

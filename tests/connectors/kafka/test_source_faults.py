@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, Position, Run, documents, eventually
-from connectors.kafka.short_timeouts import shorten_timeouts
-from connectors.kafka.topic_admin import TopicAdmin
 from support.brokers import OwnBroker, SharedBroker
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.pipeline_runs import Position, Run, documents
+from support.kafka.short_timeouts import shorten_timeouts
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import AlteredLog, Contradiction, MillstreamError, Truncated
 from millstream.guarantees.crash_point import CrashPoint
@@ -117,7 +118,7 @@ def test_added_partitions_are_read_from_their_first_message(
     topics.send(topic, documents(30))
     following = run(topic=topic, start="latest")
     with following.following():
-        eventually(lambda: len(following.events()) > 0, "the first partition")
+        wait_until(lambda: len(following.events()) > 0, "the first partition")
         topics.send(topic, documents(20, 30))
         following.reaches(20)
         topics.add_partitions(topic, 3)
@@ -227,7 +228,7 @@ def test_messages_removed_before_their_replay_are_refused(
         Truncated, match=f"{topic}/0: offset 20 is requested, and the brokers have removed all before 30"
     ):
         run(topic=topic).go()
-    with pytest.raises(AlteredLog, match=f"in source/{topic}/0 20 records became 10; the log was altered"):
+    with pytest.raises(AlteredLog, match="in the source 'source' 20 records became 10; the log was altered"):
         run(topic=topic, on_truncated="earliest").go()
 
 
@@ -245,10 +246,10 @@ def test_messages_compacted_before_their_replay_are_refused(own_broker: OwnBroke
         messages = Fetcher(cluster, "read_committed").read((topic, 0), 0, 40)
         return sum(map(len, messages)) <= 1
 
-    eventually(compacted, "compaction")
+    wait_until(compacted, "compaction")
     cluster.close()
     topics.close()
-    with pytest.raises(AlteredLog, match=r"in source/compacted/0 20 records became [01]; the log was altered"):
+    with pytest.raises(AlteredLog, match=r"in the source 'source' 20 records became [01]; the log was altered"):
         run.go()
 
 
@@ -306,7 +307,7 @@ def test_a_broker_that_starts_later_is_waited_for(
     broker.kill()
     run = Run(tmp_path, broker.bootstrap, {"source": {"topic": topic}})
     with run.following():
-        eventually(lambda: any(message.startswith("waiting for Kafka") for message in caplog.messages), "the warning")
+        wait_until(lambda: any(message.startswith("waiting for Kafka") for message in caplog.messages), "the warning")
         broker.up()
         run.reaches(50)
     assert run.positions() == at(range(50))
@@ -343,7 +344,7 @@ def test_a_run_can_be_stopped_while_the_broker_is_down(
     with run.following():
         run.reaches(50)
         broker.kill()
-        eventually(lambda: any(message.startswith("waiting for Kafka") for message in caplog.messages), "the warning")
+        wait_until(lambda: any(message.startswith("waiting for Kafka") for message in caplog.messages), "the warning")
     broker.up()
     send(broker, "news", documents(10, 50))
     run.stop.clear()

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from connectors.kafka.sink_topic import SinkTopic, epoch, offsets_of, progress
-from connectors.kafka.topic_admin import TopicAdmin
+from support.kafka.sink_topic import SinkTopic, epoch, offsets_of, progress
+from support.kafka.topic_admin import TopicAdmin
 
 from millstream.errors import ForeignSink, InUse, MillstreamError
 

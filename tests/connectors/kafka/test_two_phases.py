@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from connectors.kafka.sink_topic import SCHEMA, SinkTopic, epoch, offsets_of, progress
+from support.kafka.sink_topic import SCHEMA, SinkTopic, epoch, offsets_of, progress
 
 from millstream.errors import MillstreamError
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.topic_admin import wait_until_complete
-from kafka import KafkaProducer
 from support.brokers import SharedBroker
+from support.conditions import HANG_SECONDS
+from support.kafka.clients import connect_producer
+from support.kafka.topic_admin import wait_until_complete
 from support.topics import create_topic
 
 import millstream.log
@@ -85,7 +85,7 @@ def test_an_unavailable_broker_is_reported_after_a_timeout(monkeypatch: pytest.M
 def test_uncommitted_messages_are_not_printed_and_a_tombstone_is_null(broker: SharedBroker) -> None:
     topic = broker.topic("uncommitted")
     create_topic(broker.bootstrap, topic)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+    producer = connect_producer(broker.bootstrap, transactional_id=topic)
     producer.init_transactions()
     for value, commit in ((b"kept", True), (b"dropped", False), (None, True)):
         producer.begin_transaction()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.documents import write_documents
+from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
 
 from millstream.config.load import Loaded, load_config, read_config
-from millstream.config.models import Config
-from millstream.engines.simulated.world.logs import Recorded, recorded
+from millstream.engines.simulated.world.logs import recorded
 from millstream.log.contracts import OpenContext
 
 DEMO = Path(__file__).parents[3] / "configs/demo.yaml"
@@ -36,31 +34,19 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """The config of a pipeline, and its first records."""
-
-    config: Config
-    records: Recorded
-
-
-Simulating = Callable[..., Simulated]
-"""Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, and a model."""
-
-
 def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[str, Any]:
     return {"delivery": delivery, "checkpoint_every": checkpoint_every, "commit_every": commit_every}
 
 
-def _with_records(loaded: Loaded, cache: Path, most: int) -> Simulated:
+def _with_records(loaded: Loaded, cache: Path, most: int) -> SimulatedPipeline:
     source = loaded.config.logs[0]
     log = source.config.open(OpenContext(loaded.folder, cache))
-    return Simulated(loaded.config, recorded({source.name: log}, most))
+    return SimulatedPipeline(loaded.config, recorded({source.name: log}, most))
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Simulating:
-    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1) -> Simulated:
+def demo(tmp_path: Path) -> PipelineFactory:
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1) -> SimulatedPipeline:
         guarantee = _guarantee(delivery, checkpoint_every, commit_every)
         sets = [f"guarantee.{name}={value}" for name, value in guarantee.items()]
         return _with_records(load_config(str(DEMO), sets), tmp_path / "cache", 300)
@@ -69,13 +55,13 @@ def demo(tmp_path: Path) -> Simulating:
 
 
 @pytest.fixture
-def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulating:
+def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
     (tmp_path / "simulated_functions.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("simulated_functions", None)
     write_documents(tmp_path / "documents", records=160)
 
-    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL) -> Simulated:
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL) -> SimulatedPipeline:
         config = {
             "name": "keyed",
             "source": {"type": "files", "path": "documents", "ends": True},

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from engines.simulated.conftest import Simulated, Simulating
+from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
 
+from millstream.engines.cutter import ReplayCutter
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
+from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.workers import exchange, roles
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Allow
@@ -20,8 +24,10 @@ from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Progress
+from millstream.log.epochs import Epoch
 from millstream.state.checkpoints import States
 from millstream.steps.chain import EpochInProgress
+from millstream.substreams.event_time import EventTime
 
 SEEDS = range(60)
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -100,7 +106,49 @@ def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(lifecycle, "order", lambda delivery: (cut, process, checkpoint, deliver, commit))
 
 
-def found(simulated: Simulated, folder: Path) -> bool:
+def digests_of_one_share_only(patch: pytest.MonkeyPatch) -> None:
+    def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
+        whole = exchange.gather(parts)
+        whole.streams |= parts[-1].streams
+        return whole
+
+    patch.setattr(roles, "gather", gather)
+
+
+def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -> None:
+    """A role stops waiting for a partition that it has not seen for 300 us of the simulated clock."""
+    worlds: list[Scheduler] = []
+    made, observe, leave = Scheduler.__init__, EventTime.observe, EventTime.leave
+    seen: dict[int, float] = {}
+
+    def make(scheduler: Scheduler, *arguments: Any) -> None:
+        made(scheduler, *arguments)
+        worlds[:] = [scheduler]
+        seen.clear()
+
+    def observe_at(clock: EventTime, latest: Mapping[int, int | None], cut: Iterable[int]) -> None:
+        seen.update(dict.fromkeys(latest, worlds[0].now))
+        observe(clock, latest, cut)
+
+    def leave_silent(clock: EventTime, ended: Iterable[int], idle: Iterable[int]) -> None:
+        leave(clock, ended, [rank for rank, at in seen.items() if worlds[0].now - at > 300e-6])
+
+    patch.setattr(Scheduler, "__init__", make)
+    patch.setattr(EventTime, "observe", observe_at)
+    patch.setattr(EventTime, "leave", leave_silent)
+
+
+def records_that_are_ahead_of_the_clock_of_their_replay(patch: pytest.MonkeyPatch) -> None:
+    cut = ReplayCutter.cut
+
+    def cut_later(cutter: ReplayCutter, now: float) -> Epoch | None:
+        cutter._epochs = (replace(epoch, at=epoch.at + 3_600_000_000) for epoch in cutter._epochs)
+        return cut(cutter, now)
+
+    patch.setattr(ReplayCutter, "cut", cut_later)
+
+
+def found(simulated: SimulatedPipeline, folder: Path) -> bool:
     simulation = Simulation(simulated.config, simulated.records, folder)
     return any(simulation.run(seed).wrong for seed in SEEDS)
 
@@ -116,12 +164,16 @@ def found(simulated: Simulated, folder: Path) -> bool:
         (state_that_changes_before_it_is_allowed, "exactly_once"),
         (a_checkpoint_of_epochs_that_are_not_yet_delivered, "exactly_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
+        (digests_of_one_share_only, "exactly_once"),
         (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
         (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),
+        (idle_partitions_by_a_clock_instead_of_the_event, "exactly_once"),
+        (idle_partitions_by_a_clock_instead_of_the_event, "at_least_once"),
+        (records_that_are_ahead_of_the_clock_of_their_replay, "exactly_once"),
     ],
 )
 def test_some_schedule_shows_the_defect(
-    keyed: Simulating, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
+    keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
     defect(monkeypatch)

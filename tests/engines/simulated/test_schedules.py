@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from engines.simulated.conftest import Simulating
+from support.simulated_pipeline import PipelineFactory
 
 from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.simulation import Simulation
@@ -17,7 +17,7 @@ GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
 def test_a_hundred_schedules_of_the_demo_keep_the_promise(
-    demo: Simulating, delivery: str, checkpoint_every: int, commit_every: int
+    demo: PipelineFactory, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = demo(delivery, checkpoint_every, commit_every)
     injected: Counter[Target] = Counter()
@@ -29,7 +29,7 @@ def test_a_hundred_schedules_of_the_demo_keep_the_promise(
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), [*GUARANTEES, ("exactly_once", 3, 2)])
 def test_schedules_of_keyed_steps_keep_the_promise(
-    keyed: Simulating, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+    keyed: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = keyed(delivery, checkpoint_every, commit_every)
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
@@ -39,7 +39,7 @@ def test_schedules_of_keyed_steps_keep_the_promise(
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
 def test_schedules_of_a_model_that_sends_only_its_dirty_rows_keep_the_promise(
-    keyed: Simulating, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+    keyed: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = keyed(delivery, checkpoint_every, commit_every, {"type": "naive_bayes"})
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
@@ -47,7 +47,7 @@ def test_schedules_of_a_model_that_sends_only_its_dirty_rows_keep_the_promise(
         assert not simulation.run(seed).wrong, seed
 
 
-def test_a_seed_is_always_the_same_schedule(keyed: Simulating, tmp_path: Path) -> None:
+def test_a_seed_is_always_the_same_schedule(keyed: PipelineFactory, tmp_path: Path) -> None:
     made = keyed("exactly_once")
     traces: list[list[str]] = []
     for folder in ("one", "other"):
@@ -60,7 +60,7 @@ def test_a_seed_is_always_the_same_schedule(keyed: Simulating, tmp_path: Path) -
     assert len(traces[0]) > 50
 
 
-def test_other_seeds_are_other_schedules(keyed: Simulating, tmp_path: Path) -> None:
+def test_other_seeds_are_other_schedules(keyed: PipelineFactory, tmp_path: Path) -> None:
     made = keyed("exactly_once")
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
     traces: list[tuple[str, ...]] = []

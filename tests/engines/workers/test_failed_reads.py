@@ -29,7 +29,7 @@ class Pool:
 
 
 def done(epoch: Epoch) -> Done:
-    receipt = EpochReceipt(epoch.number, 1, 0, 0, 0, 0, {}, {}, {})
+    receipt = EpochReceipt(epoch.number, 1, 0, 0, {}, {}, {})
     return Done(EpochResult(epoch, {}, receipt))
 
 

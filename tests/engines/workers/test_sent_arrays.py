@@ -11,6 +11,7 @@ import pytest
 from support.steps_counted_words import WORDS, CountedWords
 
 from millstream.config.pipeline import NamedStep
+from millstream.digests import Digest
 from millstream.engines.local.channel import pack, unpack
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.messages import Message, Rows, StateReply
@@ -107,7 +108,7 @@ def test_the_coordinator_has_the_states_of_one_process_and_they_do_not_change_la
 ) -> None:
     alone = EpochProcessor(graph())
     alone.restore({}, [])
-    taken: list[tuple[States, str]] = []
+    taken: list[tuple[States, Digest]] = []
     for epoch in epochs(12):
         alone.process(epoch, records(*epoch.cut[0]))
         workers.offer(epoch)

@@ -22,6 +22,7 @@ from millstream.log.epochs import (
     EpochReader,
     EpochReceipt,
     PartitionName,
+    Scores,
     SinkAdded,
     Totals,
 )
@@ -34,15 +35,17 @@ FIRST = (Added(PartitionName("source", "a", 0)), SinkAdded("predictions"), SinkA
 def receipt(number: int, attempt: int = 1) -> EpochReceipt:
     """The receipt of an epoch of two records; only epoch 3 has a reject."""
     rng = random.Random(number)
-    outputs = {
-        "predictions": (2, rng.randbytes(16).hex()),
-        **({"rejects": (1, rng.randbytes(16).hex())} if number == 3 else {}),
-    }
-    return EpochReceipt(number, attempt, 2, int(number == 3), 1, 2, {}, {}, outputs, Baselines(1, 0))
+    digests = [Digest(2, rng.getrandbits(64), rng.getrandbits(64)) for _ in range(3)]
+    outputs = {"predictions": digests[0], **({"rejects": Digest(1, 7, 9)} if number == 3 else {})}
+    scores = {"classify": Scores(2, 1, Baselines(1, 0))}
+    inputs, streams = {"source": digests[1]}, {"classify": digests[2]}
+    return EpochReceipt(
+        number, attempt, 2, int(number == 3), inputs, streams, outputs, scores, {"classify": number * 1000}, 0
+    )
 
 
 def epoch(number: int) -> Epoch:
-    return Epoch(number, {0: (2 * number, 2 * number + 2)}, FIRST if number == 0 else ())
+    return Epoch(number, {0: (2 * number, 2 * number + 2)}, FIRST if number == 0 else (), 1000 * number)
 
 
 def filled(
@@ -231,7 +234,7 @@ def test_the_lines_of_a_merged_receipt(tmp_path: Path) -> None:
     compact(log, 600, frozenset())
     line = next(line for line in log.reader().lines() if "receipt" in line)
     first, last = line["receipt"]
-    total = sum((Digest.of(*receipt(n).outputs["predictions"]) for n in range(first, last + 1)), Digest())
+    total = sum((receipt(n).outputs["predictions"] for n in range(first, last + 1)), Digest())
     assert first == 0 and line["outputs"]["predictions"] == [total.count, total.lanes]
     assert line["rows"] == {"predictions": [0, last], "rejects": [3, 3]}
     assert line["each"] == [[2, last + 1]]

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from millstream.digests import Digest
 from millstream.errors import AlteredLog
 from millstream.log.epochs import (
     Added,
     Baselines,
+    Ended,
     Epoch,
     EpochLog,
     EpochReader,
     EpochReceipt,
+    Idle,
     PartitionName,
+    Scores,
     Skipped,
     Totals,
 )
@@ -24,8 +29,9 @@ from millstream.log.journal import Journal
 
 
 def receipt(epoch: int, labelled: int, attempt: int = 1) -> EpochReceipt:
-    counted = Baselines(no_change=labelled // 4, majority=labelled // 2)
-    return EpochReceipt(epoch, attempt, 10, 0, labelled, labelled, {0: (10, "x")}, {}, {"topics": (3, "y")}, counted)
+    scores = Scores(labelled, labelled, Baselines(no_change=labelled // 4, majority=labelled // 2))
+    made = {"topics": Digest(3, 8, 9)}
+    return EpochReceipt(epoch, attempt, 10, 0, {"news": Digest(10, 5, 6)}, {}, made, {"classify": scores})
 
 
 def totals(folder: Path, receipts: Sequence[EpochReceipt]) -> Totals:
@@ -45,8 +51,8 @@ def test_reading_a_receipt_gives_the_receipt_that_was_written() -> None:
 
 def test_records_count_once_with_the_results_of_the_first_attempt(tmp_path: Path) -> None:
     found = totals(tmp_path, [receipt(0, 8), receipt(1, 8), receipt(1, 4, attempt=2)])
-    assert (found.labelled, found.processed, found.accuracy) == (16, 30, 1)
-    assert found.baselines == Baselines(4, 8)
+    assert (found.overall.labelled, found.processed, found.accuracy) == (16, 30, 1)
+    assert found.scores == {"classify": Scores(16, 16, Baselines(4, 8))}
     assert found.baseline_accuracies == {"no_change": 0.25, "majority": 0.5}
 
 
@@ -57,8 +63,34 @@ def test_without_labels_there_is_no_accuracy_and_no_baseline(tmp_path: Path) -> 
 
 def test_totals_continue_from_the_header_of_a_segment() -> None:
     before = Totals()
-    before.add_receipt(receipt(0, 8))
+    added = tuple(Added(PartitionName("source", name, number)) for number, name in enumerate("abc"))
+    before.add_epoch(Epoch(0, {1: (0, 5)}, (*added, Idle(0), Idle(1), Ended(2)), at=50))
+    held = replace(receipt(0, 8), watermarks={"classify": 20, "topics": None}, held_by=1)
+    before.add_receipt(EpochReceipt.from_line(json.loads(json.dumps(held.line()))))
     assert Totals.from_header(before.header()) == before
+    assert (before.at, before.idle, before.ended, before.watermarks) == (50, {0, 1}, {2}, held.watermarks)
+
+
+def test_totals_have_the_time_since_which_a_partition_holds_the_watermark() -> None:
+    found = Totals()
+    for number, (time, held_by) in enumerate([(20, 0), (20, 0), (30, 0), (30, 1), (30, 1)]):
+        found.add_epoch(Epoch(number, {}, (), at=100 + number))
+        found.add_receipt(replace(receipt(number, 8), watermarks={"topics": time}, held_by=held_by))
+    assert (found.held_by, found.held_since) == (1, 103)
+
+
+def test_a_partition_is_idle_until_a_cut_has_offsets_of_it() -> None:
+    found = Totals()
+    found.add_epoch(Epoch(0, {}, (Added(PartitionName("source", "a", 0)), Idle(0))))
+    assert found.idle == {0}
+    found.add_epoch(Epoch(1, {0: (0, 0)}))
+    assert found.idle == {0}
+    found.add_epoch(Epoch(2, {0: (0, 3)}))
+    assert found.idle == set()
+    found.add_epoch(Epoch(3, {0: (3, 4)}, (Idle(0),)))
+    assert found.idle == {0}
+    found.add_epoch(Epoch(4, {}, (Ended(0),)))
+    assert (found.idle, found.ended) == (set(), {0})
 
 
 def test_a_reader_refuses_files_in_which_an_epoch_is_missing(tmp_path: Path) -> None:
@@ -78,6 +110,7 @@ FIRST = Epoch(0, {0: (5, 9)}, (Added(PartitionName("source", "a", 0), 5),))
         (lambda log: log.cut(Epoch(1, {0: (10, 12)})), r"epoch 1 reads \[10, 12\) at position 9"),
         (lambda log: log.cut(Epoch(1, {0: (9, 8)})), r"epoch 1 reads \[9, 8\) at position 9"),
         (lambda log: log.cut(Epoch(1, {}, (Skipped(0, 8),))), "goes back in epoch 1"),
+        (lambda log: log.cut(Epoch(1, {0: (9, 10)}, at=-1)), "epoch 1 was cut at -1, before 0"),
         (lambda log: log.receipt(receipt(1, 8)), "epoch 1 was processed and never cut"),
         (lambda log: log.commit(1), "a commit of epoch 1 after 0, with 0 the last cut"),
         (lambda log: log.commit(-1), "a commit of epoch -1 after 0, with 0 the last cut"),

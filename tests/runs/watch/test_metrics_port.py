@@ -15,6 +15,7 @@ from support.conditions import HANG_SECONDS
 from millstream.errors import ConfigError
 from millstream.runs.watch import metrics_port
 from millstream.runs.watch.metrics_port import MetricsPort
+from millstream_connectors.kafka.broker import free_port
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ class Up(Collector):
 
 def answer(port: MetricsPort, method: str = "GET", **headers: str) -> tuple[int, str, str]:
     """Status, content type and text."""
-    connection = http.client.HTTPConnection("127.0.0.1", port.number, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port.number, timeout=HANG_SECONDS)
     try:
         connection.request(method, "/metrics", headers=headers)
         response = connection.getresponse()
@@ -80,7 +81,7 @@ def test_another_machine_cannot_connect(port: MetricsPort) -> None:
 
 def test_closing_leaves_no_thread_and_a_free_port() -> None:
     before = set(threading.enumerate())
-    first = MetricsPort(0)
+    first = MetricsPort(free_port())  # no client or test gets this port from the system when it is released
     with socket.create_connection(("127.0.0.1", first.number)) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         while client.recv(4096):  # the server closes first, so its side of the connection stays for a minute
@@ -88,7 +89,7 @@ def test_closing_leaves_no_thread_and_a_free_port() -> None:
     first.close()
     MetricsPort(first.number).close()
     for thread in set(threading.enumerate()) - before:  # the thread of the request may still be ending
-        thread.join(60)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive()
 
 
@@ -112,7 +113,7 @@ def test_a_client_that_does_nothing_is_disconnected(
 
 
 def test_a_silent_client_does_not_keep_the_port() -> None:
-    first = MetricsPort(0)
+    first = MetricsPort(free_port())
     with socket.create_connection(("127.0.0.1", first.number)):
         first.close()
         MetricsPort(first.number).close()

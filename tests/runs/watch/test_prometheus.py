@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from millstream.engines.job import Engine, Job
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.local.single_process import SingleProcessFeed
 from millstream.guarantees.crash_point import CrashPoint
+from millstream.log.epochs import EpochReader
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.watch.observer import Observer, Watched
@@ -95,6 +98,23 @@ def test_rejects_are_counted(tmp_path: Path, configured: Configured) -> None:
     run.start()
     assert run.value("millstream_records_total") == 4
     assert run.value("millstream_rejects_total") == 2 == run.value("millstream_rows_total", output="rejects")
+
+
+def test_the_watermark_of_each_step_and_the_partition_that_holds_it_have_samples(
+    tmp_path: Path, configured: Configured
+) -> None:
+    for name, time in (("a", 5000), ("b", 9000)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": "a goal", "label": "sport", "time": time}) + "\n")
+    source = {"type": "files", "path": "*.jsonl"}
+    run = Run(configured(source={**source, "idle": None}), tmp_path / "waits")
+    run.start()
+    assert run.value("millstream_watermark_timestamp_seconds", step="popularity") == 5000
+    since = run.value("millstream_watermark_held_timestamp_seconds", source="source", partition="a.jsonl")
+    assert since == next(EpochReader(tmp_path / "waits/epochs").epochs()).at / 1e6
+    run = Run(configured(source={**source, "ends": True}), tmp_path / "ended")
+    run.start()
+    assert run.value("millstream_watermark_timestamp_seconds", step="popularity") == math.inf
+    assert run.samples("millstream_watermark_held_timestamp_seconds") == []
 
 
 def test_the_backlog_is_the_number_of_offsets_not_yet_cut(run: Run) -> None:

@@ -27,10 +27,11 @@ from millstream.engines.simulated.verdict.golden import (
 )
 from millstream.engines.simulated.world.faults import FaultPlan, Target, planned_faults
 from millstream.engines.simulated.world.graphs import Graphs
-from millstream.engines.simulated.world.logs import Recorded
+from millstream.engines.simulated.world.logs import Recorded, greatest_time
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import EpochReader
+from millstream.records import TIME
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import CheckpointStore
 
@@ -47,6 +48,12 @@ _EXPIRING = 0.3
 """The share of sinks that do not keep their rows, with exactly_once."""
 _STALL_LIMIT = 20_000
 """The number of steps without progress that is allowed: more than any schedule needs."""
+_FOLLOWS = 0.3
+"""The share of schedules whose records arrive during the run."""
+_IDLE = (0, 20, 100, 400, None)
+"""Microseconds after which a partition is idle, in such schedules."""
+_AHEAD = 0.15
+"""The share of schedules in which some records may be ahead of the clock."""
 _CHANGES = 0.3
 """The share of starts whose options differ from those of the previous start."""
 
@@ -69,8 +76,10 @@ class Simulation:
     def __init__(self, config: Config, records: Recorded, folder: Path) -> None:
         fields = [field for source in config.logs for field in source.config.fields]
         self._config, self._records = config, records
-        self._graphs = Graphs(config.steps, fields)
+        self._graphs = Graphs(config, fields)
         self._size = sum(part.size for parts in records.values() for part in parts)
+        self._greatest_time = greatest_time(records)
+        self._ahead = min((time.ahead for time in config.source_times.values() if time.ahead is not None), default=None)
         self._goldens: dict[str, Golden] = {}
         self._folder = folder
 
@@ -86,7 +95,14 @@ class Simulation:
         guarded = self._config.guarantee.delivery == "exactly_once"
         expiring = [name for name in ("rejects", "topics") if guarded and rng.random() < _EXPIRING]
         run = SimulatedRun(
-            self._config, self._graphs, self._records, world, folder, lambda: next(options), expiring=expiring
+            self._config,
+            self._graphs,
+            self._records,
+            world,
+            folder,
+            lambda: next(options),
+            expiring=expiring,
+            began=self._wall_clock(rng),
         )
         ended: FinishedRun | None = None
         try:
@@ -112,17 +128,27 @@ class Simulation:
             scheduler.steps,
         )
 
+    def _wall_clock(self, rng: random.Random) -> int:
+        """The wall clock at the beginning: no record is ahead of this clock, or some records are."""
+        if self._ahead is None or rng.random() >= _AHEAD:
+            return self._greatest_time
+        parts = [part.records for parts in self._records.values() for part in parts if part.size]
+        return max(0, (rng.choice(rng.choice(parts)[TIME].to_pylist()) or 0) - self._ahead)
+
     def _options(self, rng: random.Random, epochs: int) -> Iterator[StartOptions]:
         size = max(1, self._size // epochs)
-        follow = rng.random() < 0.2
+        follow = rng.random() < _FOLLOWS
+        arriving, pause = rng.choice(_ARRIVALS), sorted((rng.random(), rng.random()))
         options = StartOptions(
             workers=rng.choice((1, 2, 2, 3, 3, 4)),
             max_records=size,
             max_wait=rng.choice((0.0, 0.0005, 0.005)),
-            arrival=rng.choice(_ARRIVALS) / self._size if follow else 0.0,
+            arrival=arriving / self._size if follow else 0.0,
             in_flight=rng.choice((size, 3 * size, 100_000)),
             packing=rng.random() < 0.25,
             keep=rng.choice(_KEEPS),
+            idle=rng.choice(_IDLE),
+            pause=(arriving * pause[0], arriving * pause[1]),
         )
         while True:
             yield options
@@ -146,7 +172,8 @@ class Simulation:
         yield from differences_by_history(ended, run.contents, run.history, applied, references)
 
     def _golden(self, epochs: AllEpochs) -> Golden:
-        key = epochs_key(epochs)
+        settled = 0 if self._ahead is None else max(0, self._greatest_time - self._ahead)
+        key = epochs_key(epochs, settled)
         golden = self._goldens.pop(key, None)
         if golden is None:
             folder = self._folder / "golden"

@@ -13,8 +13,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from millstream.digests import Digest
 from millstream.engines.workers.messages import Allow
 from millstream.errors import StepFailed
+from millstream.log.epochs import Scores
 from millstream.records import OFFSET, RANK
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
@@ -78,10 +80,10 @@ def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
     for part in parts:
         whole.inputs |= part.inputs
         whole.latest |= part.latest
-        whole.steps |= part.steps
-        whole.correct += part.correct
-        whole.labelled += part.labelled
-        whole.baselines += part.baselines
+        for step, digest in part.streams.items():
+            whole.streams[step] = whole.streams.get(step, Digest()) + digest
+        for step, scores in part.scores.items():
+            whole.scores[step] = whole.scores.get(step, Scores()) + scores
         for name, tables in part.outputs.items():
             for table in tables:
                 (made if ORDER in table.column_names else ordered).setdefault(name, []).append(table)

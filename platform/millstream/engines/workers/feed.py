@@ -107,7 +107,7 @@ class WorkersFeed:
         self._offered.append(epoch)
         self._pool.send(SEQUENCER, Take(epoch))
         reader = self._readers[epoch.number % len(self._readers)]
-        self._pool.send(reader, Read(epoch.number, ranges_of(epoch, self._partitions)))
+        self._pool.send(reader, Read(epoch.number, epoch.at, ranges_of(epoch, self._partitions)))
 
     def ready(self, seconds: float) -> Sequence[Epoch]:
         """Return the group of epochs that may change state, once they are all processed.

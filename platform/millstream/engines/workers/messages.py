@@ -45,9 +45,10 @@ class Skip:
 
 @dataclass(frozen=True)
 class Read:
-    """To a reader: read an epoch and run the first steps."""
+    """To a reader: read an epoch, which was cut at the time `at`, and run the first steps."""
 
     epoch: int
+    at: int
     ranges: Sequence[Range]
 
 

@@ -73,7 +73,8 @@ class Reader:
     def handle(self, message: Message) -> None:
         if isinstance(message, Read):
             self._partitions.learn({wanted.rank: wanted.partition for wanted in message.ranges})
-            epoch = begin_epoch(message.epoch, self._read(message.ranges), self._graph)
+            records = self._read(message.ranges)
+            epoch = begin_epoch(message.epoch, message.at, records, self._graph, self._partitions)
             self._head.run(epoch, self._partitions)
             self._send_on(epoch)
         elif self._owned is not None:
@@ -99,7 +100,7 @@ class _OwnedKeys:
         self._name, self._step = node.name, node.step
         self._index, self._readers = index, readers
         self._exchange = Exchange(parts=1)
-        self._chain = Chain(graph, [node], whole=False)
+        self._chain = Chain(graph, [node])
         self._sent = _SentStates()
 
     def handle(self, message: Message, send: Send, partitions: PartitionTable) -> None:

@@ -1,7 +1,18 @@
 """Epochs: the planner, which cuts a stream into epochs, and the epoch log, which stores their order durably."""
 
 from millstream.log.epochs.baselines import Baselines
-from millstream.log.epochs.epoch import Added, Ended, Epoch, Event, PartitionName, SinkAdded, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import (
+    Added,
+    Ended,
+    Epoch,
+    Event,
+    Idle,
+    PartitionName,
+    SinkAdded,
+    SinkRemoved,
+    Skipped,
+    in_order,
+)
 from millstream.log.epochs.log import EpochLog
 from millstream.log.epochs.partitions import PartitionTable
 from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, has_room
@@ -22,6 +33,7 @@ __all__ = [
     "EpochReader",
     "EpochReceipt",
     "Event",
+    "Idle",
     "PartitionName",
     "PartitionTable",
     "Planner",
@@ -31,4 +43,5 @@ __all__ = [
     "Skipped",
     "Totals",
     "has_room",
+    "in_order",
 ]

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Added", "Ended", "Epoch", "Event", "PartitionName", "SinkAdded", "SinkRemoved", "Skipped"]
+__all__ = [
+    "Added",
+    "Ended",
+    "Epoch",
+    "Event",
+    "Idle",
+    "PartitionName",
+    "SinkAdded",
+    "SinkRemoved",
+    "Skipped",
+    "in_order",
+]
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,16 @@ class Added:
 
     partition: PartitionName
     at: int = 0
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A partition is read to its end and silent: the watermark does not wait for it after this epoch.
+
+    The watermark waits for the partition again from the next epoch on whose cut has records of the partition.
+    """
+
+    rank: int
 
 
 @dataclass(frozen=True)
@@ -55,12 +77,21 @@ class Skipped:
     to: int
 
 
-Event = Added | Ended | SinkAdded | SinkRemoved | Skipped
+Event = Added | Skipped | Idle | Ended | SinkAdded | SinkRemoved
+
+
+def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+    """The events of an epoch in the order in which they take effect."""
+    kinds: tuple[type[Event], ...] = typing.get_args(Event)
+    return tuple(sorted(events, key=lambda event: kinds.index(type(event))))
 
 
 @dataclass(frozen=True)
 class Epoch:
     """A piece of the stream: for each rank the offsets [from, to) (the cut), and the events of this epoch.
+
+    `at` is the time of the cut by the planner's wall clock, in microseconds since 1970. It never falls from one epoch
+    to the next, and it is the only clock on which a result may depend.
 
     >>> Epoch.from_line(Epoch(0, {0: (0, 10)}, (Ended(0),)).line()) == Epoch(0, {0: (0, 10)}, (Ended(0),))
     True
@@ -69,6 +100,22 @@ class Epoch:
     number: int
     cut: Mapping[int, tuple[int, int]]
     events: tuple[Event, ...] = ()
+    at: int = 0
+
+    @property
+    def ranks(self) -> list[int]:
+        """The partitions of which the cut has offsets."""
+        return [rank for rank, (start, stop) in self.cut.items() if stop > start]
+
+    @property
+    def idle(self) -> list[int]:
+        """The partitions that are idle from the boundary of this epoch on."""
+        return [event.rank for event in self.events if isinstance(event, Idle)]
+
+    @property
+    def ended(self) -> list[int]:
+        """The partitions that end with this epoch."""
+        return [event.rank for event in self.events if isinstance(event, Ended)]
 
     @property
     def size(self) -> int:
@@ -81,6 +128,8 @@ class Epoch:
         for event in self.events:
             if isinstance(event, Added):
                 events.append({"added": asdict(event.partition), "at": event.at})
+            elif isinstance(event, Idle):
+                events.append({"idle": event.rank})
             elif isinstance(event, Ended):
                 events.append({"ended": event.rank})
             elif isinstance(event, Skipped):
@@ -91,6 +140,7 @@ class Epoch:
                 events.append({"sink": event.sink})
         return {
             "epoch": self.number,
+            "at": self.at,
             "cut": {str(rank): list(span) for rank, span in self.cut.items()},
             "events": events,
         }
@@ -101,6 +151,8 @@ class Epoch:
         for event in line["events"]:
             if "added" in event:
                 events.append(Added(PartitionName(**event["added"]), event["at"]))
+            elif "idle" in event:
+                events.append(Idle(event["idle"]))
             elif "ended" in event:
                 events.append(Ended(event["ended"]))
             elif "skipped" in event:
@@ -110,4 +162,4 @@ class Epoch:
             else:
                 events.append(SinkAdded(event["sink"]))
         cut = {int(rank): (span[0], span[1]) for rank, span in line["cut"].items()}
-        return Epoch(line["epoch"], cut, tuple(events))
+        return Epoch(line["epoch"], cut, tuple(events), line["at"])

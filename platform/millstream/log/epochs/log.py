@@ -100,6 +100,7 @@ class EpochLog:
     def _check_next(self, epoch: Epoch) -> None:
         totals = self.totals
         assert epoch.number == totals.next_epoch, f"epoch {epoch.number} was cut after {totals.next_epoch - 1}"
+        assert epoch.at >= totals.at, f"epoch {epoch.number} was cut at {epoch.at}, before {totals.at}"
         moved: dict[int, int] = {}
         partitions = len(totals.partitions)
         for event in epoch.events:

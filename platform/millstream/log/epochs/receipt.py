@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.log.epochs.baselines import Baselines
+from millstream.digests import Digest
 from millstream.log.epochs.scores import Scores
 
 __all__ = ["EpochReceipt"]
@@ -33,21 +33,26 @@ class Merged:
 class EpochReceipt:
     """The results of processing an epoch; the receipt is durable before the first sink gets the epoch.
 
-    `inputs`: for each rank the number of records and their digest. `outputs`: for each output the number of rows and
-    their digest, and `steps`: for each step a digest, both in the order of processing. `attempt` is 1, or more for a
-    replay. The receipts of several epochs may be `merged`: then `epoch` is the first one, and the counts are sums.
+    `inputs`: for each source the digest of its records. `streams`: for each step the digest of its records. `outputs`:
+    for each output with rows the digest of the rows, as sinks get them. `scores`: for each step that predicted labelled
+    records, its counts. `attempt` is 1, or more for a replay. `watermarks`: for each step the watermark of all that the
+    step passes on after this epoch (None: the end of time); no step has one before the watermark's first value.
+    `held_by` is the partition that holds the watermark. No value depends on the order of records, so several processes
+    can make a receipt from their shares.
+
+    The receipts of several epochs may be `merged`: then `epoch` is the first one, and the counts and digests are sums.
     """
 
     epoch: int
     attempt: int
     records: int
     rejects: int
-    correct: int
-    labelled: int
-    inputs: Mapping[int, tuple[int, str]]
-    steps: Mapping[str, str]
-    outputs: Mapping[str, tuple[int, str]]
-    baselines: Baselines = field(default_factory=Baselines)
+    inputs: Mapping[str, Digest]
+    streams: Mapping[str, Digest]
+    outputs: Mapping[str, Digest]
+    scores: Mapping[str, Scores] = field(default_factory=dict)
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    held_by: int | None = None
     merged: Merged | None = None
 
     @property
@@ -66,25 +71,47 @@ class EpochReceipt:
         return dict.fromkeys(self.outputs, (self.epoch, self.epoch)) if self.merged is None else self.merged.rows
 
     @property
-    def scores(self) -> Scores:
-        return Scores(self.records, self.correct, self.labelled, self.baselines)
+    def overall(self) -> Scores:
+        """The scores of all steps together."""
+        return Scores.sum(self.scores.values())
 
     def line(self) -> dict[str, Any]:
         """The receipt as a line of the epoch log."""
         assert self.merged is None, "a merged receipt is not written again"
-        fields = {name: value for name, value in vars(self).items() if name not in ("epoch", "merged")}
-        inputs = {str(rank): v for rank, v in self.inputs.items()}
-        return {"receipt": self.epoch, **fields, "inputs": inputs, "baselines": self.baselines.counts()}
+        return {
+            "receipt": self.epoch,
+            "attempt": self.attempt,
+            "records": self.records,
+            "rejects": self.rejects,
+            "inputs": _pairs(self.inputs),
+            "streams": _pairs(self.streams),
+            "outputs": _pairs(self.outputs),
+            "scores": {step: scores.counts() for step, scores in self.scores.items()},
+            "watermarks": self.watermarks,
+            "held_by": self.held_by,
+        }
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> EpochReceipt:
         merged = Merged.from_line(line) if "each" in line else None
-        fields = {name: value for name, value in line.items() if name not in ("each", "rows", "receipt")}
         return EpochReceipt(
             epoch=line["receipt"] if merged is None else line["receipt"][0],
+            attempt=line["attempt"],
+            records=line["records"],
+            rejects=line["rejects"],
+            inputs=_digests(line["inputs"]),
+            streams=_digests(line["streams"]),
+            outputs=_digests(line["outputs"]),
+            scores={step: Scores.from_counts(counts) for step, counts in line["scores"].items()},
+            watermarks=line["watermarks"],
+            held_by=line["held_by"],
             merged=merged,
-            inputs={int(rank): (v[0], v[1]) for rank, v in fields.pop("inputs").items()},
-            outputs={name: (v[0], v[1]) for name, v in fields.pop("outputs").items()},
-            baselines=Baselines(**fields.pop("baselines")),
-            **fields,
         )
+
+
+def _pairs(digests: Mapping[str, Digest]) -> dict[str, tuple[int, str]]:
+    return {name: (digest.count, digest.lanes) for name, digest in digests.items()}
+
+
+def _digests(pairs: Mapping[str, tuple[int, str]]) -> dict[str, Digest]:
+    return {name: Digest.of(count, lanes) for name, (count, lanes) in pairs.items()}

@@ -1,8 +1,8 @@
-"""Scores: the number of records that the model and the baselines predicted right."""
+"""Scores: the number of records that the model and the baselines of a step predicted right."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from millstream.log.epochs.baselines import Baselines
@@ -14,30 +14,19 @@ __all__ = ["Scores"]
 class Scores:
     """The scores of some records; an accuracy is None without labels.
 
-    >>> (Scores(10, 6, 8, Baselines(2, 4)) - Scores(2, 2, 2, Baselines(1, 1))).accuracy
+    >>> (Scores(8, 6, Baselines(2, 4)) - Scores(2, 2, Baselines(1, 1))).accuracy
     0.6666666666666666
     """
 
-    records: int = 0
-    correct: int = 0
     labelled: int = 0
+    correct: int = 0
     baselines: Baselines = field(default_factory=Baselines)
 
     def __add__(self, other: Scores) -> Scores:
-        return Scores(
-            self.records + other.records,
-            self.correct + other.correct,
-            self.labelled + other.labelled,
-            self.baselines + other.baselines,
-        )
+        return Scores(self.labelled + other.labelled, self.correct + other.correct, self.baselines + other.baselines)
 
     def __sub__(self, other: Scores) -> Scores:
-        return Scores(
-            self.records - other.records,
-            self.correct - other.correct,
-            self.labelled - other.labelled,
-            self.baselines - other.baselines,
-        )
+        return Scores(self.labelled - other.labelled, self.correct - other.correct, self.baselines - other.baselines)
 
     @property
     def accuracy(self) -> float | None:
@@ -48,3 +37,16 @@ class Scores:
     def baseline_accuracies(self) -> Mapping[str, float] | None:
         """The accuracy of each baseline by name; None without labels."""
         return self.baselines.shares(self.labelled)
+
+    def counts(self) -> dict[str, int]:
+        """The counts by name, as a receipt stores them."""
+        return {"labelled": self.labelled, "correct": self.correct, **self.baselines.counts()}
+
+    @staticmethod
+    def from_counts(counts: Mapping[str, int]) -> Scores:
+        return Scores(counts["labelled"], counts["correct"], Baselines(counts["no_change"], counts["majority"]))
+
+    @staticmethod
+    def sum(scores: Iterable[Scores]) -> Scores:
+        """The scores of several steps together."""
+        return sum(scores, Scores())

@@ -9,8 +9,7 @@ from typing import Any
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog
-from millstream.log.epochs.baselines import Baselines
-from millstream.log.epochs.epoch import Added, Ended, Epoch, PartitionName, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import Added, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
@@ -37,9 +36,12 @@ class Totals:
 
     base: Base = field(default_factory=Base)
     next_epoch: int = 0
+    at: int = 0
+    """The time of the last cut."""
     partitions: list[PartitionName] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
     sinks: dict[str, int] = field(default_factory=dict)
     """The current sinks, and for each the epoch that it begins with."""
     removed: set[str] = field(default_factory=set)
@@ -50,39 +52,50 @@ class Totals:
     records: int = 0
     processed: int = 0
     rejects: int = 0
-    correct: int = 0
-    labelled: int = 0
-    baselines: Baselines = field(default_factory=Baselines)
+    scores: dict[str, Scores] = field(default_factory=dict)
+    """The scores by step."""
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
     last_rows: dict[str, int] = field(default_factory=dict)
     """By output, the last epoch that made rows."""
     delivered: dict[str, Digest] = field(default_factory=dict)
     """By sink, the digest of the rows that it got, each once, from the epoch that it begins with."""
+    watermarks: dict[str, int | None] = field(default_factory=dict)
+    """The last watermark of each step; None is the end of time."""
+    held_by: int | None = None
+    """The partition that holds the watermark, by its rank; None if the watermark waits for no partition."""
+    held_since: int = 0
+    """The time of the last cut when the watermark came to its present value and partition."""
 
     @property
-    def scores(self) -> Scores:
-        return Scores(self.records, self.correct, self.labelled, self.baselines)
+    def overall(self) -> Scores:
+        """The scores of all steps together."""
+        return Scores.sum(self.scores.values())
 
     @property
     def accuracy(self) -> float | None:
-        return self.scores.accuracy
+        return self.overall.accuracy
 
     @property
     def baseline_accuracies(self) -> Mapping[str, float] | None:
-        return self.scores.baseline_accuracies
+        return self.overall.baseline_accuracies
 
     def add_epoch(self, epoch: Epoch) -> None:
         if epoch.number != self.next_epoch:
             message = f"the epoch log goes from epoch {self.next_epoch - 1} to {epoch.number}; its files were altered"
             raise AlteredLog(message)
         self.next_epoch += 1
+        self.at = epoch.at
+        self.idle.difference_update(epoch.ranks)
         for event in epoch.events:
             if isinstance(event, Added):
                 self.positions[len(self.partitions)] = event.at
                 self.partitions.append(event.partition)
+            elif isinstance(event, Idle):
+                self.idle.add(event.rank)
             elif isinstance(event, Ended):
                 self.ended.add(event.rank)
+                self.idle.discard(event.rank)
             elif isinstance(event, Skipped):
                 self.positions[event.rank] = event.to
             elif isinstance(event, SinkRemoved):
@@ -105,18 +118,20 @@ class Totals:
             self.epochs += len(receipt.counts)
             self.records += receipt.records
             self.rejects += receipt.rejects
-            self.correct += receipt.correct
-            self.labelled += receipt.labelled
-            self.baselines += receipt.baselines
-            for output, (count, _) in receipt.outputs.items():
-                self.rows[output] = self.rows.get(output, 0) + count
+            for step, scores in receipt.scores.items():
+                self.scores[step] = self.scores.get(step, Scores()) + scores
+            for output, digest in receipt.outputs.items():
+                self.rows[output] = self.rows.get(output, 0) + digest.count
             self._deliver(receipt)
+            if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
+                self.watermarks, self.held_by = dict(receipt.watermarks), receipt.held_by
+                self.held_since = self.at
 
     def _deliver(self, receipt: EpochReceipt) -> None:
         for sink, begin in self.sinks.items():
             made = receipt.outputs.get(sink.partition(" ")[0])
             if made is not None and receipt.epoch >= begin:
-                self.delivered[sink] = self.delivered.get(sink, Digest()) + Digest.parse(f"{made[0]}-{made[1]}")
+                self.delivered[sink] = self.delivered.get(sink, Digest()) + made
 
     def add_line(self, line: Mapping[str, Any]) -> None:
         if "epoch" in line:
@@ -137,9 +152,7 @@ class Totals:
             records=0,
             processed=0,
             rejects=0,
-            correct=0,
-            labelled=0,
-            baselines=Baselines(),
+            scores={},
             rows={},
             last_rows={},
             delivered={},
@@ -147,9 +160,10 @@ class Totals:
 
     def header(self) -> bytes:
         """The totals as the header of a segment."""
+        sets = {name: sorted(value) for name, value in vars(self).items() if isinstance(value, set)}
+        scores = {step: each.counts() for step, each in self.scores.items()}
         delivered = {sink: str(digest) for sink, digest in self.delivered.items()}
-        fields = {**asdict(self), "ended": sorted(self.ended), "removed": sorted(self.removed), "delivered": delivered}
-        return json.dumps(fields).encode()
+        return json.dumps({**asdict(self), **sets, "scores": scores, "delivered": delivered}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -158,9 +172,9 @@ class Totals:
         fields = json.loads(header)
         fields["partitions"] = [PartitionName(**partition) for partition in fields["partitions"]]
         fields["positions"] = {int(rank): offset for rank, offset in fields["positions"].items()}
-        fields["ended"] = set(fields["ended"])
-        fields["removed"] = set(fields["removed"])
-        fields["baselines"] = Baselines(**fields["baselines"])
+        for name in ("ended", "idle", "removed"):
+            fields[name] = set(fields[name])
+        fields["scores"] = {step: Scores.from_counts(counts) for step, counts in fields["scores"].items()}
         fields["base"] = Base(**fields["base"])
         fields["delivered"] = {sink: Digest.parse(text) for sink, text in fields["delivered"].items()}
         return Totals(**fields)

@@ -47,7 +47,7 @@ class Window:
     @property
     def scores(self) -> Scores:
         """The scores since the first start."""
-        return Scores(self.records, self.correct, self.labelled, Baselines(**self.baselines_correct))
+        return Scores(self.labelled, self.correct, Baselines(**self.baselines_correct))
 
 
 _BEFORE_FIRST = Window(0, -1, 0, 0, None, None, None, 0.0, Baselines().counts(), None, None)
@@ -93,7 +93,7 @@ class Metrics(Observer):
         self._warn, self._then, self._clock = warn, then, clock
         self._file = -1
         self._written = _BEFORE_FIRST
-        self._scores = Scores()
+        self._records, self._scores = 0, Scores()
         self._last_time: tuple[float, int] | None = None
         """The time at the end of the last window in this start, and the number of records then."""
         try:
@@ -115,7 +115,7 @@ class Metrics(Observer):
     def _catch_up(self, watched: Watched) -> None:
         """Count the epochs that earlier starts processed and that are in no window of the file."""
         last = self._written
-        self._scores = last.scores
+        self._records, self._scores = last.records, last.scores
         totals = watched.epoch_log.totals
         if totals.records == last.records:
             return
@@ -123,10 +123,10 @@ class Metrics(Observer):
             if receipt.epoch > last.epoch:
                 self._count(receipt)
         # older receipts may be gone from the epoch log: its totals have all epochs
-        self._scores = totals.scores
+        self._records, self._scores = totals.records, totals.overall
 
     def started(self, first: int) -> None:
-        self._last_time = (self._clock(), self._scores.records)
+        self._last_time = (self._clock(), self._records)
 
     def finished_epoch(self, result: EpochResult) -> None:
         self._count(result.receipt)
@@ -139,8 +139,9 @@ class Metrics(Observer):
     def _count(self, receipt: EpochReceipt) -> None:
         if receipt.attempt != 1:
             return
-        self._scores += receipt.scores
-        if self._scores.records - self._written.records >= WINDOW:
+        self._records += receipt.records
+        self._scores += receipt.overall
+        if self._records - self._written.records >= WINDOW:
             self._write(receipt.epoch)
 
     def _write(self, epoch: int) -> None:
@@ -148,11 +149,11 @@ class Metrics(Observer):
         if self._last_time is not None:
             now = self._clock()
             elapsed = now - self._last_time[0]
-            speed = per_second(scores.records - self._last_time[1], elapsed)
-            self._last_time = (now, scores.records)
+            speed = per_second(self._records - self._last_time[1], elapsed)
+            self._last_time = (now, self._records)
         fresh = scores - before.scores
         window = Window(
-            records=scores.records,
+            records=self._records,
             epoch=epoch,
             correct=scores.correct,
             labelled=scores.labelled,

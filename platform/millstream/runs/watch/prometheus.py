@@ -5,6 +5,7 @@ A counter that is a total of the epoch log counts over all starts in a run direc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -44,6 +45,19 @@ class RunCollector(Collector):
     def rows(self) -> Values:
         rows = self.totals.rows
         return {(output,): rows.get(output, 0) for output in self.watched.graph.outputs}
+
+    @property
+    def watermarks(self) -> Values:
+        times = self.totals.watermarks
+        return {(step,): math.inf if time is None else time / 1e6 for step, time in times.items()}
+
+    @property
+    def held(self) -> Values:
+        totals = self.totals
+        if totals.held_by is None:
+            return {}
+        partition = totals.partitions[totals.held_by]
+        return {(partition.source, partition.name): totals.held_since / 1e6}
 
     @property
     def information(self) -> Values:
@@ -110,13 +124,13 @@ METRICS = (
         "millstream_labelled_records_total",
         "counter",
         "Records that were predicted and had a label.",
-        lambda run: run.totals.labelled,
+        lambda run: run.totals.overall.labelled,
     ),
     Metric(
         "millstream_correct_records_total",
         "counter",
         "Records whose prediction was right.",
-        lambda run: run.totals.correct,
+        lambda run: run.totals.overall.correct,
     ),
     Metric(
         "millstream_accuracy",
@@ -128,7 +142,7 @@ METRICS = (
         "millstream_baseline_correct_records_total",
         "counter",
         "Records that a baseline predicted right: the previous label (no_change) or the most common label (majority).",
-        lambda run: _by_baseline(counts.counts()) if (counts := run.totals.baselines) else None,
+        lambda run: _by_baseline(counts.counts()) if (counts := run.totals.overall.baselines) else None,
         ("baseline",),
     ),
     Metric(
@@ -162,6 +176,20 @@ METRICS = (
         "gauge",
         "Offsets in the sources that are not yet cut.",
         lambda run: run.watched.cutter.behind,
+    ),
+    Metric(
+        "millstream_watermark_timestamp_seconds",
+        "gauge",
+        "The event time up to which a step has passed everything on, in seconds since 1970; +Inf after the end.",
+        lambda run: run.watermarks,
+        ("step",),
+    ),
+    Metric(
+        "millstream_watermark_held_timestamp_seconds",
+        "gauge",
+        "The time since which this partition has held the watermark at its present value, in seconds since 1970.",
+        lambda run: run.held,
+        ("source", "partition"),
     ),
     Metric(
         "millstream_epoch_latency_seconds",

@@ -17,6 +17,7 @@ from millstream.log.contracts import OpenContext
 from millstream.log.epochs import EpochReader, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.watch.event_time import EventTimeStatus, event_time_status
 from millstream.runs.watch.progress_file import read_run_stats
 from millstream.runs.watch.run_stats import RunStats
 from millstream.state.checkpoints import CheckpointReader
@@ -77,6 +78,7 @@ class RunStatus:
     baselines: Mapping[str, float] | None
     """The accuracy of each baseline, by name."""
     partitions: tuple[PartitionStatus, ...]
+    event_time: EventTimeStatus
     unknown: Mapping[str, str]
     """The reason why the end of a source, or the rows of `outputs`, are unknown."""
     checkpointed_at: str | None
@@ -124,6 +126,7 @@ def run_status(directory: RunDirectory) -> RunStatus:
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         partitions=partitions,
+        event_time=event_time_status(totals),
         unknown=unknown,
         checkpoint_age=max(0.0, round(now - checkpointed_at / 1e6, 3)) if checkpointed_at is not None else None,
         checkpointed_at=format_time(checkpointed_at - checkpointed_at % 1_000_000)

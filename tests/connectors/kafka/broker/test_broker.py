@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient
+from kafka import TopicPartition
 from support.brokers import OwnBroker, SharedBroker
+from support.kafka.clients import add_topic, connect_admin, connect_consumer, connect_producer
 
 from millstream.errors import MillstreamError
 from millstream_connectors.kafka.broker import Broker, free_port, process
@@ -24,12 +24,12 @@ MEBIBYTE = 1 << 20
 
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics({topic: {"num_partitions": partitions}}, wait_for_metadata=True)
+    with connect_admin(bootstrap) as admin:
+        add_topic(admin, topic, partitions)
 
 
 def write(bootstrap: str, topic: str, *values: bytes) -> None:
-    producer = KafkaProducer(bootstrap_servers=bootstrap, max_request_size=32 * MEBIBYTE)
+    producer = connect_producer(bootstrap, max_request_size=32 * MEBIBYTE)
     for value in values:
         producer.send(topic, value)
     producer.flush()
@@ -39,7 +39,7 @@ def write(bootstrap: str, topic: str, *values: bytes) -> None:
 def read(bootstrap: str, topic: str) -> list[bytes]:
     """The values of the topic's first partition."""
     partition = TopicPartition(topic, 0)
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    consumer = connect_consumer(bootstrap)
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
     end = consumer.end_offsets([partition])[partition]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from kafka.admin import KafkaAdminClient
+from support.kafka.clients import add_topic, connect_admin
 
 from millstream_connectors.kafka.broker import Broker, default_data, free_port
 
@@ -45,8 +45,9 @@ def test_a_broker_from_its_start_to_its_end(kafka: Kafka, data: Path) -> None:
     assert kafka("status") == (1, f"down; data in {data}\n")
     assert kafka("up", "--port", port) == (0, f"up: {address}data in {data}\n")
     assert kafka("up") == (0, f"up already: {address}data in {data}\n")
-    with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin:
-        admin.create_topics({"news": {"num_partitions": 2}, "topics": {}}, wait_for_metadata=True)
+    with connect_admin(f"127.0.0.1:{port}") as admin:
+        add_topic(admin, "news", 2)
+        add_topic(admin, "topics")
     running = Broker(data).running()
     assert running is not None
     assert kafka("status") == (

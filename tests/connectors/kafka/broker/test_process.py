@@ -20,7 +20,7 @@ def born(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_process_is_alive_until_it_has_ended() -> None:
-    with subprocess.Popen(["sleep", "60"]) as child:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:  # it runs until its input ends
         running = process.BrokerProcess(child.pid, 1, process._born(child.pid))
         assert process.alive(running)
         child.kill()

@@ -6,9 +6,9 @@ import socket
 import threading
 
 import pytest
-from connectors.kafka.pipeline_runs import eventually
-from kafka.admin import KafkaAdminClient
 from support.brokers import SharedBroker
+from support.conditions import wait_until
+from support.kafka.clients import connect_admin
 
 from millstream_connectors.kafka.broker import free_port
 from millstream_connectors.kafka.broker.readiness import ready_cluster
@@ -17,10 +17,10 @@ from millstream_connectors.kafka.broker.readiness import ready_cluster
 @pytest.mark.kafka
 def test_a_ready_broker_answers_with_its_cluster_id(broker: SharedBroker) -> None:
     host, _, port = broker.bootstrap.partition(":")
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+    with connect_admin(broker.bootstrap) as admin:
         expected = admin.describe_cluster()["cluster_id"]
     # An answer that takes too long counts as none.
-    eventually(lambda: ready_cluster(host, int(port)) == expected, "the answer")
+    wait_until(lambda: ready_cluster(host, int(port)) == expected, "the answer")
 
 
 def test_a_port_without_a_server_is_no_broker() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from connectors.kafka.topic_admin import TopicAdmin
-from connectors.kafka.transactional_topic import PARTITIONS, TransactionalTopic
 from support.brokers import SharedBroker
+from support.kafka.topic_admin import TopicAdmin
+from support.kafka.transactional_topic import PARTITIONS, TransactionalTopic
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import crc32c
 import numpy as np
 import pyarrow as pa
 import pytest
-from connectors.kafka.batch_bytes import LOG_APPEND_TIME, TRANSACTIONAL, Message, batch, control_record, number
+from support.kafka.batch_bytes import LOG_APPEND_TIME, TRANSACTIONAL, Message, batch, control_record, number
 
 from millstream_connectors.kafka.client.batches import Records, _Field, scan
 from millstream_connectors.kafka.client.codecs import CODECS

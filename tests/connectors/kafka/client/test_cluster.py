@@ -10,10 +10,10 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.topic_admin import wait_until_complete
-from kafka import KafkaProducer
 from support.brokers import OwnBroker, SharedBroker
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.clients import connect_producer
+from support.kafka.topic_admin import wait_until_complete
 
 from millstream_connectors.kafka.broker import Broker, free_port
 from millstream_connectors.kafka.client import retries
@@ -31,7 +31,7 @@ def topic(broker: SharedBroker, cluster: Cluster) -> Topic:
 
 
 def produce(broker: SharedBroker, topic: Topic, times: list[int], partition: int = 0) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    producer = connect_producer(broker.bootstrap)
     for millis in times:
         producer.send(topic.name, b"{}", partition=partition, timestamp_ms=millis)
     producer.flush()
@@ -74,7 +74,7 @@ def test_beginnings_ends_and_offsets_at_a_time(cluster: Cluster, topic: Topic, b
 
 @pytest.mark.kafka
 def test_the_committed_end_is_before_an_open_transaction(cluster: Cluster, topic: Topic, broker: SharedBroker) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic.name)
+    producer = connect_producer(broker.bootstrap, transactional_id=topic.name)
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(topic.name, b"{}", partition=0).get(HANG_SECONDS)
@@ -169,7 +169,7 @@ def answer_of(question: Callable[[], T | None]) -> T:
         found.extend([] if answer is None else [answer])
         return bool(found)
 
-    eventually(answered, "an answer")
+    wait_until(answered, "an answer")
     return found[0]
 
 

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.topic_admin import TopicAdmin, wait_until_complete
 from support.brokers import OwnBroker, SharedBroker
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.topic_admin import TopicAdmin, wait_until_complete
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.errors import MessagesLost, OffsetRemoved, RetryTimeout, TopicRecreated
@@ -188,7 +188,7 @@ def test_gaps_of_a_compacted_topic_are_skipped(own_broker: OwnBroker) -> None:
         found.update(read(Fetcher(cluster, "read_committed"), topic, 0, end))
         return not {0, 299} & found.keys()
 
-    eventually(compacted, "compaction")
+    wait_until(compacted, "compaction")
     assert {offset: found[offset] for offset in found if offset <= 300} == {100: b"99", 200: b"99", 300: b"99"}
     fetcher = Fetcher(cluster, "read_committed")
     assert read(fetcher, topic, 110, 190) == {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from connectors.kafka.sink_topic import SinkTopic
-from connectors.kafka.transactional_topic import PARTITIONS, Loss, TransactionalTopic, messages, write
+from support.kafka.sink_topic import SinkTopic
+from support.kafka.transactional_topic import PARTITIONS, Loss, TransactionalTopic, messages, write
 
 from millstream_connectors.kafka.client.errors import MessageTooLarge
 from millstream_connectors.kafka.client.producer import IdempotentProducer

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
+from kafka.admin import UserScramCredentialUpsertion
 from pydantic import ValidationError
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.clients import connect_admin
 
 from millstream.config.load import read_config
 from millstream.errors import MillstreamError
@@ -158,10 +159,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     broker = Broker(folder / "data", ports[0], settings)
     try:
         broker.up()
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin = connect_admin(broker.bootstrap)
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion("me", "SCRAM-SHA-512", PASSWORD.encode())])
         admin.close()
-        eventually(lambda: has_credentials(f"{HOST}:{ports[2]}"), "the credentials")
+        wait_until(lambda: has_credentials(f"{HOST}:{ports[2]}"), "the credentials")
         yield Guarded(folder, *(f"{HOST}:{port}" for port in ports[2:]))
     finally:
         broker.kill()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import eventually
-from connectors.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 from kafka import errors as kafka_errors
 from support.brokers import OwnBroker
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.transactional_topic import Loss, TransactionalTopic, messages, write
 
 from millstream_connectors.kafka.client.coordinators import ProducerIdentity
 from millstream_connectors.kafka.client.errors import Fenced
@@ -242,9 +242,9 @@ def test_a_transaction_that_the_brokers_aborted_after_its_timeout_is_started_aga
         producer = topic.producer(transaction_timeout=0.3)
         producer.fence()
         producer.prepare(messages(value), "")
-        eventually(lambda: topic.state() == "CompleteAbort", "the abort")
+        wait_until(lambda: topic.state() == "CompleteAbort", "the abort")
         assert not producer.commit()
-        producer._timeout = 60  # a busy machine may not commit the next transaction within the short one
+        producer._timeout = HANG_SECONDS  # a busy machine may not commit the next transaction within the short one
         return producer
 
     write(timed_out("a"), "a")
@@ -267,7 +267,7 @@ def test_a_transactional_id_that_has_expired_is_used_again(own_broker: OwnBroker
     producer = topic.producer()
     producer.fence()
     write(producer, "a")
-    eventually(lambda: not topic.state(), "the expiry of the id")
+    wait_until(lambda: not topic.state(), "the expiry of the id")
     write(producer, "b")
     assert topic.read() == ["a0", "a1", "b0", "b1"]
     topic.close()

@@ -37,5 +37,5 @@ class SimulatedEngine:
             with SingleProcessFeed(job) as feed:
                 run_epochs(job, feed, clock)
             return
-        graphs = self._graphs or Graphs(job.config.steps, job.graph.fields)
+        graphs = self._graphs or Graphs(job.config, job.graph.fields)
         run_with_workers(job, lambda job: SimulatedWorkerPool(job, self._world, graphs, packing=self._packing), clock)

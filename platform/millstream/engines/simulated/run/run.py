@@ -41,7 +41,8 @@ class StartOptions:
 
     With an `arrival` above 0, a record arrives every `arrival` seconds, and the run follows its sources. With 0, all
     records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. `keep`
-    is that of the config, in microseconds.
+    is that of the config, in microseconds. In a run that follows its sources, a partition is idle after `idle`
+    microseconds; `pause` is the time, in seconds, in which no record arrives in the first partition of each source.
     """
 
     workers: int
@@ -51,6 +52,8 @@ class StartOptions:
     in_flight: int = MOST_RECORDS
     packing: bool = False
     keep: int | None = None
+    idle: int | None = None
+    pause: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class SimulatedRun:
 
     `options` is called at each start. With `replay`, the run takes the epochs of another run, perhaps from a base on:
     then its epoch log begins with the totals `begin`. `expiring` are the outputs whose sinks do not keep their rows.
+    `began` is the wall clock at the beginning of the simulation, in microseconds since 1970.
     """
 
     def __init__(
@@ -80,12 +84,13 @@ class SimulatedRun:
         replay: CutEpochs | None = None,
         begin: Totals | None = None,
         expiring: Collection[str] = (),
+        began: int = 0,
     ) -> None:
         plan = delivery_plan(config)
         self.disk = Disk(folder)
         self._config, self._records = config, records
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
-        self._options, self._replay, self._begin = options, replay, begin
+        self._options, self._replay, self._begin, self._began = options, replay, begin, began
         graph = graphs.lend()
         self.contents = {
             name: SinkContent(row_schema(output), expires=name in expiring) for name, output in graph.outputs.items()
@@ -185,8 +190,9 @@ class SimulatedRun:
         size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
         changed = {"type": "local", "workers": options.workers, "epoch": size}
         engine = self._config.engine.model_copy(update=changed)
+        config = self._config.model_copy(update={"engine": engine, "keep": options.keep})
         return make_job(
-            self._config.model_copy(update={"engine": engine, "keep": options.keep}),
+            config.with_idle(options.idle) if follow else config,
             graph,
             storage,
             CutOptions(
@@ -201,7 +207,7 @@ class SimulatedRun:
         )
 
     def _wall_clock(self) -> int:
-        return int(self._scheduler.now * 1_000_000)
+        return self._began + int(self._scheduler.now * 1e6)
 
     def _written(self, checkpoint: Checkpoint) -> None:
         if self.history is not None:
@@ -216,7 +222,15 @@ class SimulatedRun:
             for part in parts:
                 first_records[part] = records
                 records += part.size // 2
-        return lambda part: int(self._scheduler.now / options.arrival) - first_records[part]
+        paused = {parts[0] for parts in self._records.values() if parts}
+        begin, end = options.pause
+
+        def size(part: RecordedPartition) -> int:
+            now = self._scheduler.now
+            arrived = begin if part in paused and begin <= now < end else now
+            return int(arrived / options.arrival) - first_records[part]
+
+        return size
 
     def _left(self, log: EpochLog) -> int:
         """The number of offsets that are not cut yet."""

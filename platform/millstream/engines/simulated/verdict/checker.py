@@ -36,10 +36,13 @@ def differences_exactly_once(
             yield f"{name}: {rows.num_rows} rows, not the {expected.num_rows} of a run without crashes"
         yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
     totals = ended.job.epoch_log.totals
-    for total in ("epochs", "records", "rejects", "correct", "labelled", "baselines", "rows"):
+    for total in ("epochs", "records", "rejects", "scores", "rows"):
         found, wanted = getattr(totals, total), getattr(golden.totals, total)
         if found != wanted:
             yield f"the total of {total} is {found}, in a run without crashes {wanted}"
+    for receipt in ended.job.epoch_log.reader().receipts():
+        if receipt.attempt == 1 and receipt != golden.receipts[receipt.epoch]:
+            yield f"the receipt of epoch {receipt.epoch} is not that of a run without crashes"
 
 
 def differences_since_base(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
-from millstream.log.epochs import Epoch, EpochReader, Totals
+from millstream.log.epochs import Epoch, EpochReader, EpochReceipt, Totals
 from millstream.log.ranges import ranges_of, read_table, records_schema
 from millstream.state.checkpoints import CheckpointReader, States
 from millstream.steps.processor import EpochProcessor
@@ -31,11 +31,12 @@ _NEVER = 1_000_000
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden run (without faults): its state, its rows, and the totals of its epoch log."""
+    """A golden run (without faults): its state, its rows, and the totals and the receipts of its epoch log."""
 
     states: States
     rows: Mapping[str, pa.Table]
     totals: Totals
+    receipts: Mapping[int, EpochReceipt]
 
 
 class AllEpochs:
@@ -54,9 +55,9 @@ class AllEpochs:
         return self._totals
 
 
-def epochs_key(epochs: AllEpochs) -> str:
-    """A key that is equal for runs of the same epochs."""
-    return json.dumps([epoch.line() for epoch in epochs.epochs()])
+def epochs_key(epochs: AllEpochs, settled: int) -> str:
+    """A key that is equal for runs of the same epochs. From the time `settled` on, no record is ahead of the clock."""
+    return json.dumps([replace(epoch, at=min(epoch.at, settled)).line() for epoch in epochs.epochs()])
 
 
 def golden_since_base(config: Config, graphs: Graphs, records: Recorded, disk: Disk, folder: Path) -> Golden:
@@ -80,7 +81,8 @@ def golden_run(
     run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs, begin)
     job = run.run_to_end().job
     rows = {name: content.rows() for name, content in run.contents.items()}
-    golden = Golden(job.processor.save(), rows, job.epoch_log.totals)
+    receipts = {receipt.epoch: receipt for receipt in job.epoch_log.reader().receipts()}
+    golden = Golden(job.processor.save(), rows, job.epoch_log.totals, receipts)
     graphs.take_back(job.graph)
     return golden
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from millstream.config.pipeline import NamedStep
+from millstream.config.models import Config
 from millstream.steps.graph import Graph, build_graph
 
 __all__ = ["Graphs"]
@@ -13,13 +13,13 @@ __all__ = ["Graphs"]
 class Graphs:
     """Lends graphs whose steps have no state yet, and takes them back."""
 
-    def __init__(self, steps: Sequence[NamedStep], fields: Iterable[str]) -> None:
-        self._steps, self._fields = steps, tuple(fields)
+    def __init__(self, config: Config, fields: Iterable[str]) -> None:
+        self._config, self._fields = config, tuple(fields)
         self._idle: list[Graph] = []
 
     def lend(self) -> Graph:
         if not self._idle:
-            return build_graph(self._steps, self._fields)
+            return build_graph(self._config.steps, self._fields, self._config.source_times)
         graph = self._idle.pop()
         for node in graph.steps:
             node.step.restore({})

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.log.contracts import Log, Partition
-from millstream.records import OFFSET
+from millstream.records import OFFSET, TIME
 
-__all__ = ["MemoryLog", "Recorded", "RecordedPartition", "recorded"]
+__all__ = ["MemoryLog", "Recorded", "RecordedPartition", "greatest_time", "recorded"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,12 @@ def recorded(logs: Mapping[str, Log], most: int) -> Recorded:
         share = max(1, most // max(1, len(partitions)))
         found[source] = [_recorded(log, partition, share) for partition in partitions]
     return found
+
+
+def greatest_time(records: Recorded) -> int:
+    """The greatest time of any record; 0 without times."""
+    tables = [part.records for parts in records.values() for part in parts if TIME in part.records.column_names]
+    return max((pc.max(table[TIME]).as_py() or 0 for table in tables), default=0)
 
 
 def _recorded(log: Log, partition: Partition, most: int) -> RecordedPartition:

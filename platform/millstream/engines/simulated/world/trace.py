@@ -29,7 +29,7 @@ def describe(message: Message) -> str:
     match message:
         case Allow(start, stop):
             return f"{name} epoch {start}" if stop == start + 1 else f"{name} epochs {start} to {stop - 1}"
-        case Read(epoch, ranges):
+        case Read(epoch, _, ranges):
             return f"{name} epoch {epoch}, {sum(part.stop - part.start for part in ranges)} records"
         case Take(epoch) | Skip(epoch):
             return f"{name} epoch {epoch.number}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kafka.admin import KafkaAdminClient
 from support.brokers import SharedBroker
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
+from support.kafka.clients import connect_admin
 from support.pipelines import Pipeline
 from support.topics import produce_documents
 
@@ -35,7 +35,7 @@ def test_an_output_topic_that_was_deleted_is_not_taken_for_one_that_retention_ha
     pipeline: Pipeline, broker: SharedBroker
 ) -> None:
     pipeline.run("run", records=4 * EPOCH_RECORDS)
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin = connect_admin(broker.bootstrap)
     admin.delete_topics([pipeline.sinks["predictions"]["topic"].replace("{run}", "run")])
     admin.close()
     with pytest.raises(ForeignSink, match="sink 'predictions' got rows of epoch 0 and others from this run"):

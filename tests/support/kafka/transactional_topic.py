@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import pytest
-from connectors.kafka.pipeline_runs import HANG_SECONDS
-from connectors.kafka.sink_topic import SinkTopic
 from kafka import errors as kafka_errors
+from support.conditions import HANG_SECONDS
+from support.kafka.sink_topic import SinkTopic
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
@@ -42,7 +42,7 @@ class TransactionalTopic:
         self._clusters.append(Cluster(self.bootstrap, timeout=HANG_SECONDS))
         return self._clusters[-1]
 
-    def producer(self, transaction_timeout: float = 60) -> Transactions:
+    def producer(self, transaction_timeout: float = HANG_SECONDS) -> Transactions:
         cluster, name = self.cluster(), self.topic
         return Transactions(
             cluster,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from connectors.kafka.sink_topic import SinkTopic, epoch, progress
+from support.kafka.sink_topic import SinkTopic, epoch, progress
 
 __all__ = ["ROWS", "start_process"]
 

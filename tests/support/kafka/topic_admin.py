@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
 from kafka import KafkaProducer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from support.conditions import wait_until
+from support.kafka.clients import add_topic, connect_admin, connect_producer
 
 from millstream_connectors.kafka.client.cluster import Cluster
 from millstream_connectors.kafka.client.coordinators import KafkaCoordinators
@@ -27,7 +27,7 @@ class TopicAdmin:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap, retry_backoff_ms=20)
+        self._admin = connect_admin(bootstrap)
 
     def close(self) -> None:
         self._admin.close()
@@ -35,16 +35,16 @@ class TopicAdmin:
     def create(self, name: str, partitions: int = 1, **settings: str) -> str:
         """Create a topic whose messages stay, however old their timestamps are; `_` in names of settings is `.`."""
         configs = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in settings.items()}
-        self._admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)], wait_for_metadata=True)
+        add_topic(self._admin, name, partitions, **configs)
         return name
 
     def delete(self, name: str) -> None:
         self._admin.delete_topics([name])
-        eventually(lambda: name not in self._admin.list_topics(), f"the deletion of {name}")
+        wait_until(lambda: name not in self._admin.list_topics(), f"the deletion of {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
         self._admin.create_partitions({name: total})
-        eventually(lambda: len(self._admin.describe_topics([name])[0]["partitions"]) >= total, "the partitions")
+        wait_until(lambda: len(self._admin.describe_topics([name])[0]["partitions"]) >= total, "the partitions")
 
     def remove(self, name: str, before: int, partition: int = 0) -> None:
         """Remove the messages before an offset, as retention does."""
@@ -57,13 +57,9 @@ class TopicAdmin:
 
     @contextmanager
     def producer(self, **options: Any) -> Iterator[KafkaProducer]:
-        """A producer; at the end of the block all its messages are written.
-
-        The brokers do not abort its transactions before a test counts as hanging.
-        """
+        """A producer; at the end of the block all its messages are written."""
         defaults = {"linger_ms": 5, "retry_backoff_ms": 5, "max_request_size": 15 << 20}
-        defaults["transaction_timeout_ms"] = HANG_SECONDS * 1000
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, **{**defaults, **options})
+        producer = connect_producer(self.bootstrap, **{**defaults, **options})
         try:
             yield producer
             producer.flush()

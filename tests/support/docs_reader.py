@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from docs.documents import blocks
+from support.docs_pages import blocks
 
 __all__ = ["Reader"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from models.reference import FTRLReference, NaiveBayesReference, SoftmaxReference, play
 from pydantic import ValidationError
+from support.reference_models import FTRLReference, NaiveBayesReference, SoftmaxReference, play
 
 from millstream.arrays import Array
 from millstream.errors import ConfigError, StepFailed

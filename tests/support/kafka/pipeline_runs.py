@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from support.conditions import HANG_SECONDS, wait_until
 from support.pipelines import InjectedCrash, crash
 
 from millstream.config.load import Loaded, read_config
@@ -24,13 +24,10 @@ from millstream.runs.outputs import outputs_of
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 
-__all__ = ["HANG_SECONDS", "Position", "Run", "documents", "eventually"]
+__all__ = ["Position", "Run", "documents"]
 
 Position = tuple[str, int, int]
 """Source, number of the partition, offset."""
-
-HANG_SECONDS = 300
-"""A test that waits for so long hangs. A broker alone may need up to 120 s for its start on a busy machine."""
 
 
 def documents(count: int, first: int = 0) -> list[bytes | None]:
@@ -42,14 +39,6 @@ def documents(count: int, first: int = 0) -> list[bytes | None]:
         document = {"text": f"{topic} word{number % 11} {topic}{number % 5}", "label": topic, "time": number}
         made.append(json.dumps(document).encode())
     return made
-
-
-def eventually(condition: Callable[[], bool], event: str) -> None:
-    """Wait until a condition is true."""
-    end = time.monotonic() + HANG_SECONDS
-    while not condition():
-        assert time.monotonic() < end, f"{event} did not happen"
-        time.sleep(0.02)
 
 
 @dataclass
@@ -125,11 +114,11 @@ class Run:
 
     def reaches(self, count: int) -> None:
         """Wait until there are so many predictions."""
-        eventually(lambda: sum(table.num_rows for table in self.tables()) >= count, f"{count} predictions")
+        wait_until(lambda: sum(table.num_rows for table in self.tables()) >= count, f"{count} predictions")
 
     def fails(self) -> None:
         """Wait until the run has ended with an error."""
-        eventually((self.folder / "run" / "error.txt").exists, "the error")
+        wait_until((self.folder / "run" / "error.txt").exists, "the error")
 
     def events(self) -> list[Event]:
         """All events of the epoch log so far, in order."""

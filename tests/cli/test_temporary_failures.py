@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli.conftest import Millstream
+from support.command_result import Millstream
+from support.conditions import HANG_SECONDS
 
 from millstream.log.journal import Journal
 from millstream.runs.directory import RunDirectory
@@ -29,12 +30,16 @@ def test_a_run_directory_in_use_is_refused_until_it_is_released(millstream: Mill
 
 @pytest.mark.usefixtures("demo")
 def test_a_journal_with_another_writer_is_refused_until_that_writer_ends() -> None:
-    command = [sys.executable, "-m", "millstream", "log", "append", "journal://news"]
     with Journal(Path("news")):
-        refused = subprocess.run(command, input="{}\n", capture_output=True, text=True, check=False, timeout=60)
+        refused = append_a_line()
     assert refused.returncode == 4
     assert "another process is appending to news" in refused.stderr
-    assert subprocess.run(command, input="{}\n", text=True, check=False, timeout=60).returncode == 0
+    assert append_a_line().returncode == 0
+
+
+def append_a_line() -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "millstream", "log", "append", "journal://news"]
+    return subprocess.run(command, input="{}\n", capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
 
 
 def test_a_full_disk_ends_a_run_which_can_be_continued(demo: Path, millstream: Millstream) -> None:
@@ -59,7 +64,7 @@ def test_a_full_disk_below_standard_output_is_reported_once(millstream: Millstre
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
+            timeout=HANG_SECONDS,
         )
     assert ran.returncode == 4
     assert ran.stderr == "millstream: No space left on device; make room, and run the same command again\n"

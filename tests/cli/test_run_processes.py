@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,14 +17,15 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
+from support.command_result import Millstream
+from support.conditions import HANG_SECONDS, wait_until
 
 from millstream.runs.termination import descendants
+from millstream_connectors.kafka.broker import free_port
 
-Millstream = Callable[..., Any]
 Begin = Callable[..., "subprocess.Popen[str]"]
 
 FOLLOWING = ("--set", "source.rate=2000", "--set", "source.records=null")
-TIMEOUT = 120
 
 
 @pytest.fixture
@@ -46,22 +47,13 @@ def begin(demo: Path) -> Iterator[Begin]:
         process.communicate()
 
 
-def until(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait until a process has reached a state; fail if the process ends before."""
-    deadline = time.monotonic() + TIMEOUT
-    while not reached():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def windows(run: Path) -> int:
     path = run / "metrics.jsonl"
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=TIMEOUT)
+    out, err = process.communicate(timeout=HANG_SECONDS)
     return process.returncode, out, err
 
 
@@ -74,7 +66,7 @@ def test_a_signal_ends_a_run_after_its_epoch_and_the_next_start_continues(
     begin: Begin, demo: Path, millstream: Millstream, number: signal.Signals
 ) -> None:
     process = begin("run", "demo.yaml", *FOLLOWING, "--json")
-    until(lambda: windows(demo / "runs/demo") >= 2, process)
+    wait_until(lambda: windows(demo / "runs/demo") >= 2, "windows", process)
     process.send_signal(number)
     code, out, err = ended(process)
     assert (code, err) == (0, "stopping after the epoch in progress\n")
@@ -93,7 +85,7 @@ def test_a_run_directory_has_one_run_and_can_be_read_meanwhile(
     begin: Begin, demo: Path, millstream: Millstream
 ) -> None:
     process = begin("run", "demo.yaml", *FOLLOWING)
-    until(lambda: windows(demo / "runs/demo") >= 2, process)
+    wait_until(lambda: windows(demo / "runs/demo") >= 2, "windows", process)
 
     second = millstream("run", "demo.yaml", *FOLLOWING)
     assert second.code == 4
@@ -120,16 +112,22 @@ def test_status_prints_speed_and_latency_of_a_running_run(begin: Begin, demo: Pa
         found: dict[str, Any] = json.loads(millstream("status", "runs/demo", "--json").out)
         return found
 
-    until(lambda: windows(demo / "runs/demo") >= 1 and bool((status_now()["stats"] or {}).get("latency_99")), process)
-    status = status_now()
+    status: dict[str, Any] = {}
+
+    def measured() -> bool:
+        if windows(demo / "runs/demo") >= 1:
+            status.update(status_now())
+        run_stats = status.get("stats") or {}
+        return bool(run_stats.get("records_per_second") and run_stats.get("latency_99"))
+
+    wait_until(measured, "speed and latency", process)
     run_stats = status["stats"]
-    assert run_stats["records_per_second"] > 0
     assert 0 < run_stats["latency_median"] <= run_stats["latency_99"]
     assert run_stats["epochs_in_flight"] in (0, 1, 2) and (run_stats["restarts"], run_stats["last_restart"]) == (
         0,
         None,
     )
-    assert 0 <= status["checkpoint_age"] < TIMEOUT
+    assert status["checkpoint_age"] >= 0
 
     printed = millstream("status", "runs/demo").out
     for line in (
@@ -152,16 +150,17 @@ def test_status_prints_speed_and_latency_of_a_running_run(begin: Begin, demo: Pa
 
 def scrape(address: str) -> str:
     """Return the metrics that Prometheus would get."""
-    with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:  # noqa: S310
+    with urllib.request.urlopen(address, timeout=HANG_SECONDS) as answer:  # noqa: S310
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         text: str = answer.read().decode()
     return text
 
 
 def test_prometheus_is_served_while_a_run_is_running(begin: Begin, demo: Path) -> None:
-    process = begin("run", "demo.yaml", *FOLLOWING, "--metrics-port", "0", "--json")
-    address = _line_with("metrics are at", process).split()[-1]
-    until(lambda: windows(demo / "runs/demo") >= 1, process)
+    port = free_port()  # no other process gets this port from the system after the run
+    address = f"http://127.0.0.1:{port}/metrics"
+    process = begin("run", "demo.yaml", *FOLLOWING, "--metrics-port", str(port), "--json")
+    wait_until(lambda: windows(demo / "runs/demo") >= 1, "windows", process)
     metrics = scrape(address)
     assert "# TYPE millstream_epoch_latency_seconds histogram\n" in metrics
     count = re.search(r'^millstream_records_total{pipeline="demo"} ([\d.e+]+)$', metrics, re.M)
@@ -176,12 +175,12 @@ def test_prometheus_is_served_while_a_run_is_running(begin: Begin, demo: Path) -
 def test_the_restart_of_a_killed_worker_is_reported(begin: Begin, demo: Path, millstream: Millstream) -> None:
     process = begin("run", "demo.yaml", *FOLLOWING, "--set", "engine.workers=3", "--metrics-port", "0")
     address = _line_with("metrics are at", process).split()[-1]
-    until(lambda: windows(demo / "runs/demo") >= 1, process)
+    wait_until(lambda: windows(demo / "runs/demo") >= 1, "windows", process)
     os.kill(descendants(process.pid)[-1], signal.SIGKILL)
     reason = _line_with("killed", process).strip().removeprefix("warning: ")
     assert 'millstream_worker_restarts_total{pipeline="demo"} 1.0\n' in scrape(address)
 
-    until(lambda: "restarts   0" not in millstream("status", "runs/demo").out, process)
+    wait_until(lambda: "restarts   0" not in millstream("status", "runs/demo").out, "the restart", process)
     assert f"  restarts   1; the last: {reason}\n" in millstream("status", "runs/demo").out
     process.terminate()
     assert ended(process)[0] == 0
@@ -240,7 +239,7 @@ def test_a_second_interrupt_prints_what_the_run_waits_for_and_a_third_exits(
     (demo / "demo.yaml").write_text(config[:first] + steps + config[last:])
     process = begin("run", "demo.yaml")
     assert process.stderr is not None
-    until((demo / "reached").exists, process)
+    wait_until((demo / "reached").exists, "the first record", process)
     process.send_signal(signal.SIGINT)
     assert _line_with("stopping", process) == "stopping after the epoch in progress\n"
     process.send_signal(signal.SIGINT)
@@ -252,11 +251,16 @@ def test_a_second_interrupt_prints_what_the_run_waits_for_and_a_third_exits(
 
 
 def _line_with(word: str, process: subprocess.Popen[str]) -> str:
+    """The next line with a word that a run prints to standard error."""
     assert process.stderr is not None
-    for line in process.stderr:
-        if word in line:
-            return line
-    raise AssertionError(f"the run ended without a line with {word!r}")
+    limit = threading.Timer(HANG_SECONDS, process.kill)
+    limit.start()
+    try:
+        return next(line for line in process.stderr if word in line)
+    except StopIteration:
+        raise AssertionError(f"the run ended without a line with {word!r}") from None
+    finally:
+        limit.cancel()
 
 
 def test_a_reader_of_the_rows_may_stop_at_any_time(begin: Begin, demo: Path, millstream: Millstream) -> None:
@@ -266,7 +270,7 @@ def test_a_reader_of_the_rows_may_stop_at_any_time(begin: Begin, demo: Path, mil
     assert json.loads(process.stdout.readline())["_offset"] == 0
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait(TIMEOUT) == 0
+    assert process.wait(HANG_SECONDS) == 0
 
 
 @pytest.mark.spark
@@ -274,7 +278,7 @@ def test_on_spark_too_a_terminated_process_group_ends_after_its_epoch(
     begin: Begin, demo: Path, millstream: Millstream
 ) -> None:
     process = begin("run", "demo.yaml", *FOLLOWING, "--set", "engine.type=spark", "--json")
-    until(lambda: windows(demo / "runs/demo") >= 2, process)
+    wait_until(lambda: windows(demo / "runs/demo") >= 2, "windows", process)
     os.killpg(process.pid, signal.SIGTERM)  # as `timeout`, systemd and terminals do
     code, out, err = ended(process)
     assert (code, err) == (0, "stopping after the epoch in progress\n")

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from connectors.kafka.pipeline_runs import HANG_SECONDS, eventually
-from connectors.kafka.topic_admin import wait_until_complete
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.structs import OffsetAndMetadata
+from support.conditions import HANG_SECONDS, wait_until
+from support.kafka.clients import connect_admin, connect_consumer
+from support.kafka.topic_admin import wait_until_complete
 
 from millstream.log.contracts import OpenContext, Progress
 from millstream_connectors.kafka.progress import Signature
@@ -121,11 +122,9 @@ class SinkTopic:
     def messages(self) -> list[Any]:
         """The committed messages, up to the current end, as a consumer of another program reads them."""
         wait_until_complete(self.bootstrap, self.id)
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-        )
+        consumer = connect_consumer(self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
         try:
-            eventually(lambda: bool(consumer.partitions_for_topic(self.topic)), f"metadata of {self.topic}")
+            wait_until(lambda: bool(consumer.partitions_for_topic(self.topic)), f"metadata of {self.topic}")
             pairs = [TopicPartition(self.topic, number) for number in sorted(consumer.partitions_for_topic(self.topic))]
             consumer.assign(pairs)
             consumer.seek_to_beginning()
@@ -137,7 +136,7 @@ class SinkTopic:
                     found.extend(some)
                 return all(consumer.position(pair) >= ends[pair] for pair in pairs)
 
-            eventually(complete, f"the end of {self.topic}")
+            wait_until(complete, f"the end of {self.topic}")
             return found
         finally:
             consumer.close()
@@ -152,7 +151,7 @@ class SinkTopic:
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, retry_backoff_ms=20)
+        admin = connect_admin(self.bootstrap)
         try:
             yield admin
         finally:
