@@ -162,10 +162,11 @@ class Simulation:
         newest = CheckpointStore(run.disk.checkpoints, {}).newest()
         applied = newest.applied if newest else AppliedEpochs()  # with at_most_once a run may have no checkpoint
         if run.history is None:
-            yield from differences_exactly_once(ended, run.contents, applied, self._golden(epochs))
+            golden = self._golden(epochs)
+            yield from differences_exactly_once(ended, run.contents, applied, golden)
             if base >= 0:
                 tail = golden_since_base(self._config, self._graphs, self._records, run.disk, self._folder / "tail")
-                yield from differences_since_base(ended, run.contents, base, tail)
+                yield from differences_since_base(ended, run.contents, golden, tail)
                 shutil.rmtree(self._folder / "tail")
             return
         references = ReferenceRuns(epochs, self._graphs, self._records)
