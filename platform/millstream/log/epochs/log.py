@@ -78,15 +78,25 @@ class EpochLog:
             self._journal.roll()
 
     def drop_oldest(self) -> bool:
-        """Drop the oldest segment, if all its lines are of epochs up to the base."""
-        return self._journal.drop_oldest(self.reader().beginning)
+        """Drop the oldest segment, if all its lines are of epochs up to the base; false if there is none to drop."""
+        following = self._journal.second_index
+        if following is None or self._next_epoch(following) > self.totals.base.epoch + 1:
+            return False
+        self._journal.drop_oldest()
+        return True
+
+    def _next_epoch(self, segment: int) -> int:
+        """The first epoch that is not cut before a segment."""
+        return Totals.from_header(self._journal.header_of(segment)).next_epoch
 
     def compact(self, settled: int, boundaries: Collection[int]) -> Iterator[None]:
         """Pack the closed segments of which all epochs are settled, with pauses, and merge receipts in them.
 
         No merged receipt passes an epoch of `boundaries`.
         """
-        for first, end in self.reader().settled_segments(self._journal.closed_segments(), settled):
+        for first, end in self._journal.closed_segments():
+            if self._next_epoch(end) - 1 > settled:
+                return
             lines: list[Entry] = []
             with JournalReader(self.folder) as reader:
                 for entry in merge_receipts(list(reader.read(first, end)), boundaries):

@@ -19,7 +19,8 @@ __all__ = ["merge_receipts"]
 
 _MOST = 1000
 _LAST = ("watermarks", "held_by")
-"""The keys of a receipt that are no sums: the value of the last epoch counts."""
+"""The keys of a receipt of which the value of the last epoch counts."""
+_NO_SUMS = frozenset({"receipt", "attempt", *_LAST})
 
 
 def merge_receipts(entries: Sequence[Entry], boundaries: Collection[int]) -> Iterator[Entry | None]:
@@ -54,27 +55,28 @@ def _merged(group: Sequence[tuple[Entry, dict[str, Any]]]) -> Entry:
     if len(group) == 1:
         return group[0][0]
     lines = [line for _, line in group]
-    total: dict[str, Any] = {"receipt": [lines[0]["receipt"], lines[-1]["receipt"]], "attempt": 1}
-    for line in lines:
-        for key, value in line.items():
-            if key not in ("receipt", "attempt"):
-                total[key] = value if key in _LAST else _sum(total.get(key), value)
     rows: dict[str, list[int]] = {}
     for line in lines:
         for output in line["outputs"]:
             rows.setdefault(output, [line["receipt"], 0])[1] = line["receipt"]
-    each = [[records, len(list(same))] for records, same in itertools.groupby(line["records"] for line in lines)]
-    payload = json.dumps({**total, "rows": rows, "each": each}, separators=(",", ":")).encode()
+    merged = {
+        **_sum([{key: value for key, value in line.items() if key not in _NO_SUMS} for line in lines]),
+        **{key: lines[-1][key] for key in _LAST},
+        "receipt": [lines[0]["receipt"], lines[-1]["receipt"]],
+        "attempt": 1,
+        "rows": rows,
+        "each": [[records, len(list(same))] for records, same in itertools.groupby(line["records"] for line in lines)],
+    }
+    payload = json.dumps({key: merged[key] for key in [*lines[0], "rows", "each"]}, separators=(",", ":")).encode()
     return Entry(group[-1][0].index, -1, payload)
 
 
-def _sum(one: Any, other: Any) -> Any:
-    """The sum of counts, of pairs of a count and a digest, or of objects with such values."""
-    if one is None:
-        return other
-    if isinstance(other, dict):
-        return {**one, **{key: _sum(one.get(key), value) for key, value in other.items()}}
-    if isinstance(other, list):
-        both = Digest.of(*one) + Digest.of(*other)
+def _sum(values: Sequence[Any]) -> Any:
+    """The sum of counts, of pairs of a count and the lanes of a digest, or of objects with such values."""
+    if isinstance(values[0], dict):
+        keys = dict.fromkeys(itertools.chain.from_iterable(values))
+        return {key: _sum([value[key] for value in values if key in value]) for key in keys}
+    if isinstance(values[0], list):
+        both = sum(itertools.starmap(Digest.of, values), Digest())
         return [both.count, both.lanes]
-    return one + other
+    return sum(values)

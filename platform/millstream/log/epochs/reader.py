@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,13 +139,6 @@ class EpochReader:
             )
             raise AlteredLog(message)
         return start, first
-
-    def settled_segments(self, segments: Iterable[tuple[int, int]], settled: int) -> Iterator[tuple[int, int]]:
-        """Those of these closed segments that have only lines about epochs up to `settled`."""
-        for first, following in segments:
-            if Totals.from_header(self._reader.segment_start(following)[1]).next_epoch - 1 > settled:
-                return
-            yield first, following
 
     def _segment_before(self, epoch: int) -> int:
         """Return the index of the first entry in the newest segment that was begun before `epoch` was cut."""

@@ -26,7 +26,7 @@ from millstream.log.journal.durability import make_folder, sync_folder
 from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines, encode_note
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
-from millstream.log.journal.packed_segment import is_packed, pack_block, packed_file
+from millstream.log.journal.packed_segment import is_packed, open_segment, pack_block, packed_file
 from millstream.log.journal.reader import JournalReader, newest_segment
 from millstream.log.journal.segment import Segment, first_indexes, segment_head, segment_path, segment_seed
 
@@ -98,6 +98,11 @@ class Journal:
     def first_index(self) -> int:
         """The first entry that has not been dropped."""
         return first_indexes(self._folder)[0]
+
+    @property
+    def second_index(self) -> int | None:
+        """The first entry of the second segment; None if there is only one segment."""
+        return next(iter(first_indexes(self._folder)[1:]), None)
 
     def append(self, payload: bytes, tag: int = -1) -> int:
         """Append one entry and return its index; `sync` makes it durable."""
@@ -214,15 +219,12 @@ class Journal:
             if following <= index:
                 segment_path(self._folder, first).unlink()
 
-    def drop_oldest(self, index: int) -> bool:
-        """Delete the oldest segment durably, if it has only entries before `index`; false if it has others."""
+    def drop_oldest(self) -> None:
+        """Delete the oldest segment durably, which is not the newest one."""
         self._check_writer()
-        firsts = first_indexes(self._folder)
-        if len(firsts) < 2 or firsts[1] > index:
-            return False
-        segment_path(self._folder, firsts[0]).unlink()
+        oldest, _, *_ = first_indexes(self._folder)
+        segment_path(self._folder, oldest).unlink()
         sync_folder(self._folder)
-        return True
 
     def closed_segments(self) -> list[tuple[int, int]]:
         """The closed segments that are not packed, oldest first: for each its first entry and that of the next one."""
@@ -233,21 +235,24 @@ class Journal:
             found.insert(0, (first, following))
         return found
 
+    def header_of(self, first: int) -> bytes:
+        """The header of the segment with this first entry."""
+        with open_segment(self._folder, first) as segment:
+            return segment.header
+
     def pack(self, first: int, end: int, entries: Sequence[Entry]) -> Iterator[None]:
         """Replace a closed segment by a packed one with these of its entries, with pauses between the steps.
 
         The replacement is one atomic step: readers see all entries of the closed segment, or these.
         """
         self._check_writer()
-        with JournalReader(self._folder) as reader:
-            _, header = reader.segment_start(first)
         blocks = []
         for block in pack_block(entries):
             blocks.append(block)
             yield
         packing = self._folder / _PACKING
         with packing.open("wb") as file:
-            file.write(packed_file(self.id, first, end, header, blocks))
+            file.write(packed_file(self.id, first, end, self.header_of(first), blocks))
             file.flush()
             os.fsync(file.fileno())
         yield
