@@ -135,12 +135,11 @@ class LogCutter:
         self._silence.look(now, {rank: end > self._planner.positions[rank] for rank, end in ends.items()})
         busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
-        ended = self._ended_partitions()
-        idle = [rank for rank in ends if rank not in ended and self._is_idle(rank, ends[rank], planned or {})]
-        if planned is None and not ended and not idle and not self._has_urgent_event():
+        left = self._partitions_to_leave(ends, planned or {})
+        if planned is None and not left and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
-        events = in_order([*self._events, *map(Idle, idle), *map(Ended, ended)])
+        events = in_order([*self._events, *left])
         self._events, self._added = [], set()
         totals = self.epoch_log.totals
         epoch = Epoch(totals.next_epoch, planned or {}, events, max(totals.at, self.wall_clock()))
@@ -175,6 +174,12 @@ class LogCutter:
             for rank, partition in enumerate(self._partitions)
             if rank not in gone
         }
+
+    def _partitions_to_leave(self, ends: Mapping[int, int], cut: Mapping[int, tuple[int, int]]) -> list[Event]:
+        """The partitions that the watermark does not wait for after an epoch with this cut."""
+        ended = self._ended_partitions()
+        idle = [rank for rank, end in ends.items() if rank not in ended and self._is_idle(rank, end, cut)]
+        return [*map(Idle, idle), *map(Ended, ended)]
 
     def _idle_limit(self, rank: int) -> int | None:
         return self.idle.get(self._partitions[rank].source)
