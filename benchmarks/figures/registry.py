@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import (
     checkpoints,
+    digests,
     journals,
     kafka,
     local_latency,
@@ -33,6 +34,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Latency of the local engine": local_latency.MEASUREMENTS,
     "Workers of the local engine": local_workers.MEASUREMENTS,
     "Journals and epoch log": journals.MEASUREMENTS,
+    "Digests": digests.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.engines import Engines, on_engines
 from support.golden import GoldenRuns
-from support.pipelines import results
+from support.pipelines import receipts_of, results
 
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
@@ -47,3 +47,4 @@ def test_a_replay_on_any_engine_gives_the_same_results(
     pipeline = golden.on(engines, engine_name)
     replayed = pipeline.run(f"replayed-{engine_name}", replay=Path(golden.summary.run))
     assert results(replayed) == results(golden.summary)
+    assert receipts_of(replayed) == receipts_of(golden.summary)

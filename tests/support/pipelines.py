@@ -16,12 +16,12 @@ from millstream.engines.job import Engine
 from millstream.guarantees.audit import Audit
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Crash, Delivery, Effects, effects
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import EpochReader, EpochReceipt
 from millstream.runs.run_audit import audit_run
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 
-__all__ = ["InjectedCrash", "Pipeline", "assert_promise", "crash", "results", "sinks_of"]
+__all__ = ["InjectedCrash", "Pipeline", "assert_promise", "crash", "receipts_of", "results", "sinks_of"]
 
 SINKS = {
     "predictions": {"type": "files", "format": "jsonl"},
@@ -135,6 +135,11 @@ class Pipeline:
 def results(summary: Summary) -> tuple[object, ...]:
     """The results of a run that must not depend on crashes and interruptions."""
     return summary.model, summary.state, summary.outputs, summary.accuracy, summary.baselines, summary.records
+
+
+def receipts_of(summary: Summary) -> list[EpochReceipt]:
+    """The receipts of the first attempts."""
+    return [receipt for receipt in EpochReader(Path(summary.run) / "epochs").receipts() if receipt.attempt == 1]
 
 
 def sinks_of(summary: Summary) -> list[str]:
