@@ -38,6 +38,7 @@ from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
+from millstream.timestamps import wall_clock
 
 __all__ = ["Options", "start", "versions"]
 
@@ -114,6 +115,7 @@ def start(
     stop: threading.Event | None = None,
     observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
+    wall_clock: Callable[[], int] = wall_clock,
 ) -> Summary:
     """Run a pipeline until it is idle, stopped, or has read `options.records`; the summary covers all starts.
 
@@ -148,7 +150,7 @@ def start(
             folder=directory.path,
             logs=logs,
             epoch_log=epoch_log,
-            checkpoints=CheckpointStore(directory.checkpoints, versions(), config.keep),
+            checkpoints=CheckpointStore(directory.checkpoints, versions(), config.keep, wall_clock),
             sinks=sinks,
             sink_keys=keys,
             contexts=contexts,
@@ -169,6 +171,7 @@ def start(
             stop=stop,
             observe=observe,
             crash=_arm_crash(directory, options.crash, list(sinks), fire),
+            wall_clock=wall_clock,
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:

@@ -184,14 +184,14 @@ def test_after_a_crash_at_any_file_operation_the_log_is_whole(
     while not done:
         count += 1
         folder = tmp_path / str(count)
-        log = filled(folder, 300, segment_bytes=8_000)
+        log = filled(folder, 120, segment_bytes=8_000)
         wanted = list(log.reader().epochs())
         with monkeypatch.context() as patched:
             crashing(patched, count, after=after)
             try:
-                for _ in log.compact(300, {100}):
+                for _ in log.compact(120, {60}):
                     pass
-                log.move_base(Base(100, 1))
+                log.move_base(Base(60, 1))
                 while log.drop_oldest():
                     pass
                 done = True
@@ -201,10 +201,10 @@ def test_after_a_crash_at_any_file_operation_the_log_is_whole(
         again = EpochLog(folder)
         reader = again.reader()
         assert list(reader.epochs()) == wanted[reader.base.epoch + 1 :]
-        assert again.totals.records == 600
-        compact(again, 300, frozenset({100}))
-        again.cut(epoch(300))
-        assert list(again.reader().epochs(101)) == [*wanted[101:], epoch(300)]
+        assert again.totals.records == 240
+        compact(again, 120, frozenset({60}))
+        again.cut(epoch(120))
+        assert list(again.reader().epochs(61)) == [*wanted[61:], epoch(120)]
         again.close()
     assert count > 20
 
