@@ -13,7 +13,12 @@ import pyarrow as pa
 import pytest
 from support.row_hash import lanes_of, sums_of
 
+from millstream.config.pipeline import NamedStep
 from millstream.digests import Digest, digest_of, digests_by, row_hashes
+from millstream.errors import ConfigError
+from millstream.steps.contracts import Result, Scope, Traits
+from millstream.steps.graph import build_graph
+from millstream.steps.stateless import StatelessStep
 
 LEAVES = [
     pa.null(),
@@ -200,8 +205,27 @@ def test_a_value_has_the_hash_of_its_plain_form(kind: pa.DataType, plain: pa.Dat
     ids=lambda array: str(array.type),
 )
 def test_a_type_without_a_layout_is_refused(array: pa.Array) -> None:
-    with pytest.raises(TypeError, match="has no digest; make lists, structs or text of it"):
+    with pytest.raises(TypeError, match=r"the type .+ has no digest; make lists, structs or text of it"):
         digest_of(pa.table({"a": array}))
+
+
+class Runs(StatelessStep):
+    """Adds a column that no receipt could digest; the class is its own config."""
+
+    traits = Traits(Scope.STATELESS)
+
+    def build(self, records: pa.Schema) -> Runs:
+        return self
+
+    def process(self, records: pa.Table) -> Result:
+        column = pa.array([], pa.run_end_encoded(pa.int32(), pa.string()))
+        return Result(records.append_column("runs", column))
+
+
+def test_a_step_that_makes_such_a_column_is_a_config_error() -> None:
+    message = r"step 'tag', column 'runs': the type run_end_encoded.+ has no digest"
+    with pytest.raises(ConfigError, match=message):
+        build_graph([NamedStep("tag", Runs(pa.schema([])))], ["text"])
 
 
 def test_a_command_that_only_reads_does_not_import_the_compiler() -> None:

@@ -98,7 +98,7 @@ def _nested(kind: pa.DataType) -> Layout:
         if types.is_fixed_size_list(kind):
             return Layout(f"list<{child.name}>", FIXED_LIST, kind.list_size, (child,))
         return Layout(f"list<{child.name}>", LIST, 8 if types.is_large_list(kind) else 4, (child,))
-    message = f"a column of the type {kind} has no digest; make lists, structs or text of it"
+    message = f"the type {kind} has no digest; make lists, structs or text of it"
     raise TypeError(message)
 
 
