@@ -59,6 +59,7 @@ class Pipeline:
     sources: dict[str, Any] = field(default_factory=dict)
     """Several sources by name, instead of `source`."""
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
+    keep: str = "7d"
 
     def loaded(self, name: str) -> Loaded:
         kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
@@ -72,6 +73,7 @@ class Pipeline:
                 "checkpoint_every": self.checkpoint_every,
                 "commit_every": self.commit_every,
             },
+            "keep": self.keep,
             "engine": {
                 "type": kind,
                 "workers": int(workers or 1),

@@ -27,7 +27,7 @@ from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, OpenContext, Sink
-from millstream.log.epochs import EpochLog, EpochReader
+from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
@@ -35,7 +35,7 @@ from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
-from millstream.state.checkpoints import CheckpointStore
+from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 
@@ -137,7 +137,7 @@ def start(
         for source in config.logs:
             logs[source.name] = source.config.open(contexts[source.name])
             ending.callback(logs[source.name].close)
-        epoch_log = EpochLog(directory.epochs)
+        epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options, _fixed_parts(loaded)))
         ending.callback(epoch_log.close)
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
@@ -148,7 +148,7 @@ def start(
             folder=directory.path,
             logs=logs,
             epoch_log=epoch_log,
-            checkpoints=CheckpointStore(directory.checkpoints, versions()),
+            checkpoints=CheckpointStore(directory.checkpoints, versions(), config.keep),
             sinks=sinks,
             sink_keys=keys,
             contexts=contexts,
@@ -181,7 +181,9 @@ def start(
             job.lifecycle.abandon()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
-        summary = summarise(loaded, directory, epoch_log, job.processor, sinks, ended, before, seconds, versions())
+        summary = summarise(
+            loaded, directory, epoch_log, job.processor, job.lifecycle.delivered, ended, before, seconds, versions()
+        )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         group.finished(summary)
@@ -211,6 +213,23 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
+
+
+def _begin_at_base(directory: RunDirectory, options: Options, fixed: Mapping[str, Any]) -> Totals | None:
+    """The totals with which a new epoch log begins, if it replays a run; the state at the run's base is copied."""
+    if options.replay is None or any(directory.epochs.glob("*.journal")):
+        return None
+    original = RunDirectory.find(options.replay)
+    totals = EpochReader(original.epochs).base_totals()
+    if totals.base.checkpoint is not None:
+        if original.fixed["steps"] != fixed["steps"]:
+            message = (
+                f"{original.path} begins after epoch {totals.base.epoch}, its base, and only the same steps can "
+                "continue from the state there; `keep: null` keeps everything"
+            )
+            raise Contradiction(message)
+        CheckpointReader(original.checkpoints).copy(totals.base.checkpoint, directory.checkpoints)
+    return totals
 
 
 def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:

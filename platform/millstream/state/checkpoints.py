@@ -9,7 +9,9 @@ checkpoint is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from millstream.state.changes import array_entry
 from millstream.state.checkpoint_file import ArrayEntry, CheckpointFile, KeyedEntry, read_header, write_checkpoint
 from millstream.state.dirty_rows import ArraySnapshot, Value
 from millstream.state.keyed_state import KeyedSnapshot
+from millstream.state.thinning import DAY, kept
 
 __all__ = ["Checkpoint", "CheckpointReader", "CheckpointStore", "States", "read_newest"]
 
@@ -35,13 +38,17 @@ _SPAN = 16
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint on disk. `base` is the number of the checkpoint that a delta is based on; None if it is full."""
+    """One checkpoint on disk. `base` is the number of the checkpoint that a delta is based on; None if it is full.
+
+    `at` is the time of writing in microseconds UTC.
+    """
 
     number: int
     epoch: int
     applied: AppliedEpochs
     versions: Mapping[str, str]
     base: int | None
+    at: int = 0
 
 
 class CheckpointReader:
@@ -60,6 +67,23 @@ class CheckpointReader:
         """The newest checkpoint; with `upto`, the newest one whose epoch is not after `upto`."""
         usable = [checkpoint for checkpoint in self._checkpoints.values() if upto is None or checkpoint.epoch <= upto]
         return max(usable, key=lambda checkpoint: checkpoint.number) if usable else None
+
+    def epochs(self) -> set[int]:
+        """The epochs of the checkpoints."""
+        return {checkpoint.epoch for checkpoint in self._checkpoints.values()}
+
+    def before(self, time: int, upto: int) -> Checkpoint | None:
+        """The newest checkpoint that was written at `time` or earlier and whose epoch is not after `upto`."""
+        old = [each for each in self._checkpoints.values() if each.at <= time and each.epoch <= upto]
+        return max(old, key=lambda checkpoint: checkpoint.number, default=None)
+
+    def copy(self, number: int, folder: Path) -> None:
+        """Copy a checkpoint, with all that it is based on, to the checkpoints of another run directory."""
+        make_folder(folder)
+        for link in self._chain(number):
+            path = self._path(link.number)
+            shutil.copyfile(path, folder / f"{path.name}.tmp")
+            (folder / f"{path.name}.tmp").rename(folder / path.name)
 
     def load(self, checkpoint: Checkpoint) -> dict[str, Mapping[str, Array | bytes]]:
         """The states in a checkpoint. All digests are checked; state by key is read from the files on demand."""
@@ -97,7 +121,7 @@ class CheckpointReader:
 
 def _parse_manifest(header: Mapping[str, Any]) -> Checkpoint:
     applied = AppliedEpochs.from_line(header["applied"])
-    return Checkpoint(header["number"], header["epoch"], applied, header["versions"], header["base"])
+    return Checkpoint(header["number"], header["epoch"], applied, header["versions"], header["base"], header["at"])
 
 
 @dataclass(frozen=True)
@@ -112,14 +136,23 @@ class _LastCheckpoint:
 
 
 class CheckpointStore(CheckpointReader):
-    """The checkpoints of one run directory, numbered in the order they were written."""
+    """The checkpoints of one run directory, numbered in the order they were written.
 
-    def __init__(self, folder: Path, versions: Mapping[str, str]) -> None:
+    `keep` is the period, in microseconds, of which one checkpoint a day is kept; None: without end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        versions: Mapping[str, str],
+        keep: int | None = 7 * DAY,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
         make_folder(folder)
         for torn in folder.glob("*.tmp"):
             torn.unlink()
         super().__init__(folder)
-        self._versions = dict(versions)
+        self._versions, self._keep, self._clock = dict(versions), keep, clock
         self._last: _LastCheckpoint | None = None
 
     def write(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
@@ -129,7 +162,7 @@ class CheckpointStore(CheckpointReader):
         )
         number = max(self._checkpoints, default=-1) + 1
         base, arrays, keyed = self._entries(number, states)
-        checkpoint = Checkpoint(number, epoch, applied, self._versions, base)
+        checkpoint = Checkpoint(number, epoch, applied, self._versions, base, self._clock())
         size = write_checkpoint(self._path(number), _manifest(checkpoint, arrays, keyed), _chunks(arrays, keyed))
         self._checkpoints[number] = checkpoint
         self._last = self._remember(checkpoint, states, size)
@@ -158,9 +191,17 @@ class CheckpointStore(CheckpointReader):
 
     def drop_before(self, number: int) -> None:
         """Delete the checkpoints before `number` that are no base, direct or indirect, of `number` or a later one."""
+        self._keep_only(n for n in self._checkpoints if n >= number)
+
+    def thin(self, needed: Collection[int] = ()) -> None:
+        """Remove the checkpoints that need not be kept; `needed` are numbers of checkpoints to keep."""
+        times = {number: checkpoint.at for number, checkpoint in self._checkpoints.items()}
+        self._keep_only(kept(times, self._clock(), self._keep) | (set(needed) & times.keys()))
+
+    def _keep_only(self, keeping: Iterable[int]) -> None:
         needed: set[int] = set()
-        for late in [n for n in self._checkpoints if n >= number]:
-            for checkpoint in self._chain(late):
+        for number in keeping:
+            for checkpoint in self._chain(number):
                 if checkpoint.number in needed:
                     break
                 needed.add(checkpoint.number)
@@ -221,6 +262,7 @@ def _manifest(checkpoint: Checkpoint, arrays: list[ArrayEntry], keyed: list[Keye
         "applied": checkpoint.applied.line(),
         "versions": dict(checkpoint.versions),
         "base": checkpoint.base,
+        "at": checkpoint.at,
         "arrays": [entry.line() for entry in arrays],
         "keyed": [entry.line() for entry in keyed],
     }

@@ -95,9 +95,11 @@ class SinkTopic:
         return Signature(self.pipeline, OUTPUT, self.topic).id
 
     @contextmanager
-    def opened(self, *, guarded: bool = True) -> Iterator[KafkaSinkWriter]:
+    def opened(self, *, guarded: bool = True, fenced: bool = True) -> Iterator[KafkaSinkWriter]:
         sink = self.open(guarded=guarded)
         try:
+            if fenced:
+                sink.fence(0)
             yield sink
         finally:
             sink.close()
