@@ -7,7 +7,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from unittest import mock
 
@@ -37,6 +37,10 @@ def _no_sync(file: int) -> None:
 
 
 class _Bare(EpochLifecycle):
+    @property
+    def delivered(self) -> Mapping[str, Digest]:
+        return dict.fromkeys(self.sinks, Digest())
+
     def take(self, epochs: Sequence[Epoch]) -> None:
         results = [self._steps.process(epoch, 1) for epoch in epochs]
         for one in results:
@@ -68,7 +72,7 @@ class WithoutGuarantee:
             observer=whole.observer,
         )
         with (
-            mock.patch("millstream.steps.processor.digest_of", _no_digest),
+            mock.patch("millstream.steps.processor.digest_of", return_value=Digest()),
             mock.patch("millstream.steps.chain.digest_of", _no_digest),
             mock.patch("millstream.steps.chain.digests_by", _no_digests),
             mock.patch("os.fsync", _no_sync),

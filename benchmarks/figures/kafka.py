@@ -83,6 +83,8 @@ def _transaction(setting: Setting) -> Iterator[Value]:
             )
             for name in ("with", "without")
         }
+        for sink in sinks.values():
+            sink.fence(0)
         for size in (1, 1000):
             taken: dict[str, list[float]] = {name: [] for name in sinks}
             for epoch in range(appends + _WARM_UP):

@@ -12,6 +12,7 @@ from benchmarks.figures import (
     local_latency,
     local_workers,
     python_loops,
+    retention,
     simulation,
     spark_latency,
     spark_throughput,
@@ -35,6 +36,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Workers of the local engine": local_workers.MEASUREMENTS,
     "Journals and epoch log": journals.MEASUREMENTS,
     "Digests": digests.MEASUREMENTS,
+    "Retention": retention.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
 }

@@ -186,6 +186,10 @@ class JournalRows:
     def progress(self) -> Progress | None:
         return self._journal.progress()
 
+    def fence(self, term: int) -> Progress | None:
+        """Return the progress: this process holds the journal's lock, so no other process appends."""
+        return self.progress()
+
     def append(self, rows: pa.Table, progress: Progress) -> None:
         self._journal.append_lines(json_lines(rows.select(self._schema.names)), progress)
 

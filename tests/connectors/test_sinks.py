@@ -19,6 +19,7 @@ import pytest
 from support.conditions import HANG_SECONDS
 from support.file_sinks import KINDS, LOG, SCHEMA, at, deliver, epoch, of_epochs, rows
 
+from millstream.digests import Digest
 from millstream.errors import ForeignSink
 from millstream.log.contracts import Progress
 from millstream.log.formats.rows import json_lines
@@ -58,18 +59,32 @@ def test_an_epoch_may_be_appended_again_and_a_lower_one_too(tmp_path: Path, kind
 
 
 @every_kind
-def test_epochs_without_rows_advance_the_progress_without_a_sync(
+def test_epochs_without_rows_write_nothing_until_the_sink_is_closed(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = KINDS[kind].open(at(tmp_path), "rejects", SCHEMA)
     sink.append(epoch(0), Progress(LOG, 0))
     with monkeypatch.context() as patched:
-        for name in ("fsync", "fdatasync"):
-            patched.setattr(os, name, lambda _: pytest.fail("synced"))
+        for name in ("pwrite", "fsync", "fdatasync"):
+            patched.setattr(os, name, lambda *_: pytest.fail("the sink wrote"))
         for number in range(1, 50):
             sink.append(SCHEMA.empty_table(), Progress(LOG, number))
+            assert sink.progress() == Progress(LOG, number)
+    assert KINDS[kind].progress(at(tmp_path), "rejects") == Progress(LOG, 0)
+    sink.close()
     assert KINDS[kind].open(at(tmp_path), "rejects", SCHEMA).progress() == Progress(LOG, 49)
     assert rows(sink.read()).equals(epoch(0))
+
+
+@every_kind
+def test_the_progress_has_the_sums_of_all_appended_rows(tmp_path: Path, kind: str) -> None:
+    sink, config = KINDS[kind].open(at(tmp_path), "predictions", SCHEMA), KINDS[kind]
+    for number in range(12):
+        progress = Progress(LOG, number, 0, 3 * number + 3, str(Digest(3 * number + 3, number, 7)))
+        sink.append(epoch(number), progress)
+        assert sink.progress() == config.progress(at(tmp_path), "predictions") == progress
+    sink.close()
+    assert config.open(at(tmp_path), "predictions", SCHEMA).fence(0) == progress
 
 
 @every_kind

@@ -155,6 +155,9 @@ class Rows:
     def progress(self) -> Progress | None:
         return None
 
+    def fence(self, term: int) -> Progress | None:
+        return None
+
     def append(self, rows: pa.Table, progress: Progress) -> None:
         self.appends.append(progress.epoch)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from millstream.log.epochs import EpochReader, EpochReceipt
 from millstream.runs.run_audit import audit_run
 from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
+from millstream.timestamps import wall_clock
 
 __all__ = ["InjectedCrash", "Pipeline", "assert_promise", "crash", "receipts_of", "results", "sinks_of"]
 
@@ -59,6 +60,9 @@ class Pipeline:
     sources: dict[str, Any] = field(default_factory=dict)
     """Several sources by name, instead of `source`."""
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
+    keep: str = "7d"
+    epoch_records: int = EPOCH_RECORDS
+    wall_clock: Callable[[], int] = wall_clock
 
     def loaded(self, name: str) -> Loaded:
         kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
@@ -72,10 +76,11 @@ class Pipeline:
                 "checkpoint_every": self.checkpoint_every,
                 "commit_every": self.commit_every,
             },
+            "keep": self.keep,
             "engine": {
                 "type": kind,
                 "workers": int(workers or 1),
-                "epoch": {"max_records": EPOCH_RECORDS},
+                "epoch": {"max_records": self.epoch_records},
                 "placement": self.placement if kind == "spark" else {},
             },
         }
@@ -97,7 +102,8 @@ class Pipeline:
         if self.engine_name.startswith("local-"):
             start_fork_server()
         options = {"follow": False, **options}
-        return start(loaded, Options(self.folder / "runs" / name, **options), engine=self.engine, fire=crash)
+        run = Options(self.folder / "runs" / name, **options)
+        return start(loaded, run, engine=self.engine, fire=crash, wall_clock=self.wall_clock)
 
     def crash(self, name: str, point: CrashPoint, **options: Any) -> None:
         """Run until the crash; fail if the crash does not come."""

@@ -159,6 +159,10 @@ class PartFiles:
     def progress(self) -> Progress | None:
         return self._journal.progress()
 
+    def fence(self, term: int) -> Progress | None:
+        """Return the progress: this process holds the journal's lock, so no other process appends."""
+        return self.progress()
+
     def append(self, rows: pa.Table, progress: Progress) -> None:
         if not rows.num_rows:
             self._journal.append([], progress)
@@ -193,7 +197,7 @@ class PartFiles:
                 for start in range(0, rows.num_rows, 50_000):
                     file.write(json_lines(rows.slice(start, 50_000)))
             else:
-                tag = json.dumps({"log": progress.log, "epoch": progress.epoch}) if progress is not None else "{}"
+                tag = json.dumps(progress.line()) if progress is not None else "{}"
                 metadata = {**(rows.schema.metadata or {}), b"millstream": tag.encode()}
                 pq.write_table(rows.replace_schema_metadata(metadata), file)
             file.flush()

@@ -1,8 +1,9 @@
-"""The progress of a Kafka sink, that is the last epoch of a topic's rows: kept in a group's offsets and in the rows.
+"""The progress of a Kafka sink, the last epoch and the sums of a topic's rows: in a group's offsets and in the rows.
 
-Every message has a header with the names of the pipeline and the output, the epoch log and the epoch. The transaction
-that writes an epoch's rows also commits the offset of a consumer group after these rows, for each partition that gets
-any, and the progress is the offset's metadata. No consumer reads with this group.
+Every message has a header with the names of the pipeline and the output, and with the progress after its append: the
+epoch log, the epoch, and the sums of all rows. The transaction that writes an epoch's rows also commits the offset of a
+consumer group after these rows, for each partition that gets any, and the progress is the offset's metadata. No
+consumer reads with this group.
 
 Offsets may expire (the brokers delete offsets that were not written for a week), or be changed by hand. So the rows are
 scanned too: each partition from the group's offset, or from its beginning if there is no offset or not one of ours. If
@@ -45,10 +46,10 @@ class Signature:
 
     >>> signature = Signature("news", "topics", "popular")
     >>> signature.header(Progress("some epoch log", 3))
-    ('millstream', b'["news/topics","some epoch log",3]')
-    >>> signature.progress_in(b'["news/topics","some epoch log",3]')
-    Progress(log='some epoch log', epoch=3)
-    >>> signature.progress_in(b'["news/predictions","some epoch log",3]')
+    ('millstream', b'["news/topics","some epoch log",3,0,0,"0-00000000000000000000000000000000"]')
+    >>> signature.progress_in(b'["news/topics","some epoch log",3,0,7,"7-00000000000000000000000000000000"]').rows
+    7
+    >>> signature.progress_in(b'["news/predictions","some epoch log",3,0,7,"7-00000000000000000000000000000000"]')
     """
 
     pipeline: str
@@ -65,16 +66,16 @@ class Signature:
         return f"{self.pipeline}/{self.output}"
 
     def header(self, progress: Progress) -> tuple[str, bytes]:
-        """The header of every message of an epoch."""
-        return HEADER, self._prefix + _compact([progress.log, progress.epoch])[1:]
+        """The header of every message of an append."""
+        return HEADER, self._prefix + _compact(list(progress.line().values()))[1:]
 
     def progress_in(self, header: bytes | None) -> Progress | None:
-        """The epoch of a message, from its header; None if the message is not of this output."""
+        """The progress of a message's append, from its header; None if the message is not of this output."""
         if header is None or not header.startswith(self._prefix):
             return None
         try:
-            _, log, epoch = json.loads(header)
-            return Progress(str(log), int(epoch))
+            _, log, epoch, term, rows, digest = json.loads(header)
+            return Progress(str(log), int(epoch), int(term), int(rows), str(digest))
         except (ValueError, TypeError):  # a similar header of another program
             return None
 
@@ -90,7 +91,7 @@ class Signature:
 
 def metadata_of(progress: Progress) -> str:
     """The progress as the metadata of a group's offset."""
-    return json.dumps({"log": progress.log, "epoch": progress.epoch})
+    return json.dumps(progress.line())
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class ProgressReader:
         self._timer = RetryTimer(f"topic {signature.topic}", timeout)
 
     def find(self) -> _FoundProgress:
-        """The last epoch of which the topic has committed rows.
+        """The progress of the last append of which the topic has committed rows.
 
         A transaction that is being committed or aborted is waited for. An open transaction of this output does not
         count: a dead run's will be aborted, and a live run's means that this run must not write. An open transaction of
@@ -195,7 +196,7 @@ class ProgressReader:
             time.sleep(_PAUSE)
 
     def _last(self, pair: Pair, start: int, end: int, fetcher: Fetcher | None = None) -> tuple[int, Progress] | None:
-        """The timestamp and the epoch of our last message in [start, end)."""
+        """The timestamp and the progress of our last message in [start, end)."""
         step = _FIRST_SCAN
         while end > start:
             begin = max(start, end - step)
@@ -224,19 +225,19 @@ class ProgressReader:
 
 
 def _newest(found: Collection[tuple[int, Progress]], group: Collection[Progress]) -> Progress | None:
-    """The last epoch of the epoch log that has the newest rows."""
+    """The progress of the last append of the epoch log that has the newest rows."""
     if not found and not group:
         return None
     log = max(found, key=lambda last: last[0])[1].log if found else next(iter(group)).log
-    epochs = [progress.epoch for progress in (*group, *(last[1] for last in found)) if progress.log == log]
-    return Progress(log, max(epochs))
+    own = [progress for progress in (*group, *(last[1] for last in found)) if progress.log == log]
+    return max(own, key=lambda progress: (progress.rows, progress.epoch))
 
 
 def _parse_metadata(metadata: str | None) -> Progress | None:
     """The progress in the metadata of a group's offset; None if another program has written it."""
     try:
         found = json.loads(metadata or "")
-        return Progress(str(found["log"]), int(found["epoch"]))
+        return Progress.from_line(found)
     except (ValueError, TypeError, KeyError):
         return None
 

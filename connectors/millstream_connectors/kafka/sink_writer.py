@@ -31,14 +31,12 @@ class KafkaSinkWriter:
     the guard knows the epochs without rows.
 
     Opening does not fence: a run of another epoch log, which will be refused, must not stop the run that rightly
-    writes. The progress is read without fencing. This is safe: an open transaction does not count, whether its run is
-    dead or not, and a transaction that is being committed is waited for. The first rows fence: the previous writer is
-    shut out, and its open transaction is aborted. The progress is read again before and after fencing. If it differs
-    from the progress at opening, another run has written since, and this run stops, because its rows were computed from
-    an older state.
+    writes. The progress is read without fencing: an open transaction does not count, whether its run is dead or not,
+    and a transaction that is being committed is waited for. `fence` shuts out the previous writer and aborts its open
+    transaction. The progress that is read after it counts, because no other run can change it any more.
 
     Without a guard, rows are written without transactions, each once as long as this process lives, and no transaction
-    is waited for: the progress is that of the rows at the end of the topic.
+    is waited for: the progress is that of the rows at the end of the topic. Then nothing can be fenced.
 
     `prepare` and `commit` are the two phases of `append`. Between them everything is durable and nothing is readable.
     If this process dies there, another process commits or aborts in its place by `finish`, with the value that
@@ -59,8 +57,7 @@ class KafkaSinkWriter:
         self._location, self._signature = output.location, output.signature
         self._prepared: tuple[Mapping[int, Messages], Progress] | None = None
         self._missing_offsets: Mapping[int, int] = {}
-        self._at_open = output.progress.find().progress if guarded else output.progress.find_recent()
-        self._progress = self._at_open
+        self._progress = output.progress.find().progress if guarded else output.progress.find_recent()
         self._unguarded = None if guarded else IdempotentProducer(output.cluster, self._signature.topic)
         self._transactions = Transactions(
             output.cluster,
@@ -78,6 +75,15 @@ class KafkaSinkWriter:
         return self._output.never_written()
 
     def progress(self) -> Progress | None:
+        return self._progress
+
+    @millstream_errors()
+    def fence(self, term: int) -> Progress | None:
+        """Take over the transactional id of this output."""
+        if self._unguarded is None:
+            self._transactions.fence()
+            found = self._output.progress.find()
+            self._progress, self._missing_offsets = found.progress, found.missing_offsets
         return self._progress
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
@@ -98,13 +104,11 @@ class KafkaSinkWriter:
     def prepare(self, rows: pa.Table, progress: Progress) -> Mapping[str, Any]:
         """Write rows and progress durably, for `commit`; returns the arguments that `finish` needs to do it instead."""
         self._check_log(self._progress, progress)
-        token: dict[str, Any] = {"log": progress.log, "epoch": progress.epoch}
+        token: dict[str, Any] = progress.line()
         messages = self._messages.encode(rows, progress, _now()) if rows.num_rows else {}
         self._prepared = (messages, progress)
         if messages:
             with self._writing():
-                if not self._transactions.fenced:
-                    self._take_over(progress)
                 self._write(messages, progress)
             producer = self._transactions.producer
             token |= {
@@ -134,10 +138,10 @@ class KafkaSinkWriter:
         """Commit or abort the transaction that a dead process has prepared; this may be repeated."""
         if "producer_id" not in token:  # the epoch had no rows
             return
-        prepared = Progress(token["log"], token["epoch"])
+        prepared = Progress.from_line(token)
         if not (commit and self._holds(prepared)):
             self._end(prepared, ProducerIdentity(token["producer_id"], token["producer_epoch"]), commit=commit)
-        self._at_open = self._progress = self._output.progress.find().progress
+        self._progress = self._output.progress.find().progress
 
     def read(self) -> Iterator[pa.Table]:
         return self._read()
@@ -173,23 +177,6 @@ class KafkaSinkWriter:
         if not commit and self._output.progress.find().progress == prepared:
             message = f"epoch {prepared.epoch} in {self._location} cannot be aborted: it was committed"
             raise MillstreamError(message)
-
-    def _take_over(self, prepared: Progress) -> None:
-        """Fence the previous writer, unless the progress has changed since this run was started."""
-        for fence in (False, True):
-            if fence:
-                self._transactions.fence()
-            found = self._output.progress.find()
-            self._check_log(found.progress, prepared)
-            if found.progress != self._at_open:
-                message = (
-                    f"{self._location} had {_in_words(self._at_open)} when this run was started, and has "
-                    f"{_in_words(found.progress)} now: another run of pipeline {self._signature.pipeline} has written "
-                    "since, or the last transaction of the previous run was completed only then; see that no other run "
-                    "is active, and start this one again"
-                )
-                raise InUse(message)
-            self._missing_offsets = found.missing_offsets
 
     def _write(self, messages: Mapping[int, Messages], prepared: Progress) -> None:
         try:
@@ -229,10 +216,6 @@ class KafkaSinkWriter:
             "raise its max.message.bytes"
         )
         raise MillstreamError(message) from None
-
-
-def _in_words(progress: Progress | None) -> str:
-    return "no rows" if progress is None else f"rows up to epoch {progress.epoch}"
 
 
 def _now() -> int:

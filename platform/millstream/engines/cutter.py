@@ -16,7 +16,6 @@ from millstream.log.epochs import (
     Ended,
     Epoch,
     EpochLog,
-    EpochReader,
     Event,
     Idle,
     PartitionName,
@@ -30,10 +29,18 @@ from millstream.log.epochs import (
 )
 from millstream.timestamps import wall_clock
 
-__all__ = ["Cutter", "LogCutter", "ReplayCutter"]
+__all__ = ["CutEpochs", "Cutter", "LogCutter", "ReplayCutter"]
 
 _CHECK_SECONDS = 0.25
 """The time between two checks for new partitions of a followed source."""
+
+
+class CutEpochs(Protocol):
+    """The epochs of a run that another run replays: those of an `EpochReader`."""
+
+    def epochs(self, first: int | None = None) -> Iterator[Epoch]: ...
+
+    def totals(self) -> Totals: ...
 
 
 class Cutter(Protocol):
@@ -212,7 +219,7 @@ class ReplayCutter:
     logs: Mapping[str, Log]
     epoch_log: EpochLog
     backpressure: Backpressure
-    original: EpochReader
+    original: CutEpochs
     sinks: Sequence[str] = ()
     last: int | None = None
     exhausted: bool = field(default=False, init=False)

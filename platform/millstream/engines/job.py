@@ -11,12 +11,12 @@ from typing import Protocol
 
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
-from millstream.engines.cutter import Cutter, LogCutter, ReplayCutter
+from millstream.engines.cutter import CutEpochs, Cutter, LogCutter, ReplayCutter
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import PAUSE, DeliveryPlan, EpochLifecycle, LifecycleObserver
 from millstream.log.contracts import Log, OpenContext, Sink
-from millstream.log.epochs import Epoch, EpochLog, EpochReader
+from millstream.log.epochs import Epoch, EpochLog
 from millstream.state.checkpoints import CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.outcome import Outcome
@@ -94,7 +94,7 @@ class CutOptions:
     max_wait: float
     until_idle: bool
     budget: int | None = None
-    replay: EpochReader | None = None
+    replay: CutEpochs | None = None
     last: int | None = None
 
     def cutter(
@@ -124,7 +124,7 @@ class CutOptions:
 def delivery_plan(config: Config) -> DeliveryPlan:
     """The delivery plan of a config."""
     guarantee = config.guarantee
-    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.checkpoint_every, guarantee.commit_every)
+    return DeliveryPlan(Delivery(guarantee.delivery), guarantee.checkpoint_every, guarantee.commit_every, config.keep)
 
 
 def make_job(
@@ -141,7 +141,7 @@ def make_job(
     wall_clock: Callable[[], int] = wall_clock,
     pause: float = PAUSE,
 ) -> Job:
-    """Make a job. `observe` returns the observer of its lifecycle. Epochs are cut at times of `wall_clock`."""
+    """Make a job. `observe` returns the observer of its lifecycle. Epochs and the base have times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
     idle = {source.name: source.times.idle for source in config.logs}
     cutter = cuts.cutter(storage, backpressure, idle, wall_clock)
@@ -154,6 +154,7 @@ def make_job(
         crash=crash,
         observer=observe(cutter, backpressure),
         clock=clock,
+        wall_clock=wall_clock,
         pause=pause,
     )
     return Job(

@@ -72,8 +72,12 @@ class Audit:
         return max(kinds, key=worst_last.index, default=OutputClass.PRECISE)
 
 
-def audit_output(identities: Array, contents: Array, golden_identities: Array, golden_contents: Array) -> OutputAudit:
+def audit_output(
+    identities: Array, contents: Array, golden_identities: Array, golden_contents: Array, earlier: int = 0
+) -> OutputAudit:
     """Compare rows in the order of their delivery. Each row is given by the hashes of its identity and its content.
+
+    Rows of epochs up to the base are not in the golden run: so many rows, `earlier`, may be unknown there.
 
     >>> rows = lambda *values: np.array(values, dtype=np.uint64)
     >>> audit_output(rows(1, 2, 2), rows(10, 20, 20), rows(1, 2), rows(10, 20)).kind
@@ -83,6 +87,9 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
     """
     order = np.argsort(golden_identities, kind="stable")
     known, content = golden_identities[order], golden_contents[order]
+    unknown = ~np.isin(identities, golden_identities) if earlier else np.zeros(len(identities), bool)
+    too_many = max(0, int(np.unique(identities[unknown]).size) - earlier)
+    identities, contents = identities[~unknown], contents[~unknown]
     distinct, first, counts = np.unique(identities, return_index=True, return_counts=True)
     missing = int(np.setdiff1d(known, distinct).size)
     index = np.searchsorted(known, identities)
@@ -90,7 +97,7 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
     same = (
         (known[index] == identities) & (content[index] == contents) if len(known) else np.zeros(len(identities), bool)
     )
-    changed = int(np.unique(identities[~same]).size)
+    changed = int(np.unique(identities[~same]).size) + too_many
     repeated = int((counts > 1).sum())
     if missing:
         kind = OutputClass.GAP
@@ -98,7 +105,7 @@ def audit_output(identities: Array, contents: Array, golden_identities: Array, g
         kind = OutputClass.PRECISE
     elif not changed:
         kind = OutputClass.REPEATING
-    elif bool(same[first].all()):
+    elif bool(same[first].all()) and not too_many:
         kind = OutputClass.CONVERGENT
     else:
         kind = OutputClass.DIVERGENT
@@ -112,8 +119,8 @@ def audit(
     outputs: Mapping[str, OutputAudit],
     later: Mapping[str, int],
 ) -> Audit:
-    """Make an audit. `counts` has the number of records of every epoch, as the golden run read them."""
-    twice, lost = applied.twice(), applied.lost(counts)
+    """Make an audit. `counts` has the number of records of every epoch since the base, as the golden run read them."""
+    twice, lost = applied.twice() & counts.keys(), applied.lost(counts)
     if lost:
         state = OutputClass.GAP
     elif same_state:

@@ -10,12 +10,12 @@ Parts 1, 2 and 4 go on in the background; the driver looks after them between ep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from millstream.log.epochs import EpochLog
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import Background, Task
+from millstream.state.background import Background, Task, Work
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.state.layers import Sections
 
@@ -41,7 +41,7 @@ class _Request:
 class Checkpointer:
     """Takes checkpoints. `passed` is called after each part with its name, and `counted` once a checkpoint counts.
 
-    `needed` returns the numbers of the checkpoints that must not be removed. A checkpoint that the driver waits for is
+    `remove_old` does the work of part 4. A checkpoint that the driver waits for is
     written in the `foreground`.
     """
 
@@ -52,10 +52,10 @@ class Checkpointer:
         foreground: Background,
         passed: Callable[[str, int], None],
         counted: Callable[[Checkpoint, float], None],
-        needed: Callable[[], Collection[int]],
+        remove_old: Callable[[], Work[None]],
     ) -> None:
         self._log, self._store, self._foreground = log, store, foreground
-        self._passed, self._counted, self._needed = passed, counted, needed
+        self._passed, self._counted, self._remove_old = passed, counted, remove_old
         self._request: _Request | None = None
         self._thinning: Task[None] | None = None
         self._added = 0
@@ -106,7 +106,7 @@ class Checkpointer:
         self._added += 1
         if self._added == _THINNED_EVERY:
             self._added = 0
-            self._thinning = self._store.layers.background.start(self._store.thin(self._needed()))
+            self._thinning = self._store.layers.background.start(self._remove_old())
 
     def wait(self) -> None:
         """Wait until the checkpoint in the making counts; this thread writes its manifest."""
@@ -135,7 +135,7 @@ class Checkpointer:
         self.settle()
         if self._added:
             self._added = 0
-            self._foreground.start(self._store.thin(self._needed()))
+            self._foreground.start(self._remove_old())
 
     def abandon(self) -> None:
         """Give up the checkpoint in the making, unless it has its line. Wait for the background of this process."""

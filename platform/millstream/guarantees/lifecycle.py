@@ -15,20 +15,23 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from millstream.errors import AlteredLog
+from millstream.digests import Digest
+from millstream.errors import AlteredLog, Truncated
 from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
+from millstream.guarantees.retention import Retention
 from millstream.guarantees.sink_guard import SinkGuard
-from millstream.log.contracts import Progress, Sink
+from millstream.log.contracts import Sink
 from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import Background, Foreground, Task
+from millstream.state.background import Background, Foreground, Task, Work
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
 from millstream.state.layers import Sections
 from millstream.state.stored_states import StoredStates
 from millstream.steps.processor import EpochResult
+from millstream.timestamps import wall_clock
 
 __all__ = ["PAUSE", "DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
 
@@ -40,11 +43,15 @@ a tenth of the time, and a crash replays about a second of work."""
 
 @dataclass(frozen=True)
 class DeliveryPlan:
-    """The delivery of a pipeline, and the number of epochs between checkpoints and between commits."""
+    """The delivery of a pipeline, and the number of epochs between checkpoints and between commits.
+
+    `keep` is the period, in microseconds, that the base of the run stays behind; None: the base stays at the beginning.
+    """
 
     delivery: Delivery
     checkpoint_every: int = 1
     commit_every: int = 1
+    keep: int | None = None
 
 
 class Steps(Protocol):
@@ -132,10 +139,12 @@ class EpochLifecycle:
     crash: Armed | None = None
     observer: LifecycleObserver = field(default_factory=_NoObserver)
     clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], int] = wall_clock
     pause: float = PAUSE
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
     _checkpointer: Checkpointer = field(init=False)
+    _retention: Retention = field(init=False)
     _actions: Mapping[Point, Callable[[_Group], None]] = field(init=False)
     _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
     """By epoch, the receipts that earlier starts wrote; removed when the epoch is replayed."""
@@ -146,6 +155,8 @@ class EpochLifecycle:
     _pause_until: float = float("-inf")
     _covered: int | None = None
     """The last epoch that may be committed: a checkpoint that this start has written or loaded covers this epoch."""
+    _settled: int = -1
+    """The last epoch that was committed, and that all sinks had, when the last checkpoint began to count."""
     _dirty: bool = False
 
     def __post_init__(self) -> None:
@@ -156,8 +167,9 @@ class EpochLifecycle:
             self._foreground,
             self._pass_checkpoint_part,
             self._on_checkpoint,
-            self._needed_checkpoints,
+            self._remove_old,
         )
+        self._retention = Retention(self.log, self.checkpoints, self.plan.keep, self.wall_clock)
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
         self._actions = {
             Point.CUT: self._cut,
@@ -187,6 +199,7 @@ class EpochLifecycle:
                 "or was delivered: the log was truncated; start over with --fresh"
             )
             raise AlteredLog(message)
+        self._check_base(checkpoint)
         self._applied = checkpoint.applied.copy() if checkpoint else AppliedEpochs()
         self._watermarks = checkpoint.watermarks if checkpoint else {}
         self._checkpoint_epoch = checkpoint.epoch if checkpoint else -1
@@ -199,6 +212,18 @@ class EpochLifecycle:
         self.observer.started(first)
         return first
 
+    def _check_base(self, checkpoint: Checkpoint | None) -> None:
+        """Refuse to begin before the base, whose earlier epochs are gone."""
+        base = self.log.totals.base
+        if base.epoch > (checkpoint.epoch if checkpoint is not None else -1):
+            held = self._guard.lowest(base.epoch)
+            cause = f"a sink lost its rows after epoch {held}" if held < base.epoch else "its checkpoint is missing"
+            message = (
+                f"{self.log.folder} begins after epoch {base.epoch}, its base (checkpoint {base.checkpoint}), and "
+                f"{cause}: what is older is gone; put the files back, or start over with --fresh"
+            )
+            raise Truncated(message)
+
     def _read_log(self, first: int) -> None:
         """Skip the epochs between the checkpoint and `first`; read the receipts from epoch `first` on."""
         reader = self.log.reader()
@@ -208,7 +233,8 @@ class EpochLifecycle:
                 self._steps.skip(epoch)
         if first < self.log.totals.next_epoch:
             for receipt in reader.receipts(first):
-                self._receipts.setdefault(receipt.epoch, []).append(receipt)
+                for number in receipt.counts:
+                    self._receipts.setdefault(number, []).append(receipt)
 
     # ------------------------------------------------------------ epochs
 
@@ -252,6 +278,7 @@ class EpochLifecycle:
         assert self.plan.delivery is not Delivery.AT_MOST_ONCE or self.log.totals.committed >= group.last
         for epoch in group.epochs:
             group.results.append(self._process_epoch(epoch))
+        self._applied.drop_before(self.log.totals.base.epoch + 1)
         self._checkpointer.advance()
         if self._guarded:
             if self._may_checkpoint(group.last, group.synchronous):
@@ -264,7 +291,7 @@ class EpochLifecycle:
         before = self._receipts.pop(epoch.number, [])
         result = self._steps.process(epoch, len(before) + 1)
         assert result.epoch.number == epoch.number == self._last + 1
-        for receipt in before[:1]:
+        for receipt in (each for each in before[:1] if each.merged is None):
             compare_replay(receipt, result.receipt, outputs=self._guarded)
         self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
@@ -279,8 +306,9 @@ class EpochLifecycle:
         for name, sink in self.sinks.items():
             wanted = [r for r in group.results if not self._guarded or self._guard.lacks(name, r.epoch.number)]
             if wanted:
-                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), Progress(self.log.id, group.last))
-                self._guard.advance(name, group.last, back=not self._guarded)
+                progress = self._guard.progress_after(name, (r.receipt for r in wanted), group.last)
+                sink.append(pa.concat_tables([r.rows[name] for r in wanted]), progress)
+                self._guard.advance(name, progress, back=not self._guarded)
             self._pass_crash_point(Point.DELIVER, group.last, name)
 
     def _checkpoint(self, group: _Group) -> None:
@@ -332,15 +360,18 @@ class EpochLifecycle:
 
     def _on_checkpoint(self, checkpoint: Checkpoint, seconds: float) -> None:
         self._covered = checkpoint.epoch
+        self._settled = min(self.log.totals.committed, self._guard.lowest(checkpoint.epoch))
         self._pause_until = self.clock() + min(self.pause * seconds, _LONGEST_PAUSE)
         self.observer.checkpointed(checkpoint, seconds)
 
-    def _needed_checkpoints(self) -> Collection[int]:
-        """The checkpoint from which a sink that is behind would continue."""
-        if not self._guarded:
-            return ()
-        needed = self.checkpoints.newest(upto=self._guard.lowest(self._last))
-        return () if needed is None else (needed.number,)
+    def _remove_old(self) -> Work[None]:
+        """Move the base, compact the epoch log, and remove checkpoints and layers that are no longer needed."""
+        behind = self.checkpoints.newest(upto=self._guard.lowest(self._last)) if self._guarded else None
+        return self._remove_upto(self._settled, set() if behind is None else {behind.number})
+
+    def _remove_upto(self, settled: int, needed: Collection[int]) -> Work[None]:
+        yield from self._retention.work(settled)
+        yield from self.checkpoints.thin({*needed, *self._retention.needed(settled)})
 
     def _pass_checkpoint_part(self, part: str, epoch: int) -> None:
         self._pass_crash_point(Point.CHECKPOINT, epoch, part)
@@ -374,6 +405,11 @@ class EpochLifecycle:
             self.log.sync()
 
     # ------------------------------------------------------------ ends
+
+    @property
+    def delivered(self) -> Mapping[str, Digest]:
+        """By sink, the digest of all rows that were ever appended to it; known after `start`."""
+        return self._guard.sums
 
     def save(self) -> None:
         """Take a checkpoint of all epochs, unless there is one."""

@@ -6,12 +6,14 @@ A plug-in registers a config class (`SourceConfig` or `SinkConfig`). The config 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+
+from millstream.digests import Digest
 
 __all__ = ["Log", "OpenContext", "Partition", "Progress", "Sink", "SinkConfig", "SourceConfig"]
 
@@ -46,10 +48,28 @@ class Partition:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a sink: the sink holds the rows of the epoch log with the id `log` up to the epoch `epoch`."""
+    """The progress of a sink: the sink holds the rows of the epoch log with the id `log` up to the epoch `epoch`.
+
+    `rows` and `digest` are sums over all rows that were ever appended under this epoch log, repeated rows included.
+    `term` is that of the driver that appended last.
+
+    >>> Progress.from_line(Progress("some epoch log", 3).line())
+    Progress(log='some epoch log', epoch=3, term=0, rows=0, digest='0-00000000000000000000000000000000')
+    """
 
     log: str
     epoch: int
+    term: int = 0
+    rows: int = 0
+    digest: str = str(Digest())
+
+    def line(self) -> dict[str, Any]:
+        """The progress as a JSON object."""
+        return asdict(self)
+
+    @staticmethod
+    def from_line(line: Mapping[str, Any]) -> Progress:
+        return Progress(str(line["log"]), int(line["epoch"]), int(line["term"]), int(line["rows"]), str(line["digest"]))
 
 
 class Log(Protocol):
@@ -153,14 +173,25 @@ class Sink(Protocol):
         ...
 
     def progress(self) -> Progress | None:
-        """The progress that was appended last, stored atomically with the rows; None if nothing was ever appended."""
+        """The progress that was appended last, stored atomically with the rows; None if nothing was ever appended.
+
+        Disturbs no other writer.
+        """
+        ...
+
+    def fence(self, term: int) -> Progress | None:
+        """Shut out all earlier writers, and return the progress that counts; called once before the first append.
+
+        After it, nothing that a writer of an earlier start has prepared or still sends becomes visible.
+        """
         ...
 
     def append(self, rows: pa.Table, progress: Progress) -> None:
         """Append rows and store the progress, both in one atomic step.
 
         If there are rows, rows and progress are durable on return. A call may have no rows: then the progress may
-        become durable later. An epoch that is equal to or lower than the last one is appended like any other.
+        become durable with the next rows or at `close`. An epoch that is equal to or lower than the last one is
+        appended like any other.
         """
         ...
 

@@ -141,6 +141,12 @@ class RunDirectory:
         """The folder from which relative paths of the config start."""
         return Path(os.path.normpath(self.path.absolute() / self._read()["base"]))
 
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """The parts of the config that may not change between starts."""
+        fixed: dict[str, Any] = self._read()["fixed"]
+        return fixed
+
     def _read(self) -> dict[str, Any]:
         """The content of run.json."""
         try:
@@ -158,7 +164,7 @@ class RunDirectory:
 
     def check(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Refuse a config with another value in the parts that may not change; store its present folder."""
-        before: dict[str, Any] = self._read()["fixed"]
+        before = self.fixed
         for key in [*before, *(key for key in fixed if key not in before)]:
             was, now = before.get(key), fixed.get(key)
             if was != now:

@@ -11,7 +11,7 @@ import yaml
 
 from millstream.config.load import Loaded, read_back
 from millstream.errors import ConfigError, MillstreamError
-from millstream.log.contracts import OpenContext, SinkConfig
+from millstream.log.contracts import OpenContext, Progress, SinkConfig
 from millstream.runs.directory import RunDirectory
 from millstream.runs.sinks import sink_configs
 from millstream.steps.contracts import Output
@@ -43,6 +43,11 @@ class RunOutput:
     def found(self) -> bool:
         """True if the location of the rows is known: it may depend on an environment variable that is not set."""
         return not self.loaded.unset("sinks", self.output.name)
+
+    def progress(self) -> Progress | None:
+        """The progress of the sink, also while a run appends to it."""
+        self.loaded.need("sinks", self.output.name)
+        return self.sink.progress(self.context, self.output.name)
 
     def read(self) -> Iterator[pa.Table]:
         self.loaded.need("sinks", self.output.name)

@@ -52,7 +52,7 @@ def _golden_config(loaded: Loaded) -> Loaded:
         "shards": guarantee.shards,
     }  # without crashes, `recovery` and `checkpoint_every` change nothing
     plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
-    plain["mlflow"] = False
+    plain["mlflow"], plain["keep"] = False, None
     return read_config(plain, loaded.folder, loaded.file)
 
 
@@ -81,29 +81,45 @@ def _last_committed(directory: RunDirectory) -> int:
 
 
 def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
-    counts = _records_by_epoch(directory, golden, last)
+    reader = EpochReader(directory.epochs)
+    _check_bases(reader, golden, directory)
+    counts = _records_by_epoch(reader, golden, last, directory)
     newest, golden_newest = read_newest(directory.path, _digest), read_newest(golden.path, _digest)
     applied = newest[0] if newest is not None else AppliedEpochs()
-    sinks = EpochReader(directory.epochs).totals().sinks
+    sinks = reader.totals().sinks
+    earlier = reader.rows_before_base() if EpochReader(golden.epochs).base.epoch >= 0 else {}
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
     golden_outputs = outputs_of(golden, load_run(golden))
     for name, output in outputs_of(directory, loaded).items():
-        if first := sinks.get(sink_key(output.sink, name), 0):
+        key = sink_key(output.sink, name)
+        if (first := sinks.get(key, 0)) > reader.base.epoch + 1:
             later[name] = first
             continue
         if name not in golden_outputs:
             message = f"{golden.path} has no output {name}; give a golden run of the same pipeline"
             raise Contradiction(message)
-        outputs[name] = audit_output(*_hashes(output), *_hashes(golden_outputs[name]))
+        before = earlier.get(key, Digest()).count
+        outputs[name] = audit_output(*_hashes(output), *_hashes(golden_outputs[name]), before)
     same = newest is not None and golden_newest is not None and newest[1] == golden_newest[1]
     return audit(counts, applied, same, outputs, later)
 
 
-def _records_by_epoch(directory: RunDirectory, golden: RunDirectory, last: int) -> Mapping[int, int]:
+def _check_bases(reader: EpochReader, golden: RunDirectory, directory: RunDirectory) -> None:
+    """Refuse a golden run that begins elsewhere than the run, unless it has all epochs."""
+    base, other = reader.base.epoch, EpochReader(golden.epochs).base.epoch
+    if other not in (-1, base):
+        message = (
+            f"{golden.path} begins after epoch {other}, and {directory.path} after epoch {base}, its base; "
+            f"make it again with `millstream run CONFIG --run DIR --replay {directory.path}`"
+        )
+        raise Contradiction(message)
+
+
+def _records_by_epoch(own: EpochReader, golden: RunDirectory, last: int, directory: RunDirectory) -> Mapping[int, int]:
     """The number of records of each epoch, from the golden run's receipts; both runs must have the same cuts."""
-    reader = EpochReader(golden.epochs)
-    for mine, other in zip(EpochReader(directory.epochs).epochs(), reader.epochs(), strict=False):
+    reader, begin = EpochReader(golden.epochs), own.base.epoch + 1
+    for mine, other in zip(own.epochs(begin), reader.epochs(begin), strict=False):
         if mine.number > last:
             break
         if mine.cut != other.cut or _log_events(mine) != _log_events(other):
@@ -112,10 +128,13 @@ def _records_by_epoch(directory: RunDirectory, golden: RunDirectory, last: int) 
                 f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
             )
             raise Contradiction(message)
-    counts = {receipt.epoch: receipt.records for receipt in reader.receipts()}
-    if len(counts) != last + 1:
+    counts: dict[int, int] = {}
+    for receipt in reader.receipts(begin):
+        counts |= {epoch: records for epoch, records in receipt.counts.items() if epoch >= begin}
+    if len(counts) != last + 1 - begin:
         message = (
-            f"{golden.path} has processed {len(counts)} epochs, and {directory.path} {last + 1}: the cuts differ; "
+            f"{golden.path} has processed {len(counts)} epochs, and {directory.path} {last + 1 - begin}: "
+            "the cuts differ; "
             f"make it with `millstream run CONFIG --run DIR --replay {directory.path}`"
         )
         raise Contradiction(message)

@@ -27,7 +27,7 @@ from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, OpenContext, Sink
-from millstream.log.epochs import EpochLog, EpochReader
+from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
@@ -35,10 +35,11 @@ from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
-from millstream.state.checkpoints import CheckpointStore
+from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.state.layers import Layers
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
+from millstream.timestamps import wall_clock
 
 __all__ = ["Options", "start", "versions"]
 
@@ -116,6 +117,7 @@ def start(
     stop: threading.Event | None = None,
     observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
+    wall_clock: Callable[[], int] = wall_clock,
 ) -> Summary:
     """Run a pipeline until it is idle, stopped, or has read `options.records`; the summary covers all starts.
 
@@ -139,7 +141,7 @@ def start(
         for source in config.logs:
             logs[source.name] = source.config.open(contexts[source.name])
             ending.callback(logs[source.name].close)
-        epoch_log = EpochLog(directory.epochs)
+        epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options, _fixed_parts(loaded)))
         ending.callback(epoch_log.close)
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
@@ -156,6 +158,7 @@ def start(
                 epoch_log.totals.checkpoint,
                 Layers(directory.layers, config.guarantee.shards),
                 config.keep,
+                wall_clock,
             ),
             sinks=sinks,
             sink_keys=keys,
@@ -177,6 +180,7 @@ def start(
             stop=stop,
             observe=observe,
             crash=_arm_crash(directory, options.crash, list(sinks), fire),
+            wall_clock=wall_clock,
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
@@ -189,7 +193,9 @@ def start(
             job.lifecycle.abandon()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
-        summary = summarise(loaded, directory, epoch_log, job.outcome, sinks, ended, before, seconds, versions())
+        summary = summarise(
+            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, versions()
+        )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
         group.finished(summary)
@@ -219,6 +225,23 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
+
+
+def _begin_at_base(directory: RunDirectory, options: Options, fixed: Mapping[str, Any]) -> Totals | None:
+    """The totals with which a new epoch log begins, if it replays a run; the state at the run's base is copied."""
+    if options.replay is None or any(directory.epochs.glob("*.journal")):
+        return None
+    original = RunDirectory.find(options.replay)
+    totals = EpochReader(original.epochs).base_totals()
+    if totals.base.checkpoint is not None:
+        if original.fixed["steps"] != fixed["steps"]:
+            message = (
+                f"{original.path} begins after epoch {totals.base.epoch}, its base, and only the same steps can "
+                "continue from the state there; `keep: null` keeps everything"
+            )
+            raise Contradiction(message)
+        CheckpointReader(original.path, totals.base.checkpoint).copy(totals.base.checkpoint, directory.path)
+    return totals
 
 
 def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from millstream.config.load import Loaded
-from millstream.digests import Digest, digest_of
-from millstream.log.contracts import Sink
+from millstream.digests import Digest
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
@@ -22,6 +21,7 @@ class Summary:
     """The object that `run --json` prints.
 
     The counts cover all starts in the run directory; `seconds` and `records_per_second` cover this start only.
+    `delivered` and `outputs` are sums over all rows that were ever appended to a sink, which its progress has too.
     """
 
     run: str
@@ -47,25 +47,19 @@ class Summary:
         return json.dumps(asdict(self))
 
 
-def _digest_rows(sink: Sink) -> Digest:
-    """The digest of the rows that a reader of the sink sees."""
-    return sum(map(digest_of, sink.read()), Digest())
-
-
 def summarise(
     loaded: Loaded,
     directory: RunDirectory,
     epoch_log: EpochLog,
     outcome: Outcome,
-    sinks: Mapping[str, Sink],
+    delivered: Mapping[str, Digest],
     ended: str,
     processed_before: int,
     seconds: float,
     versions: Mapping[str, str],
 ) -> Summary:
-    """Make a summary from the totals of the epoch log, the outcome of the steps, and the rows in the sinks."""
+    """Make a summary from the totals of the epoch log, the outcome of the steps, and the progress of the sinks."""
     totals = epoch_log.totals
-    read = {name: _digest_rows(sink) for name, sink in sinks.items()}
     config = loaded.config
     return Summary(
         run=str(directory.path),
@@ -77,12 +71,12 @@ def summarise(
         records=totals.records,
         processed=totals.processed,
         epochs=totals.epochs,
-        delivered={name: digest.count for name, digest in read.items()},
+        delivered={name: digest.count for name, digest in delivered.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
         model=outcome.model,
         state=str(outcome.digest),
-        outputs={name: str(digest) for name, digest in read.items()},
+        outputs={name: str(digest) for name, digest in delivered.items()},
         versions=versions,
         seconds=round(seconds, 3),
         records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),

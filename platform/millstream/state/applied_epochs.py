@@ -43,6 +43,17 @@ class AppliedEpochs:
                 merged.append([start, stop])
         self.ranges = merged
 
+    def drop_before(self, epoch: int) -> None:
+        """Forget the epochs before `epoch`.
+
+        >>> applied = AppliedEpochs([[0, 3], [5, 9]], {1: 1, 7: 2})
+        >>> applied.drop_before(6)
+        >>> applied
+        AppliedEpochs(ranges=[[6, 9]], repeats={7: 2})
+        """
+        self.ranges = [[max(start, epoch), stop] for start, stop in self.ranges if stop > epoch]
+        self.repeats = {number: times for number, times in self.repeats.items() if number >= epoch}
+
     def copy(self) -> AppliedEpochs:
         return AppliedEpochs([list(span) for span in self.ranges], dict(self.repeats))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -105,6 +106,24 @@ class CheckpointReader:
                 if upto is None or checkpoint.epoch <= upto:
                     return checkpoint
         return None
+
+    def epochs(self) -> set[int]:
+        """The epochs of the checkpoints."""
+        return {self._read(number).epoch for number in self.numbers()}
+
+    def before(self, time: int, upto: int) -> Checkpoint | None:
+        """The newest checkpoint that was written at `time` or earlier and whose epoch is not after `upto`."""
+        newest_first = (self._read(number) for number in reversed(self.numbers()))
+        return next((each for each in newest_first if each.at <= time and each.epoch <= upto), None)
+
+    def copy(self, number: int, run: Path) -> None:
+        """Copy a checkpoint with its layers to another run directory, whose epoch log must say that it counts."""
+        checkpoint = self._read(number)
+        for folder, names in (("layers", checkpoint.files), ("checkpoints", [checkpoint.name])):
+            make_folder(run / folder)
+            for name in names:
+                shutil.copyfile(self._manifests.parent / folder / name, run / folder / f"{name}.tmp")
+                (run / folder / f"{name}.tmp").rename(run / folder / name)
 
     def states(self, checkpoint: Checkpoint) -> StoredStates:
         """The states in a checkpoint, read on demand."""

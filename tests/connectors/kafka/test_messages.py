@@ -25,7 +25,8 @@ def encode(rows: pa.Table, key: str | None = None, identity: Sequence[str] = IDE
 def test_a_value_is_the_row_in_json_and_a_header_names_output_and_epoch() -> None:
     messages = encode(epoch(2))
     assert b"\n".join(value for _, value in messages.content) + b"\n" == json_lines(epoch(2))
-    assert messages.header == ("millstream", b'["news/predictions","an epoch log",7]')
+    sums = f'0,0,"{progress(7).digest}"'.encode()
+    assert messages.header == ("millstream", b'["news/predictions","an epoch log",7,' + sums + b"]")
 
 
 def test_the_key_is_the_identity_of_a_row_unless_a_column_is_named() -> None:

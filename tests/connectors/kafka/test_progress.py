@@ -51,7 +51,7 @@ def test_a_missing_topic_has_no_progress_and_is_not_created(sink_topic: SinkTopi
 def test_the_group_has_the_progress_and_the_end_of_the_rows(sink_topic: SinkTopic) -> None:
     fill(sink_topic, 0, 1)
     [offset] = sink_topic.group().values()
-    assert json.loads(offset.metadata) == {"log": "an epoch log", "epoch": 1}
+    assert json.loads(offset.metadata) == progress(1).line()
     assert offset.offset == 7  # two epochs of three rows, and the end of the first transaction
     assert sink_topic.progress() == progress(1)
 

@@ -17,6 +17,7 @@ from support.conditions import HANG_SECONDS, wait_until
 from support.kafka.sink_topic import LOG, OUTPUT, SCHEMA, SinkTopic, epoch, offsets_of, progress, read
 from support.kafka.topic_admin import TopicAdmin
 
+from millstream.digests import Digest
 from millstream.errors import ConfigError, Contradiction, ForeignSink, InUse, MillstreamError
 from millstream.log.formats.rows import json_lines
 from millstream_connectors.kafka.client.cluster import Cluster
@@ -69,7 +70,24 @@ def test_a_message_is_the_row_in_json_with_its_identity_as_key(sink_topic: SinkT
     assert b"".join(message.value + b"\n" for message in messages) == json_lines(epoch(7))
     assert [message.key for message in messages] == [b"news/0/7000", b"news/0/7001", b"news/0/7002"]
     [header] = messages[0].headers
-    assert (header[0], json.loads(header[1])) == ("millstream", ["conformance/predictions", LOG, 7])
+    sums = [0, 0, progress(7).digest]
+    assert (header[0], json.loads(header[1])) == ("millstream", ["conformance/predictions", LOG, 7, *sums])
+
+
+@pytest.mark.kafka
+@guarded_or_not
+def test_the_progress_has_the_sums_of_all_appended_rows_also_without_the_group(
+    sink_topic: SinkTopic, guarded: bool
+) -> None:
+    with sink_topic.opened(guarded=guarded) as sink:
+        for number in range(3):
+            total = dataclasses.replace(progress(number), rows=3 * number + 3, digest=str(Digest(3 * number + 3, 7, 9)))
+            sink.append(epoch(number), total)
+            assert sink.progress() == sink_topic.progress() == total
+    if guarded:
+        sink_topic.forget_group()
+    with sink_topic.opened(guarded=guarded) as again:
+        assert again.progress() == total
 
 
 @pytest.mark.kafka
@@ -102,12 +120,12 @@ def test_epochs_without_rows_send_no_request(
 
 @pytest.mark.kafka
 def test_rows_of_another_epoch_log_are_refused_and_their_run_continues(sink_topic: SinkTopic) -> None:
-    with sink_topic.opened() as ours, sink_topic.opened() as early:
+    with sink_topic.opened() as ours:
         ours.append(epoch(0), progress(0))
-        with sink_topic.opened() as late:
-            for other in (late, early):  # `early` was opened before there were rows
-                with pytest.raises(ForeignSink, match=f"{sink_topic.topic} holds rows of the epoch log an epoch log"):
-                    other.append(epoch(1), progress(1, "another log"))
+        with sink_topic.opened(fenced=False) as other:
+            assert other.progress() == progress(0)  # a guard sees that they are foreign, and fences nobody
+            with pytest.raises(ForeignSink, match=f"{sink_topic.topic} holds rows of the epoch log an epoch log"):
+                other.append(epoch(1), progress(1, "another log"))
         ours.append(epoch(1), progress(1))
     assert sink_topic.offsets() == offsets_of(0, 1)
 
@@ -117,26 +135,20 @@ def test_of_two_copies_of_a_run_the_older_stops_and_every_row_is_written_once(si
     with sink_topic.opened() as older:
         older.append(epoch(0), progress(0))
         older.append(epoch(1), progress(1))
-        with sink_topic.opened() as newer:
+        with sink_topic.opened(fenced=False) as newer:
+            older.append(epoch(2), progress(2))  # opening fences nobody
             assert newer.progress() == progress(1)
-            older.append(epoch(2), progress(2))  # no writer is fenced before there are rows
-            with pytest.raises(
-                InUse, match="had rows up to epoch 1 when this run was started, and has rows up to epoch 2 now"
-            ):
-                newer.append(epoch(2), progress(2))
-            older.append(epoch(3), progress(3))  # the refused copy has not disturbed it
-        with sink_topic.opened() as newer:
-            newer.append(epoch(4), progress(4))
+            assert newer.fence(0) == progress(2)  # the progress after fencing counts
             for _ in range(2):
                 with pytest.raises(InUse, match="another run of pipeline conformance writes predictions to kafka://"):
-                    older.append(epoch(4), progress(4))
-            newer.append(epoch(5), progress(5))
-    assert sink_topic.offsets() == offsets_of(*range(6))
+                    older.append(epoch(3), progress(3))
+            newer.append(epoch(3), progress(3))
+    assert sink_topic.offsets() == offsets_of(*range(4))
 
 
 @pytest.mark.kafka
 def test_a_commit_without_an_answer_counts_although_another_run_has_fenced_since(sink_topic: SinkTopic) -> None:
-    with sink_topic.opened() as sink, sink_topic.opened() as other:
+    with sink_topic.opened() as sink, sink_topic.opened(fenced=False) as other:
         sink.append(epoch(0), progress(0))
         other.finish(sink.prepare(epoch(1), progress(1)))
         fence(sink_topic)
@@ -148,18 +160,21 @@ def test_a_commit_without_an_answer_counts_although_another_run_has_fenced_since
 
 
 @pytest.mark.kafka
-def test_a_late_commit_of_the_previous_run_stops_this_one_with_the_reason(
-    sink_topic: SinkTopic,
+@pytest.mark.parametrize("late", [False, True])
+def test_a_commit_of_the_previous_run_counts_if_it_comes_before_fencing_and_changes_nothing_after(
+    sink_topic: SinkTopic, late: bool
 ) -> None:
-    with sink_topic.opened() as dead:
+    with sink_topic.opened() as dead, sink_topic.opened(fenced=False) as sink:
         dead.prepare(epoch(0), progress(0))
-        with sink_topic.opened() as sink:
-            assert sink.progress() is None
-            dead.commit()  # a dead process's request may arrive so late
-            with pytest.raises(InUse, match=r"last transaction of the previous run was completed only then.*start"):
-                sink.append(epoch(0), progress(0))
-    with sink_topic.opened() as again:
-        assert again.progress() == progress(0)
+        assert sink.progress() is None
+        if late:  # a dead process's request may arrive so late
+            assert sink.fence(0) is None
+            with pytest.raises(InUse):
+                dead.commit()
+            sink.append(epoch(0), progress(0))
+        else:
+            dead.commit()
+            assert sink.fence(0) == progress(0)
     assert sink_topic.offsets() == offsets_of(0)
 
 
@@ -171,24 +186,6 @@ def test_a_commit_that_fencing_has_prevented_is_not_repeated(sink_topic: SinkTop
         fence(sink_topic)
         with pytest.raises(InUse):
             sink.commit()
-    assert sink_topic.offsets() == offsets_of(0)
-
-
-@pytest.mark.kafka
-def test_rows_written_between_reading_the_progress_and_fencing_are_noticed(
-    sink_topic: SinkTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transactions_fence = Transactions.fence
-    with sink_topic.opened() as sink, sink_topic.opened() as other:
-
-        def late(transactions: Transactions) -> None:
-            monkeypatch.setattr(Transactions, "fence", transactions_fence)
-            other.append(epoch(0), progress(0))
-            transactions_fence(transactions)
-
-        monkeypatch.setattr(Transactions, "fence", late)
-        with pytest.raises(InUse, match="had no rows when this run was started, and has rows up to epoch 0 now"):
-            sink.append(epoch(0), progress(0))
     assert sink_topic.offsets() == offsets_of(0)
 
 
@@ -317,6 +314,7 @@ def test_a_sink_that_was_abandoned_or_could_not_be_opened_leaves_no_thread_or_fi
     threads, files = set(threading.enumerate()), set(os.listdir("/dev/fd"))
     for guarded in (True, False):
         sink = sink_topic.open(guarded=guarded)
+        sink.fence(0)
         sink.append(epoch(1), progress(1))
         if guarded:
             sink.prepare(epoch(2), progress(2))

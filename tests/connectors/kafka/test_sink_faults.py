@@ -124,11 +124,12 @@ def test_the_prepared_epoch_of_a_killed_process_is_finished_by_another(sink_topi
         assert dead.stdout is not None
         token = json.loads(dead.stdout.readline())
         dead.kill()
-    with sink_topic.opened() as sink:
+    with sink_topic.opened(fenced=False) as sink:
         sink.finish(token, commit=commit)
         sink.finish(token, commit=commit)
         assert sink.progress() == (progress(0) if commit else None)
         assert sink_topic.offsets() == (offsets_of(0, count=ROWS) if commit else [])
+        sink.fence(0)
         sink.append(epoch(1), progress(1))
     assert sink_topic.offsets() == [*(offsets_of(0, count=ROWS) if commit else []), *offsets_of(1)]
 
@@ -165,7 +166,7 @@ def test_a_group_that_a_user_sets_back_repeats_no_row(sink_topic: SinkTopic) -> 
         for number in range(3):
             sink.append(epoch(number), progress(number))
         sink_topic.set_group(0, "")
-        with sink_topic.opened() as other:
+        with sink_topic.opened(fenced=False) as other:
             assert other.progress() == progress(2)
         sink.append(epoch(3), progress(3))
     with sink_topic.opened() as again:

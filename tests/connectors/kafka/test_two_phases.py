@@ -17,12 +17,13 @@ def test_another_process_may_finish_a_prepared_epoch(sink_topic: SinkTopic, comm
         dead.append(epoch(0), progress(0))
         token = json.loads(json.dumps(dead.prepare(epoch(1), progress(1))))
         assert sink_topic.offsets() == offsets_of(0)
-        with sink_topic.opened() as other:
+        with sink_topic.opened(fenced=False) as other:
             for _ in range(2):
                 other.finish(token, commit=commit)
                 assert other.progress() == progress(1 if commit else 0)
             with pytest.raises(MillstreamError, match="no longer exist" if not commit else "cannot be aborted"):
                 other.finish(token, commit=not commit)
+            other.fence(0)
             other.append(epoch(2), progress(2))
             for _ in range(2):
                 other.finish(token, commit=commit)
@@ -31,7 +32,7 @@ def test_another_process_may_finish_a_prepared_epoch(sink_topic: SinkTopic, comm
 
 @pytest.mark.kafka
 def test_finishing_an_older_epoch_does_not_end_the_prepared_one(sink_topic: SinkTopic) -> None:
-    with sink_topic.opened() as sink, sink_topic.opened() as other:
+    with sink_topic.opened() as sink, sink_topic.opened(fenced=False) as other:
         token = sink.prepare(epoch(0), progress(0))
         sink.commit()
         sink.prepare(epoch(1), progress(1))

@@ -24,7 +24,7 @@ from millstream.guarantees import lifecycle
 from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
-from millstream.log.contracts import Sink
+from millstream.log.contracts import Progress
 from millstream.log.epochs import Epoch
 from millstream.state import checkpoints, layer_writer
 from millstream.state.background import Work
@@ -103,12 +103,12 @@ def a_manifest_that_counts_without_its_line(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    progress = SinkGuard._last_epoch
+    last_epoch = SinkGuard._last_epoch
 
-    def less_progress(guard: SinkGuard, name: str, sink: Sink) -> int:
-        return progress(guard, name, sink) - 1
+    def earlier(guard: SinkGuard, name: str, progress: Progress | None) -> int:
+        return last_epoch(guard, name, progress) - 1
 
-    patch.setattr(SinkGuard, "_last_epoch", less_progress)
+    patch.setattr(SinkGuard, "_last_epoch", earlier)
 
 
 def a_commit_of_epochs_in_no_checkpoint(patch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_progress_without_rows_may_be_lost_and_rows_are_never_lost() -> None:
         content = SinkContent(ROWS.schema)
         content.add(ROWS, Progress("a log", 0))
         content.add(ROWS.slice(0, 0), Progress("a log", 1))
-        content.lose_power(random.Random(seed))
+        content.crash(random.Random(seed))
         assert content.rows().equals(ROWS)
         assert content.progress is not None
         epochs.add(content.progress.epoch)

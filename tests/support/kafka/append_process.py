@@ -33,7 +33,7 @@ def start_process(sink_topic: SinkTopic, action: str, until: int) -> subprocess.
 
 def main(bootstrap: str, topic: str, action: str, until: str) -> None:
     sink = SinkTopic(bootstrap, topic).open()
-    held = sink.progress()
+    held = sink.fence(0)
     for number in itertools.count(0 if held is None else held.epoch + 1):
         if action == "prepare":
             print(json.dumps(dict(sink.prepare(epoch(number, ROWS), progress(number)))), flush=True)  # noqa: T201

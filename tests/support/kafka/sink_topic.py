@@ -80,6 +80,7 @@ class SinkTopic:
     bootstrap: str
     topic: str
     pipeline: str = "conformance"
+    output: str = OUTPUT
     options: Mapping[str, Any] = field(default_factory=lambda: {"timeout": f"{HANG_SECONDS}s"})
 
     @property
@@ -92,30 +93,32 @@ class SinkTopic:
 
     @property
     def id(self) -> str:
-        return Signature(self.pipeline, OUTPUT, self.topic).id
+        return Signature(self.pipeline, self.output, self.topic).id
 
     @contextmanager
-    def opened(self, *, guarded: bool = True) -> Iterator[KafkaSinkWriter]:
+    def opened(self, *, guarded: bool = True, fenced: bool = True) -> Iterator[KafkaSinkWriter]:
         sink = self.open(guarded=guarded)
         try:
+            if fenced:
+                sink.fence(0)
             yield sink
         finally:
             sink.close()
 
     def open(self, *, guarded: bool = True) -> KafkaSinkWriter:
-        return self.config.open(self.context, OUTPUT, SCHEMA, identity=IDENTITY, guarded=guarded)
+        return self.config.open(self.context, self.output, SCHEMA, identity=IDENTITY, guarded=guarded)
 
     def progress(self) -> Progress | None:
-        return self.config.progress(self.context, OUTPUT)
+        return self.config.progress(self.context, self.output)
 
     def read(self) -> pa.Table:
-        return read(self.config.read(self.context, OUTPUT, SCHEMA))
+        return read(self.config.read(self.context, self.output, SCHEMA))
 
     def may_clear(self) -> None:
-        self.config.may_clear(self.context, OUTPUT)
+        self.config.may_clear(self.context, self.output)
 
     def clear(self) -> None:
-        self.config.clear(self.context, OUTPUT)
+        self.config.clear(self.context, self.output)
 
     def messages(self) -> list[Any]:
         """The committed messages, up to the current end, as a consumer of another program reads them."""

@@ -12,8 +12,19 @@ from pathlib import Path
 
 from millstream.config.models import Config
 from millstream.engines.simulated.run.run import FinishedRun, SimulatedRun, StartOptions
-from millstream.engines.simulated.verdict.checker import differences_by_history, differences_exactly_once
-from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns, epochs_key, golden_run
+from millstream.engines.simulated.verdict.checker import (
+    differences_by_history,
+    differences_exactly_once,
+    differences_since_base,
+)
+from millstream.engines.simulated.verdict.golden import (
+    AllEpochs,
+    Golden,
+    ReferenceRuns,
+    epochs_key,
+    golden_run,
+    golden_since_base,
+)
 from millstream.engines.simulated.world.faults import FaultPlan, Target, planned_faults
 from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import Recorded, greatest_time
@@ -33,6 +44,10 @@ _EPOCHS = (2, 3, 5, 7, 10)
 """The possible numbers of epochs of a schedule."""
 _ARRIVALS = (0.001, 0.003, 0.006)
 """Seconds until all records have arrived, in schedules whose records arrive during the run."""
+_KEEPS = (None, 1, 100, 1000)
+"""The possible values of `keep`, in microseconds: a schedule takes some milliseconds of simulated time."""
+_EXPIRING = 0.3
+"""The share of sinks that do not keep their rows, with exactly_once."""
 _STALL_LIMIT = 20_000
 """The number of steps without progress that is allowed: more than any schedule needs."""
 _FOLLOWS = 0.3
@@ -78,13 +93,17 @@ class Simulation:
         scheduler = Scheduler(rng, None if trace is None else lambda line: trace(f"seed {seed}  {line}"), _STALL_LIMIT)
         folder = self._folder / "run"
         options = self._options(rng, epochs)
+        world = World(scheduler, plan)
+        guarded = self._config.guarantee.delivery == "exactly_once"
+        expiring = [name for name in ("rejects", "topics") if guarded and rng.random() < _EXPIRING]
         run = SimulatedRun(
             self._config,
             self._graphs,
             self._records,
-            World(scheduler, plan),
+            world,
             folder,
             lambda: next(options),
+            expiring=expiring,
             began=self._wall_clock(rng),
         )
         ended: FinishedRun | None = None
@@ -129,6 +148,7 @@ class Simulation:
             arrival=arriving / self._size if follow else 0.0,
             in_flight=rng.choice((size, 3 * size, 100_000)),
             packing=rng.random() < 0.25,
+            keep=rng.choice(_KEEPS),
             idle=rng.choice(_IDLE),
             pause=(arriving * pause[0], arriving * pause[1]),
             rest=rng.choice((0, 0, PAUSE)),
@@ -141,7 +161,7 @@ class Simulation:
                 )
 
     def _differences(self, run: SimulatedRun, ended: FinishedRun) -> Iterator[str]:
-        epochs = EpochReader(run.disk.epochs)
+        epochs, base = AllEpochs(run.disk), EpochReader(run.disk.epochs).base.epoch
         reader = CheckpointReader(run.disk.folder, epochs.totals().checkpoint)
         newest = reader.newest()
         applied = newest.applied if newest else AppliedEpochs()  # with at_most_once a run may have no checkpoint
@@ -149,12 +169,17 @@ class Simulation:
             stored = outcome_of(reader.states(newest) if newest else {}, None)
             if stored.digest != ended.job.outcome.digest:
                 yield "the state in the newest checkpoint is not that of the workers"
-            yield from differences_exactly_once(ended, run.contents, applied, self._golden(epochs))
+            golden = self._golden(epochs)
+            yield from differences_exactly_once(ended, run.contents, applied, golden)
+            if base >= 0:
+                tail = golden_since_base(self._config, self._graphs, self._records, run.disk, self._folder / "tail")
+                yield from differences_since_base(ended, run.contents, golden, tail)
+                shutil.rmtree(self._folder / "tail")
             return
         references = ReferenceRuns(epochs, self._graphs, self._records)
         yield from differences_by_history(ended, run.contents, run.history, applied, references)
 
-    def _golden(self, epochs: EpochReader) -> Golden:
+    def _golden(self, epochs: AllEpochs) -> Golden:
         settled = 0 if self._ahead is None else max(0, self._greatest_time - self._ahead)
         key = epochs_key(epochs, settled)
         golden = self._goldens.pop(key, None)

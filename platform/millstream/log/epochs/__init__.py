@@ -19,12 +19,13 @@ from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, ha
 from millstream.log.epochs.reader import EpochReader
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
-from millstream.log.epochs.totals import Totals
+from millstream.log.epochs.totals import Base, Totals
 
 __all__ = [
     "MOST_EPOCHS",
     "MOST_RECORDS",
     "Added",
+    "Base",
     "Baselines",
     "Ended",
     "Epoch",

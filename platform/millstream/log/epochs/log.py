@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from millstream.log.epochs.epoch import Added, Epoch, Skipped
+from millstream.log.epochs.merged_receipts import merge_receipts
 from millstream.log.epochs.reader import EpochReader, line_of
 from millstream.log.epochs.receipt import EpochReceipt
-from millstream.log.epochs.totals import Totals
-from millstream.log.journal import Journal, JournalReader
+from millstream.log.epochs.totals import Base, Totals
+from millstream.log.journal import Entry, Journal, JournalReader
 
 __all__ = ["EpochLog"]
 
@@ -24,12 +26,15 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class EpochLog:
-    """The one writer of an epoch log. Appended lines are durable after `sync`."""
+    """The one writer of an epoch log. Appended lines are durable after `sync`; a new log begins with totals `begin`.
 
-    def __init__(self, folder: Path) -> None:
-        self.totals = Totals()
-        self._lock = threading.Lock()
-        self._journal = Journal(folder, header=lambda: self.totals.header())
+    The base moves in steps: `move_base`, then `drop_oldest` until it returns false. After each step the log is whole.
+    """
+
+    def __init__(self, folder: Path, begin: Totals | None = None, segment_bytes: int = 8 << 20) -> None:
+        self.totals = begin or Totals()
+        self._lock = threading.RLock()  # reentrant for the simulator, which runs the background in the driver's thread
+        self._journal = Journal(folder, header=lambda: self.totals.header(), segment_bytes=segment_bytes)
         self.totals = Totals.from_header(self._journal.header)
         self.folder = folder
         newest, _ = JournalReader(folder).segment_start(self._journal.next_index)
@@ -71,6 +76,43 @@ class EpochLog:
             assert number == self.totals.checkpoint + 1, (number, self.totals.checkpoint)
             self._append({"checkpoint": number, "epoch": epoch, "manifest": manifest, "digest": digest})
             self.totals.checkpoint = number
+
+    def move_base(self, base: Base) -> None:
+        """Begin a segment whose header has the new base, durably; earlier epochs are refused from now on."""
+        with self._lock:
+            assert self.totals.base.epoch < base.epoch <= self.totals.committed, (self.totals.base, base)
+            self.totals.base = base
+            self._journal.roll()
+
+    def drop_oldest(self) -> bool:
+        """Drop the oldest segment, if all its lines are of epochs up to the base; false if there is none to drop."""
+        following = self._journal.second_index
+        if following is None or self._next_epoch(following) > self.totals.base.epoch + 1:
+            return False
+        self._journal.drop_oldest()
+        return True
+
+    def _next_epoch(self, segment: int) -> int:
+        """The first epoch that is not cut before a segment."""
+        return Totals.from_header(self._journal.header_of(segment)).next_epoch
+
+    def compact(self, settled: int, boundaries: Collection[int]) -> Iterator[None]:
+        """Pack the closed segments of which all epochs are settled, with pauses, and merge receipts in them.
+
+        No merged receipt passes an epoch of `boundaries`.
+        """
+        for first, end in self._journal.closed_segments():
+            if self._next_epoch(end) - 1 > settled:
+                return
+            lines: list[Entry] = []
+            with JournalReader(self.folder) as reader:
+                for entry in merge_receipts(list(reader.read(first, end)), boundaries):
+                    if entry is None:
+                        yield
+                    else:
+                        lines.append(entry)
+            yield from self._journal.pack(first, end, lines)
+            yield
 
     def _check_next(self, epoch: Epoch) -> None:
         totals = self.totals

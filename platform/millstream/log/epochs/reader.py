@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from millstream.digests import Digest
+from millstream.errors import AlteredLog, Truncated
 from millstream.log.epochs.epoch import Epoch
 from millstream.log.epochs.receipt import EpochReceipt
-from millstream.log.epochs.totals import Totals
+from millstream.log.epochs.totals import Base, Totals
 from millstream.log.journal import Entry, JournalReader
 
 __all__ = ["EpochReader", "line_of"]
@@ -19,29 +22,83 @@ class EpochReader:
     """Reads an epoch log, also while a writer in another thread or process appends to the epoch log."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._reader = JournalReader(folder)
-        self._next = self._reader.first_index
+        self._next: int | None = None
+        """The next entry of `follow`."""
 
     @property
     def id(self) -> str:
         return self._reader.id
 
-    def lines(self, epoch: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the epoch log, from the line with the cut of `epoch` to the current end of the log."""
-        found = False
-        for entry in self._reader.read(self._segment_before(epoch)):
+    @property
+    def base(self) -> Base:
+        """The base of the epoch log: the epochs up to it are gone."""
+        return Totals.from_header(self._reader.segment_start(self._reader.end())[1]).base
+
+    @property
+    def beginning(self) -> int:
+        """The index of the first entry that is still needed: all lines before it are of epochs up to the base."""
+        return self._segment_before(self.base.epoch + 1)
+
+    def base_totals(self) -> Totals:
+        """The totals with which a log of the same epochs begins after the base: without counts, and without sinks."""
+        return self._totals_at_base().begun_at_base()
+
+    def rows_before_base(self) -> dict[str, Digest]:
+        """By sink, the digest of the rows of epochs up to the base."""
+        return self._totals_at_base().delivered
+
+    def _totals_at_base(self) -> Totals:
+        base, start = self.base, self.beginning
+        totals = Totals.from_header(self._reader.segment_start(start)[1])
+        for entry in self._reader.read(start):
             line = line_of(entry)
-            found = found or ("cut" in line and line["epoch"] == epoch)
+            if "cut" in line and line["epoch"] > base.epoch:
+                break
+            if "cut" in line:
+                totals.add_epoch(Epoch.from_line(line))
+        for receipt in self._receipts_upto(base.epoch, start):
+            totals.add_receipt(receipt)
+        totals.base, totals.committed = base, base.epoch
+        return totals
+
+    def lines(self, first: int | None = None) -> Iterator[dict[str, Any]]:
+        """Return the lines of the epoch log, from the line with the cut of `first` to the current end of the log.
+
+        Without `first`, from the first epoch after the base. An epoch up to the base is refused.
+        """
+        return self._lines(*self._begin(first))
+
+    def _lines(self, start: int, first: int) -> Iterator[dict[str, Any]]:
+        found = False
+        for entry in self._reader.read(start):
+            line = line_of(entry)
+            found = found or ("cut" in line and line["epoch"] == first)
             if found:
                 yield line
 
-    def epochs(self, first: int = 0) -> Iterator[Epoch]:
+    def epochs(self, first: int | None = None) -> Iterator[Epoch]:
         """Return the epochs with the number `first` or a larger number, up to the current end of the epoch log."""
         return (Epoch.from_line(line) for line in self.lines(first) if "cut" in line)
 
-    def receipts(self, first: int = 0) -> Iterator[EpochReceipt]:
+    def receipts(self, first: int | None = None) -> Iterator[EpochReceipt]:
         """Return the receipts that were written after epoch `first` was cut; a replayed epoch has several receipts."""
         return (EpochReceipt.from_line(line) for line in self.lines(first) if "receipt" in line)
+
+    def last_rows(self, upto: int) -> dict[str, int]:
+        """By output, the last epoch up to `upto` that made rows, also an epoch before the base."""
+        start = self._segment_before(upto + 1)
+        last = Totals.from_header(self._reader.segment_start(start)[1]).last_rows
+        for receipt in self._receipts_upto(upto, start):
+            last |= {output: epoch for output, (_, epoch) in receipt.rows.items()}
+        return last
+
+    def _receipts_upto(self, upto: int, start: int) -> Iterator[EpochReceipt]:
+        """The receipts from the entry `start` on, up to the first one of a later epoch than `upto`."""
+        lines = (line_of(entry) for entry in self._reader.read(start))
+        receipts = (EpochReceipt.from_line(line) for line in lines if "receipt" in line)
+        return itertools.takewhile(lambda receipt: receipt.last <= upto, receipts)
 
     def totals(self) -> Totals:
         """Return the totals over all lines that the epoch log has now."""
@@ -54,14 +111,34 @@ class EpochReader:
 
     def follow(self, first: int) -> Iterator[Epoch]:
         """Yield the epochs from number `first`, out of the lines that no earlier call of this method has read."""
-        if self._next <= self._reader.first_index:
-            self._next = self._segment_before(first)
+        if self._next is None:
+            self._next, _ = self._begin(first)
         for entry in self._reader.read(self._next):
             self._next = entry.index + 1
             if entry.payload.startswith(b'{"epoch"'):
                 epoch = Epoch.from_line(line_of(entry))
                 if epoch.number >= first:
                     yield epoch
+
+    def _begin(self, first: int | None) -> tuple[int, int]:
+        """Return the index of an entry before the cut of `first`, and `first`; refuse an epoch up to the base."""
+        base = self.base
+        first = base.epoch + 1 if first is None else first
+        start = self._segment_before(first)
+        left = Totals.from_header(self._reader.segment_start(start)[1]).next_epoch
+        if first <= base.epoch:
+            message = (
+                f"{self._folder}: epoch {first} was dropped: the log begins after epoch {base.epoch}, its base "
+                f"(checkpoint {base.checkpoint}); `keep` in the config is the period that it reaches back"
+            )
+            raise Truncated(message)
+        if first < left:
+            message = (
+                f"{self._folder}: epoch {first} is missing: the first segment that is left begins with epoch {left}, "
+                f"and the base of the log is epoch {base.epoch}; put the files back, or start over with --fresh"
+            )
+            raise AlteredLog(message)
+        return start, first
 
     def _segment_before(self, epoch: int) -> int:
         """Return the index of the first entry in the newest segment that was begun before `epoch` was cut."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,22 @@ from millstream.digests import Digest
 from millstream.log.epochs.scores import Scores
 
 __all__ = ["EpochReceipt"]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The epochs of a merged receipt: the last one, by output the first and last ones with rows, and their records."""
+
+    last: int
+    rows: Mapping[str, tuple[int, int]]
+    records: Mapping[int, int]
+
+    @staticmethod
+    def from_line(line: Mapping[str, Any]) -> Merged:
+        first, last = line["receipt"]
+        counts = itertools.chain.from_iterable(itertools.repeat(records, epochs) for records, epochs in line["each"])
+        rows = {name: (span[0], span[1]) for name, span in line["rows"].items()}
+        return Merged(last, rows, dict(zip(range(first, last + 1), counts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -22,6 +39,8 @@ class EpochReceipt:
     step passes on after this epoch (None: the end of time); no step has one before the watermark's first value.
     `held_by` is the partition that holds the watermark. No value depends on the order of records, so several processes
     can make a receipt from their shares.
+
+    The receipts of several epochs may be `merged`: then `epoch` is the first one, and the counts and digests are sums.
     """
 
     epoch: int
@@ -34,6 +53,22 @@ class EpochReceipt:
     scores: Mapping[str, Scores] = field(default_factory=dict)
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
     held_by: int | None = None
+    merged: Merged | None = None
+
+    @property
+    def last(self) -> int:
+        """The last epoch of the receipt."""
+        return self.epoch if self.merged is None else self.merged.last
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """The number of records of each epoch."""
+        return {self.epoch: self.records} if self.merged is None else self.merged.records
+
+    @property
+    def rows(self) -> Mapping[str, tuple[int, int]]:
+        """By output, the first and the last epoch that made rows."""
+        return dict.fromkeys(self.outputs, (self.epoch, self.epoch)) if self.merged is None else self.merged.rows
 
     @property
     def overall(self) -> Scores:
@@ -42,6 +77,7 @@ class EpochReceipt:
 
     def line(self) -> dict[str, Any]:
         """The receipt as a line of the epoch log."""
+        assert self.merged is None, "a merged receipt is not written again"
         return {
             "receipt": self.epoch,
             "attempt": self.attempt,
@@ -57,8 +93,9 @@ class EpochReceipt:
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> EpochReceipt:
+        merged = Merged.from_line(line) if "each" in line else None
         return EpochReceipt(
-            epoch=line["receipt"],
+            epoch=line["receipt"] if merged is None else line["receipt"][0],
             attempt=line["attempt"],
             records=line["records"],
             rejects=line["rejects"],
@@ -68,6 +105,7 @@ class EpochReceipt:
             scores={step: Scores.from_counts(counts) for step, counts in line["scores"].items()},
             watermarks=line["watermarks"],
             held_by=line["held_by"],
+            merged=merged,
         )
 
 

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from millstream.digests import Digest
 from millstream.errors import AlteredLog
 from millstream.log.epochs.epoch import Added, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
-__all__ = ["Totals"]
+__all__ = ["Base", "Totals"]
+
+
+@dataclass(frozen=True)
+class Base:
+    """The beginning of an epoch log: the last epoch before it, and the checkpoint that has the state after this epoch.
+
+    A log that begins with the first epoch of its run has neither.
+    """
+
+    epoch: int = -1
+    checkpoint: int | None = None
 
 
 @dataclass
@@ -22,6 +34,7 @@ class Totals:
     Records and rows count once: a replay of an epoch adds to `processed` only.
     """
 
+    base: Base = field(default_factory=Base)
     next_epoch: int = 0
     at: int = 0
     """The time of the last cut."""
@@ -45,6 +58,10 @@ class Totals:
     """The scores by step."""
     rows: dict[str, int] = field(default_factory=dict)
     """The number of rows by output."""
+    last_rows: dict[str, int] = field(default_factory=dict)
+    """By output, the last epoch that made rows."""
+    delivered: dict[str, Digest] = field(default_factory=dict)
+    """By sink, the digest of the rows that it got, each once, from the epoch that it begins with."""
     watermarks: dict[str, int | None] = field(default_factory=dict)
     """The last watermark of each step; None is the end of time."""
     held_by: int | None = None
@@ -97,17 +114,26 @@ class Totals:
 
     def add_receipt(self, receipt: EpochReceipt) -> None:
         self.processed += receipt.records
+        for output, (_, last) in receipt.rows.items():
+            self.last_rows[output] = max(last, self.last_rows.get(output, -1))
         if receipt.attempt == 1:
-            self.epochs += 1
+            self.epochs += len(receipt.counts)
             self.records += receipt.records
             self.rejects += receipt.rejects
             for step, scores in receipt.scores.items():
                 self.scores[step] = self.scores.get(step, Scores()) + scores
             for output, digest in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + digest.count
+            self._deliver(receipt)
             if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
                 self.watermarks, self.held_by = dict(receipt.watermarks), receipt.held_by
                 self.held_since = self.at
+
+    def _deliver(self, receipt: EpochReceipt) -> None:
+        for sink, begin in self.sinks.items():
+            made = receipt.outputs.get(sink.partition(" ")[0])
+            if made is not None and receipt.epoch >= begin:
+                self.delivered[sink] = self.delivered.get(sink, Digest()) + made
 
     def add_line(self, line: Mapping[str, Any]) -> None:
         if "checkpoint" in line:
@@ -119,11 +145,30 @@ class Totals:
         else:
             self.committed = line["commit"]
 
+    def begun_at_base(self) -> Totals:
+        """A copy for a new log that begins after the base: without counts, and without sinks."""
+        return replace(
+            self,
+            checkpoint=-1 if self.base.checkpoint is None else self.base.checkpoint,
+            sinks={},
+            removed=set(),
+            returned={},
+            epochs=0,
+            records=0,
+            processed=0,
+            rejects=0,
+            scores={},
+            rows={},
+            last_rows={},
+            delivered={},
+        )
+
     def header(self) -> bytes:
         """The totals as the header of a segment."""
         sets = {name: sorted(value) for name, value in vars(self).items() if isinstance(value, set)}
         scores = {step: each.counts() for step, each in self.scores.items()}
-        return json.dumps({**asdict(self), **sets, "scores": scores}).encode()
+        delivered = {sink: str(digest) for sink, digest in self.delivered.items()}
+        return json.dumps({**asdict(self), **sets, "scores": scores, "delivered": delivered}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -135,4 +180,6 @@ class Totals:
         for name in ("ended", "idle", "removed"):
             fields[name] = set(fields[name])
         fields["scores"] = {step: Scores.from_counts(counts) for step, counts in fields["scores"].items()}
+        fields["base"] = Base(**fields["base"])
+        fields["delivered"] = {sink: Digest.parse(text) for sink, text in fields["delivered"].items()}
         return Totals(**fields)

@@ -1,9 +1,9 @@
 """Frames: the records with checksums that a journal's files consist of.
 
-A frame is a header (length and flags, tag, checksum of the payload, check of the header) and a payload. There are three
-kinds of payload: one entry; nothing (an empty frame, which carries only a tag); or a line block, which is a count and
-that many entries, each with a newline behind it and none within. Writing and reading a line block costs time for its
-bytes, not for each entry.
+A frame is a header (length and flags, tag, checksum of the payload, check of the header) and a payload. There are four
+kinds of payload: one entry; nothing (an empty frame, which carries only a tag); a line block, which is a count and
+that many entries, each with a newline behind it and none within; or a note, which is a count of 0 and any bytes.
+Writing and reading a line block costs time for its bytes, not for each entry.
 
 The check covers the header, and is seeded with the journal's id and the frame's byte position. So a frame that was
 moved, or copied from another journal (perhaps as the payload of an entry), is not a good frame.
@@ -32,6 +32,7 @@ __all__ = [
     "encode_empty_frame",
     "encode_entries",
     "encode_lines",
+    "encode_note",
     "is_cut_short",
     "read_frames",
     "refuse_altered",
@@ -42,7 +43,7 @@ _CHECK = struct.Struct("<I")
 _HEADER = struct.Struct("<IqII")
 HEADER_BYTES = _HEADER.size
 _MORE = 1 << 31
-_NO_ENTRY = 1 << 30  # not a single entry: an empty frame, or (with a payload) a line block
+_NO_ENTRY = 1 << 30  # not a single entry: an empty frame, or (with a payload) a line block or a note
 _LENGTH = _NO_ENTRY - 1
 _READ = 64 << 10
 
@@ -61,9 +62,14 @@ class Frame(NamedTuple):
     more: bool
     """True if the append continues in the next frame. Without the next frame, this frame is not valid."""
     entries: int
-    """The number of entries: 0 in an empty frame, several in a line block."""
+    """The number of entries: 0 in an empty frame and in a note, several in a line block."""
     tag: int
     payload: bytes
+
+    @property
+    def note(self) -> bytes:
+        """The bytes of a note; empty in other frames."""
+        return b"" if self.entries else self.payload[COUNT_BYTES:]
 
 
 def _header(at: int, length: int, tag: int, crc: int, flags: int, seed: int) -> bytes:
@@ -130,6 +136,12 @@ def _end_of_block(lines: bytes, start: int) -> int:
 def encode_empty_frame(at: int, tag: int, seed: int) -> bytes:
     """Encode a frame that has a tag and no payload."""
     return _header(at, 0, tag, crc32c(b""), _NO_ENTRY, seed)
+
+
+def encode_note(at: int, note: bytes, tag: int, seed: int, *, more: bool) -> bytes:
+    """Encode a frame with a note. `more`: the append continues in the next frame."""
+    payload = _COUNT.pack(0) + note
+    return _header(at, len(payload), tag, crc32c(payload), _NO_ENTRY | (_MORE if more else 0), seed) + payload
 
 
 def _fields(header: bytes, at: int, seed: int) -> tuple[int, int, int] | None:

@@ -18,27 +18,29 @@ import itertools
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from millstream.errors import InUse
 from millstream.log.journal.durability import make_folder, sync_folder
-from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines
+from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines, encode_note
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
+from millstream.log.journal.packed_segment import is_packed, open_segment, pack_block, packed_file
 from millstream.log.journal.reader import JournalReader, newest_segment
 from millstream.log.journal.segment import Segment, first_indexes, segment_head, segment_path, segment_seed
 
 __all__ = ["Journal"]
 
-_MAKING = "_making"
+_MAKING, _PACKING = "_making", "_packing"
 
 
 class Journal:
     """The one writer of a journal. A second process is refused; in the same process the newest writer takes over.
 
     `append` and `sync` may be called from different threads. `header` is called for each new segment and returns its
-    header. A segment is full when it has `segment_bytes`.
+    header. A segment is full when it has `segment_bytes`. An append may have a *note*, bytes that are no entry; `note`
+    is the last one of the newest segment, so `header` has to carry over what is still needed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -69,11 +71,12 @@ class Journal:
             raise
 
     def _open(self) -> None:
-        (self._folder / _MAKING).unlink(missing_ok=True)
+        for partial in (_MAKING, _PACKING):
+            (self._folder / partial).unlink(missing_ok=True)
         newest = newest_segment(self._folder, remove=True)
         if newest is None:
             self.id = secrets.token_hex(16)
-            self.next_index, self.last_tag = 0, -1
+            self.next_index, self.last_tag, self.note = 0, -1, b""
             self._begin_segment()
         else:
             self._continue(newest)
@@ -85,7 +88,7 @@ class Journal:
         with segment:
             segment.refresh()
             self.id, self.header = segment.journal, segment.header
-            self.next_index, self.last_tag = segment.end, segment.tag
+            self.next_index, self.last_tag, self.note = segment.end, segment.tag, segment.note
             self._first, self._seed, self._size = segment.first, segment.seed, segment.end_byte
             self._file = os.open(segment.path, os.O_RDWR)
             if os.fstat(self._file).st_size > self._size:
@@ -96,6 +99,11 @@ class Journal:
         """The first entry that has not been dropped."""
         return first_indexes(self._folder)[0]
 
+    @property
+    def second_index(self) -> int | None:
+        """The first entry of the second segment; None if there is only one segment."""
+        return next(iter(first_indexes(self._folder)[1:]), None)
+
     def append(self, payload: bytes, tag: int = -1) -> int:
         """Append one entry and return its index; `sync` makes it durable."""
         with self._lock:
@@ -104,38 +112,44 @@ class Journal:
             self._append(encode_entries(self._size, (payload,), tag, self._seed), 1, tag)
             return index
 
-    def append_many(self, payloads: Iterable[bytes], tag: int = -1) -> None:
+    def append_many(self, payloads: Iterable[bytes], tag: int = -1, note: bytes = b"") -> None:
         """Append entries in one write: readers, and a start after a crash, see all of these entries or none.
 
-        Without entries, only the tag is appended.
+        Without entries, only the tag and the note are appended.
         """
         with self._lock:
             payloads = list(payloads)
             self._roll_if_full()
-            data, entries = b"", 0
+            head = self._note_frame(note, tag, more=bool(payloads))
+            at, data, entries = self._size + len(head), b"", 0
             if len(payloads) > 1:
-                data, entries = encode_lines(self._size, b"\n".join([*payloads, b""]), tag, self._seed)
+                data, entries = encode_lines(at, b"\n".join([*payloads, b""]), tag, self._seed)
             if entries != len(payloads):  # a single entry, or an entry with a newline in it
-                data = encode_entries(self._size, payloads, tag, self._seed)
-            self._append(data, len(payloads), tag)
+                data = encode_entries(at, payloads, tag, self._seed)
+            self._append(head + data, len(payloads), tag, note)
 
-    def append_lines(self, lines: bytes, tag: int = -1) -> None:
+    def append_lines(self, lines: bytes, tag: int = -1, note: bytes = b"") -> None:
         """Append lines in one write, each as an entry. A newline ends each line and is not part of the entry."""
         with self._lock:
             self._roll_if_full()
-            data, entries = encode_lines(self._size, lines, tag, self._seed) if lines else (b"", 0)
-            self._append(data, entries, tag)
+            head = self._note_frame(note, tag, more=bool(lines))
+            data, entries = encode_lines(self._size + len(head), lines, tag, self._seed) if lines else (b"", 0)
+            self._append(head + data, entries, tag, note)
+
+    def _note_frame(self, note: bytes, tag: int, *, more: bool) -> bytes:
+        return encode_note(self._size, note, tag, self._seed, more=more) if note else b""
 
     def _roll_if_full(self) -> None:
         self._check_writer()
         if self._size >= self._segment_bytes:
             self.roll()
 
-    def _append(self, data: bytes, entries: int, tag: int) -> None:
-        if entries:
+    def _append(self, data: bytes, entries: int, tag: int, note: bytes = b"") -> None:
+        if data:
             self._write_append(data)
         elif tag >= 0:
             self._write_append(encode_empty_frame(self._size, tag, self._seed))
+        self.note = note or self.note
         self.next_index += entries
         if tag >= 0:
             self.last_tag = tag
@@ -194,7 +208,7 @@ class Journal:
             os.close(file)
             raise
         sync_folder(self._folder)
-        self.header = header
+        self.header, self.note = header, b""
         self._file, self._first, self._size, self._seed = file, self.next_index, len(head), segment_seed(self.id)
 
     def drop_before(self, index: int) -> None:
@@ -205,11 +219,52 @@ class Journal:
             if following <= index:
                 segment_path(self._folder, first).unlink()
 
-    def entries(self, start: int) -> Iterator[Entry]:
-        """The entries from `start` on."""
+    def drop_oldest(self) -> None:
+        """Delete the oldest segment durably, which is not the newest one."""
+        self._check_writer()
+        oldest, _, *_ = first_indexes(self._folder)
+        segment_path(self._folder, oldest).unlink()
+        sync_folder(self._folder)
+
+    def closed_segments(self) -> list[tuple[int, int]]:
+        """The closed segments that are not packed, oldest first: for each its first entry and that of the next one."""
+        found: list[tuple[int, int]] = []
+        for first, following in reversed(list(itertools.pairwise(first_indexes(self._folder)))):
+            if is_packed(self._folder, first):
+                break
+            found.insert(0, (first, following))
+        return found
+
+    def header_of(self, first: int) -> bytes:
+        """The header of the segment with this first entry."""
+        with open_segment(self._folder, first) as segment:
+            return segment.header
+
+    def pack(self, first: int, end: int, entries: Sequence[Entry]) -> Iterator[None]:
+        """Replace a closed segment by a packed one with these of its entries, with pauses between the steps.
+
+        The replacement is one atomic step: readers see all entries of the closed segment, or these.
+        """
+        self._check_writer()
+        blocks = []
+        for block in pack_block(entries):
+            blocks.append(block)
+            yield
+        packing = self._folder / _PACKING
+        with packing.open("wb") as file:
+            file.write(packed_file(self.id, first, end, self.header_of(first), blocks))
+            file.flush()
+            os.fsync(file.fileno())
+        yield
+        self._check_writer()
+        packing.rename(segment_path(self._folder, first))
+        sync_folder(self._folder)
+
+    def entries(self, start: int, stop: int | None = None) -> Iterator[Entry]:
+        """The entries from `start` on, up to `stop` or to the end."""
         if self._reader is None:
             self._reader = JournalReader(self._folder)
-        return self._reader.read(start)
+        return self._reader.read(start, stop)
 
     def close(self) -> None:
         """Close the files and release the lock, without a `sync`."""

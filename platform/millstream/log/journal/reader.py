@@ -11,6 +11,7 @@ from pathlib import Path
 from millstream.errors import AlteredLog, ConfigError, Truncated
 from millstream.log.journal.frames import Frame
 from millstream.log.journal.line_blocks import Entry, LineBlock
+from millstream.log.journal.packed_segment import PackedSegment, open_segment
 from millstream.log.journal.segment import Segment, first_indexes, segment_name
 
 __all__ = ["JournalReader", "newest_segment"]
@@ -47,7 +48,7 @@ class JournalReader:
             message = f"{folder} holds no journal: `millstream log append {folder}` creates one"
             raise ConfigError(message)
         self._newest = newest
-        self._older: Segment | None = None
+        self._older: Segment | PackedSegment | None = None
         self._points: dict[int, list[tuple[int, int]]] = {}
         self._firsts = first_indexes(folder)
         self.id = newest.journal
@@ -62,6 +63,11 @@ class JournalReader:
     def last_tag(self) -> int:
         """The last tag among the entries up to the last result of `end`; -1 if no append had a tag."""
         return self._newest.tag
+
+    @property
+    def note(self) -> bytes:
+        """The last note of the newest segment, as of the last result of `end`; empty without one."""
+        return self._newest.note
 
     def end(self) -> int:
         """One past the last entry that the journal has now."""
@@ -128,7 +134,7 @@ class JournalReader:
         segment, _ = self._segment_of(index)
         return segment.first, segment.header
 
-    def _segment_of(self, index: int) -> tuple[Segment, int]:
+    def _segment_of(self, index: int) -> tuple[Segment | PackedSegment, int]:
         """The segment that has an entry, and the first entry of the next segment."""
         if index >= self._newest.first:
             return self._newest, sys.maxsize
@@ -151,8 +157,8 @@ class JournalReader:
                     continue
             return self._older, following
 
-    def _open(self, first: int) -> Segment:
-        segment = Segment(self._folder, first, self._points.get(first))
+    def _open(self, first: int) -> Segment | PackedSegment:
+        segment = open_segment(self._folder, first, self._points.get(first))
         if not segment.ready or segment.journal != self.id:
             message = (
                 f"{segment.path} is not a segment of the journal {self.id}, unlike the other segments in its folder"

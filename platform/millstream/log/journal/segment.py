@@ -76,7 +76,7 @@ class Segment:
         self.journal: str = identity.hex()
         self.seed = segment_seed(self.journal)
         self.header = head.payload[_HEAD.size :]
-        self.end, self.end_byte, self.tag = first, head.stop, head.tag
+        self.end, self.end_byte, self.tag, self.note = first, head.stop, head.tag, b""
         self._size_seen = 0
         self._last_stop = (first, head.stop)  # the entry index and the byte at which `frames` stopped last
         self._points = points if points is not None else []
@@ -112,6 +112,7 @@ class Segment:
                 self.end += frame.entries
             if frame.tag >= 0:
                 self.tag = frame.tag
+            self.note = frame.note or self.note
         self.end_byte = append[-1].stop
 
     def _add_point(self, index: int, byte: int) -> None:

@@ -119,7 +119,7 @@ class Metrics(Observer):
         totals = watched.epoch_log.totals
         if totals.records == last.records:
             return
-        for receipt in watched.epoch_log.reader().receipts(last.epoch + 1):
+        for receipt in watched.epoch_log.reader().receipts(max(last.epoch, totals.base.epoch) + 1):
             if receipt.epoch > last.epoch:
                 self._count(receipt)
         # older receipts may be gone from the epoch log: its totals have all epochs

@@ -55,7 +55,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class OutputStatus:
-    """The rows that a reader of an output sees now (None: unknown), and their location."""
+    """The rows that were ever appended to an output (None: unknown), and their location."""
 
     rows: int | None
     location: str
@@ -103,7 +103,7 @@ def run_status(directory: RunDirectory) -> RunStatus:
         directory, loaded
     )  # may take seconds of imports, so it comes before reading the run's progress
     running = directory.in_use
-    totals, processed = _epoch_log(directory)
+    totals, processed, epoch_log = _epoch_log(directory)
     checkpoint = CheckpointReader(directory.path, totals.checkpoint).newest()
     checkpointed_at = checkpoint.at if checkpoint is not None else None
     now, run_stats = time.time(), read_run_stats(directory) if running else None
@@ -131,21 +131,24 @@ def run_status(directory: RunDirectory) -> RunStatus:
         checkpointed_at=format_time(checkpointed_at - checkpointed_at % 1_000_000)
         if checkpointed_at is not None
         else None,
-        outputs={name: OutputStatus(_rows(output, unknown), output.location) for name, output in outputs.items()},
+        outputs={
+            name: OutputStatus(_rows(output, epoch_log, unknown), output.location) for name, output in outputs.items()
+        },
         error=None if error is None else loaded.redact(error),
         stats=run_stats,
     )
 
 
-def _rows(output: RunOutput, unknown: dict[str, str]) -> int | None:
+def _rows(output: RunOutput, epoch_log: str | None, unknown: dict[str, str]) -> int | None:
     """The number of rows; None if it is unknown, with the reason in `unknown`."""
     if not output.found or _OUTPUTS in unknown:  # if one sink cannot be reached, do not wait for the others
         return None
     try:
-        return sum(int(rows.num_rows) for rows in output.read())
+        progress = output.progress()
     except MillstreamError as error:
         unknown[_OUTPUTS] = output.loaded.redact(f"{error}")
         return None
+    return progress.rows if progress is not None and progress.log == epoch_log else 0
 
 
 def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:
@@ -162,15 +165,14 @@ def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str
     return "ended" if ended_cleanly(directory, totals) else "interrupted"
 
 
-def _epoch_log(directory: RunDirectory) -> tuple[Totals, int]:
-    """The totals of the epoch log, and the last epoch with a receipt; empty totals and -1 without an epoch log."""
+def _epoch_log(directory: RunDirectory) -> tuple[Totals, int, str | None]:
+    """The totals of the epoch log, the last epoch with a receipt, and the log's id; -1 and None without a log."""
     if not any(directory.epochs.glob("*")):
-        return Totals(), -1
+        return Totals(), -1, None
     reader = EpochReader(directory.epochs)
     totals = reader.totals()
-    return totals, max(
-        (receipt.epoch for receipt in reader.receipts(max(0, totals.committed))), default=totals.committed
-    )
+    receipts = reader.receipts(max(totals.committed, totals.base.epoch + 1))
+    return totals, max((receipt.epoch for receipt in receipts), default=totals.committed), reader.id
 
 
 def _partitions(

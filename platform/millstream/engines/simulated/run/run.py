@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
+from millstream.engines.cutter import CutEpochs
 from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
@@ -35,15 +36,19 @@ from millstream.steps.processor import EpochResult
 __all__ = ["FinishedRun", "SimulatedRun", "StartOptions"]
 
 
+_EXPIRES = 0.3
+"""The share of crashes after which a sink that does not keep its rows has lost them."""
+
+
 @dataclass(frozen=True)
 class StartOptions:
     """The options of one start of a run.
 
     With an `arrival` above 0, a record arrives every `arrival` seconds, and the run follows its sources. With 0, all
-    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. In a
-    run that follows its sources, a partition is idle after `idle` microseconds; `pause` is the time, in seconds, in
-    which no record arrives in the first partition of each source. `rest` is the pause after a checkpoint, in multiples
-    of its duration.
+    records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. `keep`
+    is that of the config, in microseconds. In a run that follows its sources, a partition is idle after `idle`
+    microseconds; `pause` is the time, in seconds, in which no record arrives in the first partition of each source.
+    `rest` is the pause after a checkpoint, in multiples of its duration.
     """
 
     workers: int
@@ -52,6 +57,7 @@ class StartOptions:
     arrival: float = 0.0
     in_flight: int = MOST_RECORDS
     packing: bool = False
+    keep: int | None = None
     idle: int | None = None
     pause: tuple[float, float] = (0.0, 0.0)
     rest: float = PAUSE
@@ -69,8 +75,9 @@ class FinishedRun:
 class SimulatedRun:
     """A pipeline over recorded records, started again after every crash until a start ends by itself.
 
-    `options` is called at each start. With `replay`, the run takes the epochs of another run. `began` is the wall clock
-    at the beginning of the simulation, in microseconds since 1970.
+    `options` is called at each start. With `replay`, the run takes the epochs of another run, perhaps from a base on:
+    then its epoch log begins with the totals `begin`. `expiring` are the outputs whose sinks do not keep their rows.
+    `began` is the wall clock at the beginning of the simulation, in microseconds since 1970.
     """
 
     def __init__(
@@ -81,16 +88,20 @@ class SimulatedRun:
         world: World,
         folder: Path,
         options: Callable[[], StartOptions],
-        replay: EpochReader | None = None,
+        replay: CutEpochs | None = None,
+        begin: Totals | None = None,
+        expiring: Collection[str] = (),
         began: int = 0,
     ) -> None:
         plan = delivery_plan(config)
         self.disk = Disk(folder)
         self._config, self._records = config, records
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
-        self._options, self._replay, self._began = options, replay, began
+        self._options, self._replay, self._begin, self._began = options, replay, begin, began
         graph = graphs.lend()
-        self.contents = {name: SinkContent(row_schema(output)) for name, output in graph.outputs.items()}
+        self.contents = {
+            name: SinkContent(row_schema(output), expires=name in expiring) for name, output in graph.outputs.items()
+        }
         graphs.take_back(graph)
         self.history: History | None = None
         """The effects of the crashes; None with exactly_once, whose results show no crash."""
@@ -135,16 +146,26 @@ class SimulatedRun:
 
     def _die(self, target: Target) -> None:
         self._crashed()
-        if target is not Target.POWER:
-            return
-        self.disk.lose_power(self._scheduler.rng)
         for content in self.contents.values():
-            content.lose_power(self._scheduler.rng)
-        if self.history is not None:
-            newest = self._newest()
-            self.history.lost_lines(
-                self._totals().committed, newest.number if newest else -1, newest.epoch if newest else -1
-            )
+            content.crash(self._scheduler.rng)
+        if target is Target.POWER:
+            self.disk.lose_power(self._scheduler.rng)
+            if self.history is not None:
+                newest = self._newest()
+                self.history.lost_lines(
+                    self._totals().committed, newest.number if newest else -1, newest.epoch if newest else -1
+                )
+        self._expire()
+
+    def _expire(self) -> None:
+        """Perhaps remove what a sink does not keep: rows that are older than the newest checkpoint."""
+        newest = self._newest()
+        if newest is None:
+            return
+        made = self._totals().last_rows
+        for name, content in self.contents.items():
+            if content.expires and made.get(name, -1) <= newest.epoch and self._scheduler.rng.random() < _EXPIRES:
+                content.expire()
 
     def _crashed(self) -> None:
         """Record a crash: all memory is gone, or the memory of all workers."""
@@ -172,13 +193,13 @@ class SimulatedRun:
     def _job(self, options: StartOptions) -> Job:
         graph, scheduler, world, history = self._graphs.lend(), self._scheduler, self._world, self.history
         size_of = self._size_of(options)
-        log = SimulatedEpochLog(self.disk, world, self._wrote if history else _ignore)
+        log = SimulatedEpochLog(self.disk, world, self._wrote if history else _ignore, self._begin)
         storage = Storage(
             folder=self.disk.folder,
             logs={source: MemoryLog(parts, graph.fields, size_of) for source, parts in self._records.items()},
             epoch_log=log,
             checkpoints=CheckpointStore(
-                self.disk.folder, {}, log.totals.checkpoint, self._layers(), clock=self._wall_clock
+                self.disk.folder, {}, log.totals.checkpoint, self._layers(), options.keep, self._wall_clock
             ),
             sinks={
                 name: MemorySink(name, content, world, partial(history.delivered, index) if history else _ignore)
@@ -191,7 +212,7 @@ class SimulatedRun:
         size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
         changed = {"type": "local", "workers": options.workers, "epoch": size}
         engine = self._config.engine.model_copy(update=changed)
-        config = self._config.model_copy(update={"engine": engine})
+        config = self._config.model_copy(update={"engine": engine, "keep": options.keep})
         return make_job(
             config.with_idle(options.idle) if follow else config,
             graph,

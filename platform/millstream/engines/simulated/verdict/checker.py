@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from millstream.digests import Digest
+from millstream.digests import Digest, digest_of
 from millstream.engines.simulated.run.history import History
 from millstream.engines.simulated.run.run import FinishedRun
 from millstream.engines.simulated.verdict.golden import Golden, ReferenceRuns
 from millstream.engines.simulated.world.sinks import SinkContent
 from millstream.guarantees.delivery import Effects
+from millstream.log.epochs import EpochReceipt
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.steps.outcome import Outcome
 
@@ -21,21 +22,57 @@ def differences_exactly_once(
 ) -> Iterator[str]:
     """Check a run with exactly_once: its state, rows in order and totals must equal those of the golden run."""
     yield from _check_end(ended)
-    if applied != AppliedEpochs([[0, ended.last + 1]]):
+    begin = ended.job.epoch_log.totals.base.epoch + 1
+    applied.drop_before(begin)
+    if applied != AppliedEpochs([[begin, ended.last + 1]] if begin <= ended.last else []):
         yield f"of {ended.last + 1} epochs the state has applied {applied.ranges}, and twice {applied.repeats}"
     yield from _differing_states(ended.job.outcome, golden.outcome)
     for name, sink in contents.items():
         rows, expected = sink.rows(), golden.rows[name]
         if not rows.equals(expected):
             yield f"{name}: {rows.num_rows} rows, not the {expected.num_rows} of a run without crashes"
+        yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
     totals = ended.job.epoch_log.totals
     for total in ("epochs", "records", "rejects", "scores", "rows"):
         found, wanted = getattr(totals, total), getattr(golden.totals, total)
         if found != wanted:
             yield f"the total of {total} is {found}, in a run without crashes {wanted}"
     for receipt in ended.job.epoch_log.reader().receipts():
-        if receipt.attempt == 1 and receipt != golden.receipts[receipt.epoch]:
+        if receipt.attempt == 1 and not _same_receipt(receipt, [golden.receipts[epoch] for epoch in receipt.counts]):
             yield f"the receipt of epoch {receipt.epoch} is not that of a run without crashes"
+
+
+def _same_receipt(found: EpochReceipt, wanted: Sequence[EpochReceipt]) -> bool:
+    """True if a receipt, perhaps a merged one, is that of these epochs."""
+    if found.merged is None:
+        return [found] == wanted
+    outputs: dict[str, Digest] = {}
+    for receipt in wanted:
+        outputs |= {name: outputs.get(name, Digest()) + digest for name, digest in receipt.outputs.items()}
+    counts = {receipt.epoch: receipt.records for receipt in wanted}
+    same = (found.outputs, found.counts, found.watermarks) == (outputs, counts, wanted[-1].watermarks)
+    return same and found.records == sum(counts.values())
+
+
+def differences_since_base(
+    ended: FinishedRun, contents: Mapping[str, SinkContent], golden: Golden, tail: Golden
+) -> Iterator[str]:
+    """Check that a run without crashes from the base on has the state, and the rows since, of this run."""
+    base = ended.job.epoch_log.totals.base.epoch
+    yield from (f"since the base: {line}" for line in _differing_states(tail.outcome, ended.job.outcome))
+    for name, sink in contents.items():
+        receipts = [receipt for epoch, receipt in golden.receipts.items() if epoch > base]
+        count = sum(receipt.outputs.get(name, Digest()).count for receipt in receipts)
+        rows, made = sink.rows(), tail.rows[name]
+        since = rows.slice(rows.num_rows - count)
+        if not made.equals(since):
+            yield f"{name}: {made.num_rows} rows since the base, epoch {base}, and {since.num_rows} in this run"
+
+
+def _check_sums(name: str, sink: SinkContent, found: Digest) -> Iterator[str]:
+    """Check that the sums are over all rows ever appended."""
+    if found != (wanted := digest_of(sink.rows())):
+        yield f"{name}: the digest of all appended rows is {wanted}, and their sum {found}"
 
 
 def differences_by_history(
@@ -56,17 +93,20 @@ def differences_by_history(
         expected = f"the crashes {history.crashes} should give {_format(by_points)}"
         yield f"{expected}, and the durable epochs give {_format(union)}"
     every = range(ended.last + 1)
-    if applied.twice() != union.trained_twice:
-        yield f"trained twice: epochs {sorted(applied.twice())}, expected {sorted(union.trained_twice)}"
-    if applied.lost(every) != union.lost:
-        yield f"lost to the model: epochs {sorted(applied.lost(every))}, expected {sorted(union.lost)}"
+    since = range(ended.job.epoch_log.totals.base.epoch + 1, ended.last + 1)
+    twice, lost = applied.twice().intersection(since), applied.lost(since)
+    if twice != union.trained_twice.intersection(since):
+        yield f"trained twice: epochs {sorted(twice)}, expected {sorted(union.trained_twice)} after {since.start - 1}"
+    if lost != union.lost.intersection(since):
+        yield f"lost to the model: epochs {sorted(lost)}, expected {sorted(union.lost)} after {since.start - 1}"
     yield from _differing_states(ended.job.outcome, references.outcome(history.met(ended.last)))
     for index, (name, sink) in enumerate(contents.items()):
+        yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
         epochs = [epoch for epoch, _ in sink.appends]
         repeated, missing = union.rows_repeated[index], union.rows_missing[index]
-        twice = {epoch for epoch in epochs if epochs.count(epoch) > 1}
-        if twice != repeated:
-            yield f"{name}: rows of epochs {sorted(twice)} are repeated, expected {sorted(repeated)}"
+        several = {epoch for epoch in epochs if epochs.count(epoch) > 1}
+        if several != repeated:
+            yield f"{name}: rows of epochs {sorted(several)} are repeated, expected {sorted(repeated)}"
         if (gone := set(every) - set(epochs)) != missing:
             yield f"{name}: rows of epochs {sorted(gone)} are missing, expected {sorted(missing)}"
         for (epoch, rows), order in zip(sink.appends, history.appends[index], strict=True):

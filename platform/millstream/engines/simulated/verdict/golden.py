@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from millstream.config.models import Config
+from millstream.engines.cutter import CutEpochs
 from millstream.engines.simulated.run.history import Sequenced
 from millstream.engines.simulated.run.run import SimulatedRun, StartOptions
+from millstream.engines.simulated.world.disk import Disk
 from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
-from millstream.log.epochs import EpochReader, EpochReceipt, Totals
+from millstream.log.epochs import Epoch, EpochReader, EpochReceipt, Totals
 from millstream.log.ranges import ranges_of, read_table, records_schema
+from millstream.state.checkpoints import CheckpointReader
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
 
@@ -37,19 +40,46 @@ class Golden:
     receipts: Mapping[int, EpochReceipt]
 
 
-def epochs_key(epochs: EpochReader, settled: int) -> str:
+class AllEpochs:
+    """All epochs of a run, also those that its epoch log has dropped."""
+
+    def __init__(self, disk: Disk) -> None:
+        reader = EpochReader(disk.epochs)
+        left = {epoch.number: epoch for epoch in reader.epochs()}
+        self._epochs = {**{number: epoch for number, epoch in disk.dropped.items() if number not in left}, **left}
+        self._totals = reader.totals()
+
+    def epochs(self, first: int | None = None) -> Iterator[Epoch]:
+        return (self._epochs[number] for number in sorted(self._epochs) if number >= (first or 0))
+
+    def totals(self) -> Totals:
+        return self._totals
+
+
+def epochs_key(epochs: AllEpochs, settled: int) -> str:
     """A key that is equal for runs of the same epochs. From the time `settled` on, no record is ahead of the clock."""
     return json.dumps([replace(epoch, at=min(epoch.at, settled)).line() for epoch in epochs.epochs()])
 
 
-def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochReader, folder: Path) -> Golden:
+def golden_since_base(config: Config, graphs: Graphs, records: Recorded, disk: Disk, folder: Path) -> Golden:
+    """Replay the epochs of a run since its base without faults, from the checkpoint of the base."""
+    epochs = EpochReader(disk.epochs)
+    begin = epochs.base_totals()
+    assert begin.base.checkpoint is not None, "this log begins after a base"
+    CheckpointReader(disk.folder, begin.checkpoint).copy(begin.base.checkpoint, folder)
+    return golden_run(config, graphs, records, epochs, folder, begin)
+
+
+def golden_run(
+    config: Config, graphs: Graphs, records: Recorded, epochs: CutEpochs, folder: Path, begin: Totals | None = None
+) -> Golden:
     """Replay the epochs of a run without faults, in a temporary folder."""
     guarantee = config.guarantee.model_copy(
         update={"delivery": "exactly_once", "checkpoint_every": _NEVER, "commit_every": _NEVER}
     )
     world = World(Scheduler(random.Random(0)))
     alone = config.model_copy(update={"guarantee": guarantee})
-    run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs)
+    run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs, begin)
     job = run.run_to_end().job
     rows = {name: content.rows() for name, content in run.contents.items()}
     receipts = {receipt.epoch: receipt for receipt in job.epoch_log.reader().receipts()}
@@ -61,7 +91,7 @@ def golden_run(config: Config, graphs: Graphs, records: Recorded, epochs: EpochR
 class ReferenceRuns:
     """The results of one process for epochs in any order; an epoch may come twice or be lost."""
 
-    def __init__(self, epochs: EpochReader, graphs: Graphs, records: Recorded) -> None:
+    def __init__(self, epochs: AllEpochs, graphs: Graphs, records: Recorded) -> None:
         self._graphs = graphs
         self._epochs = {epoch.number: epoch for epoch in epochs.epochs()}
         self._partitions = epochs.totals().partitions

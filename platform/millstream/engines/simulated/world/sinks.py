@@ -17,13 +17,15 @@ __all__ = ["MemorySink", "SinkContent"]
 class SinkContent:
     """The content of a sink: its appends with their epochs, and its progress.
 
-    Progress without rows is durable only with the next append that has rows.
+    Progress without rows is durable only with the next append that has rows. `writer` is the sink that may append.
+    With `expires`, a reader's rows and the progress may be removed; `appends` still has all rows, for the checker.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: pa.Schema, *, expires: bool = False) -> None:
+        self.schema, self.expires = schema, expires
         self.appends: list[tuple[int, pa.Table]] = []
         self.progress: Progress | None = None
+        self.writer: MemorySink | None = None
         self._durable: Progress | None = None
 
     def add(self, rows: pa.Table, progress: Progress) -> None:
@@ -35,11 +37,15 @@ class SinkContent:
     def sync(self) -> None:
         self._durable = self.progress
 
-    def lose_power(self, rng: random.Random) -> None:
-        """Perhaps lose the progress that came without rows."""
+    def crash(self, rng: random.Random) -> None:
+        """Perhaps lose progress without rows, which sinks write with the next rows or when they are closed."""
         if rng.random() < 0.5:
             self.progress = self._durable
         self._durable = self.progress
+
+    def expire(self) -> None:
+        """Lose the progress together with all rows."""
+        self.progress = self._durable = None
 
     @property
     def last(self) -> int:
@@ -53,17 +59,23 @@ class SinkContent:
 class MemorySink:
     """The sink of one start of a run; `appended` is called with the epoch of each append."""
 
-    keeps = True
-
     def __init__(self, output: str, content: SinkContent, world: World, appended: Callable[[int], None]) -> None:
         self._output, self._content, self._world, self._appended = output, content, world, appended
         self._open = True
 
+    @property
+    def keeps(self) -> bool:
+        return not self._content.expires
+
     def progress(self) -> Progress | None:
         return self._content.progress
 
+    def fence(self, term: int) -> Progress | None:
+        self._content.writer = self
+        return self.progress()
+
     def append(self, rows: pa.Table, progress: Progress) -> None:
-        if not self._open:
+        if not self._open or self._content.writer is not self:
             message = f"rows of epoch {progress.epoch} are appended to the sink of {self._output}, which is closed"
             raise MillstreamError(message)
 

@@ -1,0 +1,48 @@
+"""Retention: the base of a run moves forward by `keep`; what is before it is dropped, what is left is compacted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from millstream.log.epochs import Base, EpochLog
+from millstream.state.checkpoints import Checkpoint, CheckpointStore
+
+__all__ = ["Retention"]
+
+
+@dataclass
+class Retention:
+    """Chooses the base among the checkpoints that are kept. `keep` is in microseconds; None: everything is kept."""
+
+    log: EpochLog
+    checkpoints: CheckpointStore
+    keep: int | None
+    clock: Callable[[], int]
+
+    def needed(self, settled: int) -> Collection[int]:
+        """The numbers of the checkpoints that must not be removed: of the base, and of the next base."""
+        wanted = (self.log.totals.base.checkpoint, getattr(self._next(settled), "number", None))
+        return {number for number in wanted if number is not None}
+
+    def work(self, settled: int) -> Iterator[None]:
+        """Move the base, drop segments, compact others, with pauses, also after each step on the disk.
+
+        After each step, all readers see a whole log.
+
+        `settled` is the last epoch that is committed and that all sinks have: the base does not pass it.
+        """
+        checkpoint = self._next(settled)
+        if checkpoint is not None:
+            self.log.move_base(Base(checkpoint.epoch, checkpoint.number))
+            yield
+        while self.log.drop_oldest():
+            yield
+        yield from self.log.compact(settled, self.checkpoints.epochs())
+
+    def _next(self, settled: int) -> Checkpoint | None:
+        """The checkpoint of the next base; None if the base stays."""
+        if self.keep is None:
+            return None
+        found = self.checkpoints.before(self.clock() - self.keep, upto=settled)
+        return found if found is not None and found.epoch > self.log.totals.base.epoch else None

@@ -1,0 +1,241 @@
+"""Compaction of the epoch log: the same epochs, merged receipts, and a whole log after a crash at any step."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.digests import Digest
+from millstream.errors import AlteredLog, Truncated
+from millstream.log.epochs import (
+    Added,
+    Base,
+    Baselines,
+    Epoch,
+    EpochLog,
+    EpochReader,
+    EpochReceipt,
+    PartitionName,
+    Scores,
+    SinkAdded,
+    Totals,
+)
+from millstream.log.journal.segment import first_indexes, segment_path
+
+EPOCHS = 3000
+FIRST = (Added(PartitionName("source", "a", 0)), SinkAdded("predictions"), SinkAdded("rejects"))
+
+
+def receipt(number: int, attempt: int = 1) -> EpochReceipt:
+    """The receipt of an epoch of two records; only epoch 3 has a reject."""
+    rng = random.Random(number)
+    digests = [Digest(2, rng.getrandbits(64), rng.getrandbits(64)) for _ in range(3)]
+    outputs = {"predictions": digests[0], **({"rejects": Digest(1, 7, 9)} if number == 3 else {})}
+    scores = {"classify": Scores(2, 1, Baselines(1, 0))}
+    inputs, streams = {"source": digests[1]}, {"classify": digests[2]}
+    return EpochReceipt(
+        number, attempt, 2, int(number == 3), inputs, streams, outputs, scores, {"classify": number * 1000}, 0
+    )
+
+
+def epoch(number: int) -> Epoch:
+    return Epoch(number, {0: (2 * number, 2 * number + 2)}, FIRST if number == 0 else (), 1000 * number)
+
+
+def filled(
+    folder: Path, epochs: int = EPOCHS, repeated: range = range(700, 705), segment_bytes: int = 50_000
+) -> EpochLog:
+    """A log of several small segments; some epochs were processed twice."""
+    log = EpochLog(folder, segment_bytes=segment_bytes)
+    for number in range(epochs):
+        log.cut(epoch(number))
+        log.receipt(receipt(number))
+        if number == repeated.stop:
+            for again in repeated:
+                log.receipt(receipt(again, 2))
+        log.commit(number)
+    return log
+
+
+def compact(log: EpochLog, settled: int = EPOCHS, boundaries: frozenset[int] = frozenset({500, 1234})) -> None:
+    for _ in log.compact(settled, boundaries):
+        pass
+
+
+def test_a_compacted_log_has_the_same_epochs_totals_and_sums(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    before, receipts, totals = list(log.reader().epochs()), list(log.reader().receipts()), log.reader().totals()
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.journal"))
+    compact(log)
+    reader = log.reader()
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.journal")) < size / 8
+    assert list(reader.epochs()) == before and list(reader.epochs(1500)) == before[1500:]
+    assert reader.totals() == totals == log.totals
+    merged = list(reader.receipts())
+    assert len(merged) < 200
+    added = Totals()
+    for each in merged:
+        added.add_receipt(each)
+    whole = Totals()
+    for each in receipts:
+        whole.add_receipt(each)
+    assert added == whole
+    assert [e for each in merged if each.attempt == 1 for e in each.counts] == list(range(EPOCHS))
+    assert not any(each.epoch <= bound < each.last for each in merged for bound in (500, 999, 1234, 1999))
+    assert reader.last_rows(1999) == {"predictions": 1999, "rejects": 3}
+    log.close()
+    again = EpochLog(tmp_path)
+    assert again.totals == totals
+    again.cut(epoch(EPOCHS))
+
+
+def test_a_segment_is_compacted_only_when_all_its_epochs_are_settled(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    compact(log, settled=-1)
+    assert all(each.merged is None for each in log.reader().receipts())
+    compact(log, settled=1000)
+    assert all(each.merged is None for each in log.reader().receipts(1001))
+    assert any(each.merged for each in log.reader().receipts(0))
+
+
+def test_the_base_drops_segments_and_older_epochs_are_refused(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    compact(log, boundaries=frozenset({1234}))
+    segments = len(first_indexes(tmp_path))
+    log.move_base(Base(1234, 7))
+    while log.drop_oldest():
+        pass
+    assert len(first_indexes(tmp_path)) < segments
+    for reader in (log.reader(), EpochReader(tmp_path)):
+        assert reader.base == Base(1234, 7)
+        assert [each.number for each in reader.epochs()] == list(range(1235, EPOCHS))
+        assert reader.last_rows(1234) == {"predictions": 1234, "rejects": 3}
+        assert reader.rows_before_base()["rejects"].count == 1
+        assert reader.rows_before_base()["predictions"].count == 2 * 1235
+        for first in (0, 3, 1234):
+            with pytest.raises(
+                Truncated, match=f"epoch {first} was dropped: the log begins after epoch 1234, its base"
+            ):
+                reader.epochs(first)
+    begin = log.reader().base_totals()
+    assert (begin.next_epoch, begin.positions, begin.records, begin.sinks) == (1235, {0: 2470}, 0, {})
+    copy = EpochLog(tmp_path / "copy", begin)
+    copy.cut(epoch(1235))
+    assert [each.number for each in copy.reader().epochs()] == [1235]
+
+
+def test_segments_that_a_user_removed_are_missed(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    log.close()
+    segment_path(tmp_path, 0).unlink()
+    with pytest.raises(AlteredLog, match="epoch 0 is missing: the first segment that is left begins with epoch"):
+        EpochReader(tmp_path).epochs()
+
+
+def test_a_reader_beside_the_writer_sees_every_epoch_once(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    reader, followed, seen = log.reader(), log.reader(), list[int]()
+    lines = reader.epochs()
+    first = [next(lines).number for _ in range(10)]
+    for step, _ in enumerate(log.compact(EPOCHS, ())):
+        if step % 10 == 0:
+            seen += [each.number for each in followed.follow(0)]
+            assert [each.number for each in log.reader().epochs(900)] == list(range(900, EPOCHS))
+    assert first + [each.number for each in lines] == list(range(EPOCHS))
+    assert seen == list(range(EPOCHS))
+
+
+class Crash(BaseException):
+    """The process has died: nothing that it does afterwards reaches the disk."""
+
+
+def crashing(patch: pytest.MonkeyPatch, count: int, *, after: bool) -> None:
+    """Die before or after the `count`th file operation."""
+    calls = 0
+
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def operation(*args: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > count or (calls == count and not after):
+                raise Crash
+            made = real(*args, **options)
+            if calls == count:
+                raise Crash
+            return made
+
+        return operation
+
+    for name in ("pwrite", "fsync", "rename", "unlink"):
+        patch.setattr(os, name, dying(getattr(os, name)))
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_after_a_crash_at_any_file_operation_the_log_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    done, count = False, 0
+    while not done:
+        count += 1
+        folder = tmp_path / str(count)
+        log = filled(folder, 120, segment_bytes=8_000)
+        wanted = list(log.reader().epochs())
+        with monkeypatch.context() as patched:
+            crashing(patched, count, after=after)
+            try:
+                for _ in log.compact(120, {60}):
+                    pass
+                log.move_base(Base(60, 1))
+                while log.drop_oldest():
+                    pass
+                done = True
+            except Crash:
+                pass
+        log.close()
+        again = EpochLog(folder)
+        reader = again.reader()
+        assert list(reader.epochs()) == wanted[reader.base.epoch + 1 :]
+        assert again.totals.records == 240
+        compact(again, 120, frozenset({60}))
+        again.cut(epoch(120))
+        assert list(again.reader().epochs(61)) == [*wanted[61:], epoch(120)]
+        again.close()
+    assert count > 20
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Torn, or with a flipped bit."""
+    at = rng.randrange(1, len(data))
+    return data[:at] if rng.random() < 0.5 else data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+
+
+def test_a_damaged_compacted_segment_is_refused_and_never_read_as_a_gap(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    compact(log)
+    log.close()
+    path, rng = segment_path(tmp_path, first_indexes(tmp_path)[1]), random.Random(0)
+    whole = path.read_bytes()
+    for _ in range(300):
+        path.write_bytes(damaged(whole, rng))
+        with pytest.raises(AlteredLog, match=path.name):
+            list(EpochReader(tmp_path).epochs(0))
+    path.write_bytes(whole)
+    assert len(list(EpochReader(tmp_path).epochs())) == EPOCHS
+
+
+def test_the_lines_of_a_merged_receipt(tmp_path: Path) -> None:
+    log = filled(tmp_path, 600, range(0, 0))
+    compact(log, 600, frozenset())
+    line = next(line for line in log.reader().lines() if "receipt" in line)
+    first, last = line["receipt"]
+    total = sum((receipt(n).outputs["predictions"] for n in range(first, last + 1)), Digest())
+    assert first == 0 and line["outputs"]["predictions"] == [total.count, total.lanes]
+    assert line["rows"] == {"predictions": [0, last], "rejects": [3, 3]}
+    assert line["each"] == [[2, last + 1]]
+    assert json.loads(json.dumps(line)) == line
