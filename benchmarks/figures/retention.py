@@ -245,8 +245,8 @@ MEASUREMENTS = (
             Figure("epoch_log_long_status", "s", at_most(2)),
             Figure("epoch_log_long_keep", "s", at_most(2)),
         ),
-        f"An epoch log of {_LONG:,} compacted epochs, without syncs: opening it as a start does, its totals "
-        "as `status` reads them, and moving the base to its end.",
+        f"An epoch log of {_LONG:,} compacted epochs, without syncs of the disk: opening it as a start does, its "
+        "totals as `status` reads them, and moving the base to its end.",
         _long,
         name="epoch_log_long",
     ),

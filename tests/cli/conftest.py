@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from support.command_result import CommandResult, Millstream
 
 from millstream.cli import main
 from millstream.config import plugins
+from millstream.digests import digest_of
+from millstream_models.hashed_text import HashedText
 
 NEWS = """\
 name: news
@@ -34,6 +37,13 @@ pipeline:
   popularity: {window: {type: tumbling, size: 10m}, threshold: 0.10}
 engine: {type: local, epoch: {max_records: 500}}
 """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_before() -> None:
+    """Call the compiled functions of the pipelines: their first compilation prints a line to standard error."""
+    records = pa.table({"text": ["a late goal"]})
+    digest_of(HashedText().build(records.schema).process(records).records)
 
 
 @pytest.fixture

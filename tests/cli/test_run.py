@@ -129,6 +129,7 @@ def test_fresh_moves_the_run_aside_and_starts_over(millstream: Millstream) -> No
     ("change", "named"),
     [
         ("source.records=6000", "source: records was 5000, is 6000"),
+        ("source.ahead=2h", 'source: ahead was null, is "2h"'),
         ("pipeline.model.batch_size=32", "steps"),
         ("pipeline.popularity.threshold=0.2", "steps"),
         ("guarantee.delivery=at_least_once", "delivery"),
@@ -144,9 +145,14 @@ def test_a_change_that_is_not_allowed_is_refused_by_name(millstream: Millstream,
 
 
 @pytest.mark.usefixtures("demo")
-def test_engine_epochs_and_checkpoints_may_change(millstream: Millstream) -> None:
+def test_engine_epochs_idle_and_checkpoints_may_change(millstream: Millstream) -> None:
     summary_of(millstream("run", "demo.yaml", "--records", 500, "--json"))
-    changes = ["engine.epoch.max_records=700", "guarantee.checkpoint_every=3", "guarantee.commit_every=2"]
+    changes = [
+        "engine.epoch.max_records=700",
+        "source.idle=5m",
+        "guarantee.checkpoint_every=3",
+        "guarantee.commit_every=2",
+    ]
     sets = [argument for change in changes for argument in ("--set", change)]
     assert summary_of(millstream("run", "demo.yaml", *sets, "--json"))["records"] == 5000
 

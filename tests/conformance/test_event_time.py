@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from support.brokers import SharedBroker
 from support.engines import on_engines
+from support.forks import start_fork_server
 from support.pipelines import Pipeline
 from support.topics import produce_documents
 
@@ -22,6 +24,9 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.log.epochs import Added, Epoch, EpochLog, EpochReader, EpochReceipt, Event, Idle, PartitionName
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import load_run, outputs_of
+from millstream.runs.start import Options, start
+from millstream.runs.watch.observer import Observer
+from millstream.steps.processor import EpochResult
 from millstream.timestamps import wall_clock
 
 HOUR, DAY = 3600, 86_400
@@ -111,6 +116,8 @@ def test_a_source_without_times_holds_no_window(pipeline: Pipeline) -> None:
 
 @on_engines("simulated", "local", "local-3", "spark")
 def test_a_record_that_is_ahead_of_the_clock_is_a_reject_and_makes_no_record_late(pipeline: Pipeline) -> None:
+    """On Spark, workers make the features of a record before it is a reject; on other engines they do so after it."""
+    pipeline.steps = [{"type": "hashed_text", "name": "features", "dimensions": 64}, windows("1m")]
     write(pipeline.folder / "documents/full.jsonl", SIX_HOURS)
     pipeline.run("alone")
     wrong = {"text": "of the year 2124", "label": "sport", "time": BEGINNING + 100 * 365 * DAY}
@@ -207,3 +214,27 @@ def test_partitions_of_a_topic_that_nobody_writes_to_hold_no_window(
         pipeline.run(name, follow=follow, records=600)
     assert len(made(pipeline, "one")[0]) == 10
     assert made(pipeline, "four") == made(pipeline, "one")
+
+
+@pytest.mark.parametrize("engine_name", ["local", "local-3"])
+def test_windows_of_a_followed_source_close_without_a_partition_that_falls_silent(pipeline: Pipeline) -> None:
+    """Partition b has one record, of the first hour. Without `idle` it would hold all windows."""
+    write(pipeline.folder / "documents/a.jsonl", SIX_HOURS)
+    write(pipeline.folder / "documents/b.jsonl", OLD)
+    pipeline.source = {"idle": "50ms"}
+    stop = threading.Event()
+
+    class Closed(Observer):
+        rows = 0
+
+        def finished_epoch(self, result: EpochResult) -> None:
+            self.rows += result.rows["topics"].num_rows
+            if self.rows == 10:
+                stop.set()
+
+    if pipeline.engine_name == "local-3":
+        start_fork_server()
+    options = Options(pipeline.folder / "runs/followed", follow=True)
+    start(pipeline.loaded("followed"), options, engine=pipeline.engine, observers=lambda _: [Closed()], stop=stop)
+    rows, late = made(pipeline, "followed")
+    assert (len(rows), late) == (10, 0)

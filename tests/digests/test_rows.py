@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,12 @@ import pyarrow as pa
 import pytest
 from support.row_hash import lanes_of, sums_of
 
+from millstream.config.pipeline import NamedStep
 from millstream.digests import Digest, digest_of, digests_by, row_hashes
+from millstream.errors import ConfigError
+from millstream.steps.contracts import Result, Scope, Traits
+from millstream.steps.graph import build_graph
+from millstream.steps.stateless import StatelessStep
 
 LEAVES = [
     pa.null(),
@@ -169,10 +175,57 @@ def test_digests_of_disjoint_rows_add() -> None:
     assert digests_by(ROWS.slice(5), "_rank") == {} and digest_of(ROWS.slice(5)) == Digest()
 
 
-def test_a_type_without_a_layout_is_refused() -> None:
-    table = pa.table({"a": pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])})
-    with pytest.raises(TypeError, match="has no digest; make lists, structs or text of it"):
-        digest_of(table)
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.int32())]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "values"),
+    [
+        (pa.map_(pa.string(), pa.int32()), PAIRS, [[{"key": "x", "value": 1}], None, []]),
+        (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.list_(pa.string()), [["x"], None, ["y", "x"]]),
+        (pa.uuid(), pa.binary(16), [b"0" * 16, None]),
+        (pa.decimal128(5, 2), pa.decimal128(5, 2), [Decimal("1.50"), None]),
+    ],
+    ids=str,
+)
+def test_a_value_has_the_hash_of_its_plain_form(kind: pa.DataType, plain: pa.DataType, values: list[Any]) -> None:
+    pairs = [each and [(pair["key"], pair["value"]) for pair in each] for each in values if pa.types.is_map(kind)]
+    some = pa.array(pairs or values, kind)
+    assert digest_of(pa.table({"a": some})) == digest_of(pa.table({"a": pa.array(values, plain)}))
+    assert digest_of(pa.table({"a": some})).count == len(values)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]),
+        pa.RunEndEncodedArray.from_arrays([1], ["a"]),
+        pa.array([[1]], pa.list_view(pa.int8())),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_a_type_without_a_layout_is_refused(array: pa.Array) -> None:
+    with pytest.raises(TypeError, match=r"the type .+ has no digest; make lists, structs or text of it"):
+        digest_of(pa.table({"a": array}))
+
+
+class Runs(StatelessStep):
+    """Adds a column that no receipt could digest; the class is its own config."""
+
+    traits = Traits(Scope.STATELESS)
+
+    def build(self, records: pa.Schema) -> Runs:
+        return self
+
+    def process(self, records: pa.Table) -> Result:
+        column = pa.array([], pa.run_end_encoded(pa.int32(), pa.string()))
+        return Result(records.append_column("runs", column))
+
+
+def test_a_step_that_makes_such_a_column_is_a_config_error() -> None:
+    message = r"step 'tag', column 'runs': the type run_end_encoded.+ has no digest"
+    with pytest.raises(ConfigError, match=message):
+        build_graph([NamedStep("tag", Runs(pa.schema([])))], ["text"])
 
 
 def test_a_command_that_only_reads_does_not_import_the_compiler() -> None:

@@ -250,7 +250,8 @@ def test_workers_may_die_as_often_as_they_like_while_it_is_quiet(
     index = Options(pipeline.folder / "runs/run", follow=True)
     summary = start(pipeline.loaded("run"), index, engine=pipeline.engine, observers=lambda watched: [quiet], stop=stop)
     assert len(quiet.reasons) == shots
-    assert results(summary) == results(golden)
+    assert summary.records == golden.records
+    assert results(pipeline.run("run")) == results(golden)  # this run ends with the files: their partitions are idle
 
 
 def test_a_step_that_fails_in_a_worker_says_what_it_says_alone(

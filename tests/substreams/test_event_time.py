@@ -29,7 +29,8 @@ class Boundary:
 
 def after(*epochs: Boundary) -> tuple[list[Watermark | None], int | None]:
     """The watermark after each epoch, and the partition that holds the last one; saved and restored in between."""
-    clock, partitions, found = EventTime(), 0, []
+    clock, partitions, holder = EventTime(), 0, None
+    found: list[Watermark | None] = []
     for epoch in epochs:
         for timed in epoch.joined:
             clock.join(partitions, timed=timed)
@@ -37,9 +38,10 @@ def after(*epochs: Boundary) -> tuple[list[Watermark | None], int | None]:
         clock.observe(epoch.latest, [*epoch.latest, *epoch.cut])
         clock = EventTime.restore(clock.save())
         clock.boundary(epoch.ended, epoch.idle)
+        holder = clock.holder
         clock = EventTime.restore(clock.save())
         found.append(clock.watermark)
-    return found, clock.holder
+    return found, holder
 
 
 TWO = (True, True)

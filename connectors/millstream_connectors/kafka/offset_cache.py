@@ -28,17 +28,17 @@ class OffsetCache:
     7
     """
 
-    def __init__(self, request: _Request) -> None:
-        self._request = request
+    def __init__(self, request: _Request, clock: Callable[[], float] = time.monotonic) -> None:
+        self._request, self._clock = request, clock
         self._offsets: Mapping[Pair, int] = {}
         self._expires = 0.0
 
     def get(self, pair: Pair, among: Collection[Pair]) -> int:
         """The offset of one partition; `among` are the partitions that are fetched with it."""
-        started = time.monotonic()
+        started = self._clock()
         if pair not in self._offsets or started >= self._expires:
             self._offsets = self._request({*among, pair})
-            self._expires = _expiry(started, _MAX_AGE_SECONDS)
+            self._expires = _expiry(started, self._clock(), _MAX_AGE_SECONDS)
         return self._offsets[pair]
 
 
@@ -50,15 +50,18 @@ class EndOffsetCache:
     """
 
     def __init__(
-        self, request: _Request, request_briefly: Callable[[Collection[Pair]], Mapping[Pair, int] | None]
+        self,
+        request: _Request,
+        request_briefly: Callable[[Collection[Pair]], Mapping[Pair, int] | None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._request, self._request_briefly = request, request_briefly
+        self._request, self._request_briefly, self._clock = request, request_briefly, clock
         self._offsets: dict[Pair, int] = {}
         self._expires = 0.0
 
     def get(self, pair: Pair, among: Collection[Pair]) -> int:
         """The end offset of one partition; `among` are the partitions that are fetched with it."""
-        started = time.monotonic()
+        started = self._clock()
         if pair not in self._offsets:
             self._update(self._request({*among, pair}), started)
         elif started >= self._expires:
@@ -68,9 +71,8 @@ class EndOffsetCache:
     def _update(self, found: Mapping[Pair, int] | None, started: float) -> None:
         for pair, end in (found or {}).items():
             self._offsets[pair] = max(end, self._offsets.get(pair, end))
-        self._expires = _expiry(started, _RETRY_SECONDS if found is None else _MAX_AGE_SECONDS)
+        self._expires = _expiry(started, self._clock(), _RETRY_SECONDS if found is None else _MAX_AGE_SECONDS)
 
 
-def _expiry(started: float, min_age: float) -> float:
-    now = time.monotonic()
+def _expiry(started: float, now: float, min_age: float) -> float:
     return now + max(min_age, _DURATION_FACTOR * (now - started))

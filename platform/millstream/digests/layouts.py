@@ -80,7 +80,7 @@ def _layout(kind: pa.DataType) -> Layout:
         return Layout("bytes", TEXT, 8 if types.is_large_binary(kind) else 4)
     if types.is_fixed_size_binary(kind):
         return Layout("bytes", BYTES, kind.byte_width)
-    if types.is_nested(kind):
+    if types.is_nested(kind) or types.is_run_end_encoded(kind):
         return _nested(kind)
     width = kind.bit_width // 8
     if types.is_decimal(kind) or width > 8:
@@ -98,7 +98,7 @@ def _nested(kind: pa.DataType) -> Layout:
         if types.is_fixed_size_list(kind):
             return Layout(f"list<{child.name}>", FIXED_LIST, kind.list_size, (child,))
         return Layout(f"list<{child.name}>", LIST, 8 if types.is_large_list(kind) else 4, (child,))
-    message = f"a column of the type {kind} has no digest; make lists, structs or text of it"
+    message = f"the type {kind} has no digest; make lists, structs or text of it"
     raise TypeError(message)
 
 
@@ -116,11 +116,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.struct([field.with_type(_plain(field.type)) for field in kind])
     if types.is_map(kind):
         return pa.list_(pa.struct([("key", _plain(kind.key_type)), ("value", _plain(kind.item_type))]))
-    if types.is_large_list(kind) or types.is_large_list_view(kind):
+    if types.is_large_list(kind):
         return pa.large_list(_plain(kind.value_type))
     if types.is_fixed_size_list(kind):
         return pa.list_(_plain(kind.value_type), kind.list_size)
-    if types.is_list(kind) or types.is_list_view(kind):
+    if types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
     return kind
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ import pyarrow as pa
 from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
 from millstream.config.sources import SourceTime
+from millstream.digests.layouts import layout_of
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
@@ -143,7 +145,17 @@ def build_node(named: NamedStep, records: pa.Schema) -> Node:
     if lacking:
         message = f"step {named.name!r} drops {', '.join(lacking)}; every step passes these columns on"
         raise ConfigError(message)
+    for column in itertools.chain(made, *(output.schema for output in step.outputs)):
+        _check_type(named.name, column)
     return Node(named.name, named.config, step, made, named.path)
+
+
+def _check_type(step: str, column: pa.Field) -> None:
+    """Refuse a column that a receipt could not digest."""
+    try:
+        layout_of(column.type)
+    except TypeError as error:
+        raise ConfigError(f"step {step!r}, column {column.name!r}: {error}") from error
 
 
 def _move_hint(steps: Sequence[NamedStep], index: int, records: pa.Schema) -> str:

@@ -49,6 +49,8 @@ class EventTime:
     _joined: bool = False
     _timed: bool = False
     """True once a partition of a source with times has joined."""
+    holder: int | None = field(default=None, init=False)
+    """The partition for which the watermark waited at the last boundary; None if it waited for none."""
 
     def join(self, rank: int, *, timed: bool = True) -> None:
         """Add a partition. The watermark does not move until the partition has a record, or is idle."""
@@ -62,9 +64,11 @@ class EventTime:
     def observe(self, latest: Mapping[int, int | None], cut: Iterable[int]) -> None:
         """Take the greatest time in each partition of which an epoch has records; `cut` has offsets of these ranks."""
         self._idle.difference_update(cut)
-        for rank in latest.keys() & self._greatest.keys():
+        for rank, seen in latest.items():
+            if rank not in self._greatest:
+                continue
             self._begun.add(rank)
-            if (seen := latest[rank]) is not None:
+            if seen is not None:
                 before = self._greatest[rank]
                 self._greatest[rank] = seen if before is None else max(before, seen)
                 self._most = seen if self._most is None else max(self._most, seen)
@@ -88,21 +92,18 @@ class EventTime:
         self.watermark = now
         return now
 
-    @property
-    def holder(self) -> int | None:
-        """The partition that the watermark waits for; None if it waits for none."""
-        counting = self._counting()
-        holding = [rank for rank, time in counting.items() if time is None] or counting
-        return min(holding, key=lambda rank: (counting[rank] or 0, rank), default=None)
-
     def _now(self) -> Watermark | None:
+        """The watermark of the present times, which may be lower than an earlier one; sets the holder."""
+        counting = self._counting()
+        waiting = [rank for rank, time in counting.items() if time is None]
+        least = min(((time, rank) for rank, time in counting.items() if time is not None), default=None)
+        self.holder = waiting[0] if waiting else least[1] if least is not None else None
         if self._joined and not self._greatest and (self._timed or not self._timeless):
             return Watermark(None)
-        times = list(self._counting().values())
-        if not times:
-            return None if self._most is None else Watermark(self._most)
-        known = [time for time in times if time is not None]
-        return Watermark(min(known)) if len(known) == len(times) else None
+        if waiting:
+            return None
+        time = least[0] if least is not None else self._most
+        return None if time is None else Watermark(time)
 
     def _counting(self) -> dict[int, int | None]:
         return {

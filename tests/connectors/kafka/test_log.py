@@ -247,11 +247,14 @@ def test_many_partitions_need_one_request_of_each_kind(
 
 def test_an_end_never_decreases() -> None:
     answers: list[dict[tuple[str, int], int] | None] = [{("a", 0): 3, ("a", 1): 9}, None, {("a", 0): 6, ("a", 1): 9}]
-    ends = offset_cache.EndOffsetCache(lambda pairs: dict.fromkeys(pairs, 5), lambda pairs: answers.pop(0))
+    now = 0.0
+    ends = offset_cache.EndOffsetCache(
+        lambda pairs: dict.fromkeys(pairs, 5), lambda pairs: answers.pop(0), clock=lambda: now
+    )
     found = []
     for _ in range(4):
         found.append([ends.get(("a", number), among=[("a", 0), ("a", 1)]) for number in (0, 1)])
-        ends._expires = 0.0
+        now += 1
     assert found == [[5, 5], [5, 9], [5, 9], [6, 9]]
 
 
