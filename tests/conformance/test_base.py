@@ -48,8 +48,8 @@ def test_a_base_that_moves_changes_no_result_and_a_replay_begins_there(
             epochs.epochs(first)
     with JournalReader(pipeline.folder / "runs" / name / "epochs") as journal:
         assert journal.segment_start(epochs.beginning)[0] == journal.first_index  # older segments are gone
-    keeping = dataclasses.replace(pipeline, keep="7d")
-    again = keeping.run(f"{name}-replay", replay=pipeline.folder / "runs" / name)
+    keeping_all = dataclasses.replace(pipeline, keep=None)
+    again = keeping_all.run(f"{name}-replay", replay=pipeline.folder / "runs" / name)
     assert (again.state, again.model) == (summary.state, summary.model)
     assert again.records < summary.records
     for against in (None, f"{name}-replay", golden.run):

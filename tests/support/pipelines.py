@@ -60,7 +60,7 @@ class Pipeline:
     sources: dict[str, Any] = field(default_factory=dict)
     """Several sources by name, instead of `source`."""
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
-    keep: str = "7d"
+    keep: str | None = "7d"
     epoch_records: int = EPOCH_RECORDS
     wall_clock: Callable[[], int] = wall_clock
 

@@ -126,7 +126,7 @@ class SinkGuard:
     def _refuse_lost(self, name: str, epoch: int) -> NoReturn:
         """Refuse to guess: a reader may have seen the lost rows, and a second delivery is then not exactly once."""
         message = (
-            f"sink '{name}' got rows of epoch {epoch} and others from this run, but reports no progress: "
+            f"sink '{name}' got rows from this run, the last ones of epoch {epoch}, but reports no progress: "
             "its rows were removed or moved; put them back, start over with --fresh, or give the output "
             "another sink, whose rows begin with the next epoch"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Progress
-from millstream.log.epochs import Epoch
+from millstream.log.epochs import Epoch, Totals, merged_receipts
 from millstream.state import checkpoints, layer_writer
 from millstream.state.background import Work
 from millstream.state.checkpoints import CheckpointReader
@@ -181,6 +182,30 @@ def records_that_are_ahead_of_the_clock_of_their_replay(patch: pytest.MonkeyPatc
     patch.setattr(ReplayCutter, "cut", cut_later)
 
 
+def headers_without_the_last_epoch_of_rows(patch: pytest.MonkeyPatch) -> None:
+    header = Totals.header
+
+    def forgetful(totals: Totals) -> bytes:
+        return header(dataclasses.replace(totals, last_rows={}))
+
+    patch.setattr(Totals, "header", forgetful)
+
+
+def segments_that_are_dropped_although_they_are_needed(patch: pytest.MonkeyPatch) -> None:
+    def drop(log: SimulatedEpochLog) -> bool:
+        if log._journal.second_index is None:
+            return False
+        log._journal.drop_oldest()
+        return True
+
+    patch.setattr(SimulatedEpochLog, "drop_oldest", drop)
+
+
+def merged_receipts_that_lose_an_epoch(patch: pytest.MonkeyPatch) -> None:
+    merged = merged_receipts._merged
+    patch.setattr(merged_receipts, "_merged", lambda group: merged(group[1:] or group))
+
+
 def found(simulated: SimulatedPipeline, folder: Path) -> bool:
     simulation = Simulation(simulated.config, simulated.records, folder)
     return any(simulation.run(seed).wrong for seed in SEEDS)
@@ -201,6 +226,9 @@ def found(simulated: SimulatedPipeline, folder: Path) -> bool:
         (a_manifest_without_the_sections_of_one_owner, "exactly_once"),
         (a_manifest_that_counts_without_its_line, "at_least_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
+        (headers_without_the_last_epoch_of_rows, "exactly_once"),
+        (segments_that_are_dropped_although_they_are_needed, "exactly_once"),
+        (merged_receipts_that_lose_an_epoch, "exactly_once"),
         (digests_of_one_share_only, "exactly_once"),
         (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
         (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),

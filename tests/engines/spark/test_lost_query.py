@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,9 @@ class Killing(Observer):
     def finished_epoch(self, result: EpochResult) -> None:
         if result.epoch.number == self._after and not self.reasons:
             for pid in descendants(os.getpid()):
-                if self._word in Path(f"/proc/{pid}/cmdline").read_text():
-                    os.kill(pid, signal.SIGKILL)
+                with suppress(FileNotFoundError, ProcessLookupError):  # it has ended by itself
+                    if self._word in Path(f"/proc/{pid}/cmdline").read_text():
+                        os.kill(pid, signal.SIGKILL)
 
     def restarted(self, reason: str) -> None:
         self.reasons.append(reason)

@@ -37,8 +37,13 @@ def differences_exactly_once(
         found, wanted = getattr(totals, total), getattr(golden.totals, total)
         if found != wanted:
             yield f"the total of {total} is {found}, in a run without crashes {wanted}"
-    for receipt in ended.job.epoch_log.reader().receipts():
-        if receipt.attempt == 1 and not _same_receipt(receipt, [golden.receipts[epoch] for epoch in receipt.counts]):
+    receipts = [receipt for receipt in ended.job.epoch_log.reader().receipts() if receipt.attempt == 1]
+    if {epoch for receipt in receipts for epoch in receipt.counts if epoch >= begin} != set(
+        range(begin, ended.last + 1)
+    ):
+        yield f"not every epoch since {begin} has a receipt"
+    for receipt in receipts:
+        if not _same_receipt(receipt, [golden.receipts[epoch] for epoch in receipt.counts]):
             yield f"the receipt of epoch {receipt.epoch} is not that of a run without crashes"
 
 
