@@ -22,7 +22,7 @@ from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, Wri
 
 from millstream.errors import MillstreamError, Unavailable
 
-__all__ = ["Rocks", "in_rocksdb"]
+__all__ = ["in_rocksdb"]
 
 _PREFIX = "millstream-keys-"
 _CACHE_BYTES = 64 << 20

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["GLOBAL_SHARD", "SHARDS", "shard_of"]
+__all__ = ["SHARDS", "shard_of"]
 
 SHARDS = 64
 """The default number of shards."""
-GLOBAL_SHARD = 0
-"""The shard of all state that is not divided by key."""
 
 
 def shard_of(key: str | None, shards: int) -> int:

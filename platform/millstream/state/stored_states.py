@@ -13,7 +13,7 @@ from millstream.state.layers import Layer, Section, Sections
 from millstream.state.sections import ARRAYS
 from millstream.state.shards import SHARDS
 
-__all__ = ["States", "StoredShard", "StoredStates"]
+__all__ = ["States", "StoredStates"]
 
 States = Mapping[str, Mapping[str, Value]]
 """The state of every step: by step name, then by the step's own names."""
@@ -42,7 +42,7 @@ class StoredStates(Mapping[str, Mapping[str, Value]]):
         if chains and self._kind(next(iter(chains.values()))[0]) == ARRAYS:
             return {name: value for shard in chains for name, value in self._arrays(step, shard).items()}
         return ShardedSnapshot(
-            [StoredShard(self._folder, step, shard, chains.get(shard, ())) for shard in range(self._shards)]
+            [_StoredShard(self._folder, step, shard, chains.get(shard, ())) for shard in range(self._shards)]
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -64,7 +64,7 @@ class StoredStates(Mapping[str, Mapping[str, Value]]):
         return state
 
 
-class StoredShard(KeyedSnapshot):
+class _StoredShard(KeyedSnapshot):
     """A shard of state by key in layers: the first section has all keys, a later one the changes."""
 
     def __init__(self, folder: Path, step: str, shard: int, chain: Sequence[Section]) -> None:

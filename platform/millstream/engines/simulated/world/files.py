@@ -20,7 +20,7 @@ _Undo = tuple[Path, bytes | None]
 
 
 class UnsyncedFiles:
-    """What a loss of power may undo: contents that are not synced, and names in folders that are not synced."""
+    """The changes that a loss of power may undo: contents, and names in folders, that are not synced."""
 
     def __init__(self) -> None:
         self._contents: set[Path] = set()
