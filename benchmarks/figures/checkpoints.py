@@ -19,8 +19,10 @@ from benchmarks.kit.child import ask
 from benchmarks.kit.measurement import Figure, Measurement, Setting, Value, at_most
 from benchmarks.kit.rounds import median, repeated
 from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.background import finish
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
+from millstream.state.layer_writer import LayerWriter
 from millstream.steps.contracts import Step
 from millstream.steps.per_key import PerKey
 from millstream_models.hashed_text import HashedText
@@ -48,18 +50,30 @@ class _CheckpointCosts:
     durable: list[float] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
 
-    def take(self, folder: Path, epochs: int, change: Callable[[], object], checkpoint: Callable[[], Any]) -> None:
-        store = CheckpointStore(folder, {})
-        store.write(0, AppliedEpochs([[0, 1]]), {"step": checkpoint()})
+    def take(self, run: Path, epochs: int, change: Callable[[], object], save: Callable[[], Any]) -> None:
+        store = CheckpointStore(run, {})
+        store.begin()
+        writer = LayerWriter(store.layers)
+        _write(store, writer, 0, save())
         for epoch in range(1, epochs + 1):
             change()
             began = time.perf_counter()
-            state = checkpoint()
+            state = save()
             self.waited.append((time.perf_counter() - began) * 1e3)
-            written = store.write(epoch, AppliedEpochs([[0, epoch + 1]]), {"step": state})
+            files = _write(store, writer, epoch, state)
             self.durable.append((time.perf_counter() - began) * 1e3)
-            self.sizes.append(store.size(written) or 0)
-            store.drop_before(epoch)
+            self.sizes.append(sum(path.stat().st_size for path in files))
+            finish(store.thin())
+
+
+def _write(store: CheckpointStore, writer: LayerWriter, epoch: int, state: Any) -> tuple[Path, ...]:
+    """Write a checkpoint and return its files: a layer and a manifest."""
+    layer = store.next_layer()
+    sections = finish(writer.write(layer, {"step": state}))
+    checkpoint = finish(store.write(epoch, AppliedEpochs([[0, epoch + 1]]), sections))
+    store.counts(checkpoint)
+    run = store.layers.folder.parent
+    return run / "layers" / f"{layer}.layer", run / "checkpoints" / checkpoint.name
 
 
 def _model(setting: Setting) -> Iterator[Value]:
@@ -100,9 +114,9 @@ def _keyed(setting: Setting) -> Iterator[Value]:
 
 def _restoring(folder: Path) -> float:
     began = time.perf_counter()
-    reader = CheckpointReader(folder)
+    reader = CheckpointReader(folder, sys.maxsize)
     newest = reader.newest()
-    state = reader.load(newest)["step"] if newest is not None else {}
+    state = reader.states(newest)["step"] if newest is not None else {}
     if not isinstance(state, KeyedSnapshot):
         raise RuntimeError("the checkpoint has no state by key")
     KeyedStore().restore(state)

@@ -59,7 +59,7 @@ class _Checkpoints:
 
     def add(self, epoch: int, at: int, needed: set[int]) -> None:
         number = max(self.found, default=-1) + 1
-        self.found[number] = Checkpoint(number, epoch, AppliedEpochs(), {}, None, at)
+        self.found[number] = Checkpoint(number, epoch, AppliedEpochs(), {}, at)
         staying = kept({each.number: each.at for each in self.found.values()}, at, self.keep) | needed
         self.found = {number: each for number, each in self.found.items() if number in staying}
 

@@ -211,7 +211,7 @@ def test_a_run_of_another_version_is_refused_with_the_reason(run: Path, millstre
 
 def test_predict_needs_a_checkpoint_a_label_and_a_model(folder: Path, millstream: Millstream) -> None:
     assert millstream("run", "news.yaml", "--json").code == 0
-    for checkpoint in (folder / "runs/news/checkpoints").glob("*.checkpoint"):
+    for checkpoint in (folder / "runs/news/checkpoints").glob("*.json"):
         checkpoint.unlink()
     assert "runs/news has no checkpoint yet" in millstream("predict", "runs/news", "x").err
 

@@ -238,8 +238,6 @@ def test_status_has_the_error_of_a_failed_run_until_the_run_continues(
 
 def test_libraries_that_changed_since_the_newest_checkpoint_are_reported() -> None:
     before = {**versions(), "numpy": "1.0"}
-    assert (
-        changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before, None)) == f"numpy 1.0 (now {versions()['numpy']})"
-    )
-    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), versions(), None)) == ""
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before)) == f"numpy 1.0 (now {versions()['numpy']})"
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), versions())) == ""
     assert changed_libraries(None) == ""

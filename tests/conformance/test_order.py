@@ -29,9 +29,9 @@ from millstream.log.epochs import EpochReader
 
 EPOCHS = 3
 EFFECTS = {
-    Delivery.EXACTLY_ONCE: ["receipt", "sync", "append", "checkpoint", "commit", "sync"],
-    Delivery.AT_LEAST_ONCE: ["receipt", "sync", "append", "checkpoint", "commit", "sync"],
-    Delivery.AT_MOST_ONCE: ["commit", "sync", "receipt", "sync", "checkpoint", "append"],
+    Delivery.EXACTLY_ONCE: ["receipt", "sync", "append", "manifest", "checkpoint", "sync", "commit", "sync"],
+    Delivery.AT_LEAST_ONCE: ["receipt", "sync", "append", "manifest", "checkpoint", "sync", "commit", "sync"],
+    Delivery.AT_MOST_ONCE: ["commit", "sync", "receipt", "sync", "manifest", "checkpoint", "sync", "append"],
 }
 """The effects of a group of epochs, when the effects of each point are durable before the next point."""
 LATER = CrashPoint.parse("cut@100")
@@ -55,7 +55,10 @@ class Recording:
             mock.patch.object(log, "sync", self._recorded("sync", log.sync)),
             mock.patch.object(job.lifecycle, "end", self._recorded("end", job.lifecycle.end)),
             mock.patch.object(
-                checkpoints, "write", self._recorded("checkpoint", checkpoints.write, lambda epoch, *_: epoch)
+                checkpoints, "write", self._recorded("manifest", checkpoints.write, lambda epoch, *_: epoch)
+            ),
+            mock.patch.object(
+                log, "checkpoint", self._recorded("checkpoint", log.checkpoint, lambda number, epoch, *_: epoch)
             ),
             mock.patch("os.fsync", self._syncing(os.fsync)),
             mock.patch("os.fdatasync", self._syncing(os.fdatasync)),

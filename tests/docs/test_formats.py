@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -22,7 +23,6 @@ from millstream.log.journal.segment import first_indexes, segment_path
 from millstream.runs import directory
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import load_run, outputs_of
-from millstream.state.checkpoint_file import read_header
 
 PAGE = "docs/internals/formats.md"
 
@@ -90,12 +90,22 @@ def test_the_function_of_the_page_computes_the_digests_of_the_receipts(run: Path
     assert documented("digest")(types, whole.to_pylist()) == str(expected)
 
 
-def test_the_function_of_the_page_reads_the_manifest_of_a_checkpoint(run: Path) -> None:
+def test_the_functions_of_the_page_read_checkpoints_and_layers(run: Path) -> None:
     shown = {row[0].strip("`") for row in table(TEXTS[PAGE], "key of the manifest")}
     found = sorted((run / "checkpoints").iterdir())
     assert len(found) >= 3
+    named: set[tuple[Any, ...]] = set()
     for path in found:
-        assert re.fullmatch(r"\d{10}\.checkpoint", path.name)
+        assert re.fullmatch(r"\d{10}\.json", path.name)
         manifest = documented("manifest")(path.read_bytes())
-        assert manifest == read_header(path)
         assert manifest.keys() == shown
+        for step, shards in manifest["sections"].items():
+            for shard, chain in shards.items():
+                named |= {(file, step, int(shard), digest) for file, _, _, digest in chain}
+    in_layers: set[tuple[Any, ...]] = set()
+    for path in (run / "layers").glob("*.layer"):
+        assert re.fullmatch(r"\d{6}-\d{10}\.layer", path.name)
+        for step, shard, kind, content in documented("sections")(path.read_bytes()):
+            assert kind in ("base", "changes") and content[:1] in (b"A", b"K")
+            in_layers.add((path.name, step, shard, hashlib.sha256(content).hexdigest()[:32]))
+    assert named <= in_layers and {file for file, *_ in named} == {file for file, *_ in in_layers}

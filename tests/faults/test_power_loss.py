@@ -95,10 +95,10 @@ def test_folders_are_durable_before_something_is_kept_in_them(tmp_path: Path, do
     run = tmp_path / "runs/demo"
     directory = RunDirectory(run)
     directory.lock()
-    CheckpointStore(run / "checkpoints", {})
+    CheckpointStore(run, {})
     directory.release()
     made = [path for what, path in done if what == "mkdir"]
-    assert made == [run.parent, run, run / "checkpoints"]
+    assert made == [run.parent, run, run / "checkpoints", run / "layers"]
     for path in made:
         assert ("sync", path.parent) in done[done.index(("mkdir", path)) :]
 

@@ -171,9 +171,10 @@ def test_a_declared_random_step_runs_with_another_delivery(pipeline: Pipeline, m
     assert pipeline.run("run").epochs == EPOCHS
 
 
-def test_a_damaged_save_stops_the_run(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("pattern", ["checkpoints/*.json", "layers/*.layer"])
+def test_a_damaged_checkpoint_stops_the_run(pipeline: Pipeline, pattern: str) -> None:
     pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 4))
-    newest = max((pipeline.folder / "runs/run/checkpoints").glob("*.checkpoint"))
+    newest = max((pipeline.folder / "runs/run").glob(pattern))
     content = bytearray(newest.read_bytes())
     content[-40] ^= 1
     newest.write_bytes(content)

@@ -307,6 +307,12 @@ def test_kills_of_random_processes_leave_no_process_and_no_trace(tmp_path: Path,
     kill_processes(tmp_path, victims, epochs=20, seed=7)
 
 
+@pytest.mark.long
+def test_kills_lose_no_state_by_key_in_rocksdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    kill_processes(tmp_path, ["worker", "coordinator"], epochs=20, seed=5, keyed=True)
+
+
 FAILING_LATE = """
 def labelled(record):
     return {"label": record["label"] or "none"}

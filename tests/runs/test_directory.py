@@ -15,7 +15,8 @@ CONTENT = (
     "config.yaml",
     "epochs/0.journal",
     "outputs/topics/part-00000001.parquet",
-    "checkpoints/0.checkpoint",
+    "checkpoints/0.json",
+    "layers/0.layer",
 )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from support.reader_threads import checked_in_a_thread
 
 from millstream.state.digests import state_digest
-from millstream.state.keyed_state import Entries, KeyedSnapshot, KeyedStore, Memory, Values, merge_parts
-from millstream.state.rocksdb_state import Rocks
+from millstream.state.keyed_state import Entries, KeyedSnapshot, KeyedStore, Storage, in_memory, merge_parts
+from millstream.state.rocksdb_state import in_rocksdb
+from millstream.state.shards import SHARDS, shard_of
 
-storages = pytest.mark.parametrize("make", [Memory, Rocks])
+storages = pytest.mark.parametrize("make", [in_memory, in_rocksdb])
 
 
 def write_random(store: KeyedStore, dice: random.Random, model: dict[str, bytes], times: int) -> None:
@@ -35,9 +36,7 @@ def apply(before: Mapping[str, bytes], changed: Mapping[str, bytes | None]) -> d
 
 @storages
 @pytest.mark.parametrize("seed", range(4))
-def test_snapshots_stay_the_same_and_find_the_keys_that_changed_between_them(
-    make: Callable[[], Values], seed: int
-) -> None:
+def test_snapshots_stay_the_same_and_find_the_keys_that_changed_between_them(make: Storage, seed: int) -> None:
     dice = random.Random(seed)
     store, model = KeyedStore(make), dict[str, bytes]()
     taken: list[tuple[KeyedSnapshot, dict[str, bytes]]] = []
@@ -59,20 +58,21 @@ def test_snapshots_stay_the_same_and_find_the_keys_that_changed_between_them(
 
 
 @storages
-def test_a_snapshot_is_the_same_object_until_a_key_is_written(make: Callable[[], Values]) -> None:
+def test_the_snapshot_of_a_shard_is_the_same_object_until_a_key_is_written(make: Storage) -> None:
     store = KeyedStore(make)
     store.put("a", b"1")
     first = store.snapshot()
-    assert store.snapshot() is first  # nothing was written
     store.put("a", b"2")
     second = store.snapshot()
-    assert second is not first and second.since(first) == {"a": b"2"}
+    changed = [one is not other for one, other in zip(first.by_shard, second.by_shard, strict=True)]
+    assert changed.index(True) == shard_of("a", SHARDS) and sum(changed) == 1
+    assert second.since(first) == {"a": b"2"}
     assert first.since(second) is None  # not an earlier one
     assert first.since({}) is None and first.since(None) is None
 
 
 @storages
-def test_a_key_that_is_deleted_and_put_again_has_its_new_value(make: Callable[[], Values]) -> None:
+def test_a_key_that_is_deleted_and_put_again_has_its_new_value(make: Storage) -> None:
     store = KeyedStore(make)
     store.put("a", b"1")
     first = store.snapshot()
@@ -84,7 +84,7 @@ def test_a_key_that_is_deleted_and_put_again_has_its_new_value(make: Callable[[]
 
 
 @storages
-def test_a_store_is_restored_from_any_state_and_its_snapshots_stay_the_same(make: Callable[[], Values]) -> None:
+def test_a_store_is_restored_from_any_state_and_its_snapshots_stay_the_same(make: Storage) -> None:
     store = KeyedStore(make)
     store.put("a", b"1")
     first = store.snapshot()
@@ -102,7 +102,7 @@ def test_a_store_is_restored_from_any_state_and_its_snapshots_stay_the_same(make
 
 
 @storages
-def test_a_snapshot_has_the_digest_of_the_same_keys_in_a_dict(make: Callable[[], Values]) -> None:
+def test_a_snapshot_has_the_digest_of_the_same_keys_in_a_dict(make: Storage) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     write_random(store, random.Random(9), model, 200)
     store.snapshot()
@@ -113,7 +113,7 @@ def test_a_snapshot_has_the_digest_of_the_same_keys_in_a_dict(make: Callable[[],
 
 
 @storages
-def test_a_snapshot_is_sent_to_another_process_as_its_entries(make: Callable[[], Values]) -> None:
+def test_a_snapshot_is_sent_to_another_process_as_its_entries(make: Storage) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     write_random(store, random.Random(3), model, 50)
     there = pickle.loads(pickle.dumps(store.snapshot()))  # noqa: S301 - just written
@@ -121,7 +121,7 @@ def test_a_snapshot_is_sent_to_another_process_as_its_entries(make: Callable[[],
 
 
 @storages
-def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Callable[[], Values]) -> None:
+def test_another_thread_reads_a_snapshot_while_the_store_is_written(make: Storage) -> None:
     store, model = KeyedStore(make), dict[str, bytes]()
     dice = random.Random(1)
     write_random(store, dice, model, 200)

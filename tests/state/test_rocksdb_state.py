@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from millstream.state.rocksdb_state import Rocks
+from millstream.state.rocksdb_state import in_rocksdb
 
 PROGRAM = """
 import sys
-from millstream.state.rocksdb_state import Rocks
-values = Rocks()
+from millstream.state.rocksdb_state import in_rocksdb
+values = in_rocksdb(1)[0]
 values.put("ann", b"1")
 print(flush=True)
 sys.stdin.read()
@@ -45,14 +45,14 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_no_folder_is_made_before_the_first_value(folder: Path) -> None:
-    values = Rocks()
+    values = in_rocksdb(1)[0]
     assert (values.get("ann"), list(values.entries())) == (None, [])
     values.put_all({})
     assert list(folder.iterdir()) == []
 
 
 def test_the_folder_is_deleted_with_the_values(folder: Path) -> None:
-    values = Rocks()
+    values = in_rocksdb(1)[0]
     values.put("ann", b"1")
     assert len(list(folder.iterdir())) == 1
     del values
@@ -71,19 +71,19 @@ def test_the_folder_is_deleted_when_its_process_ends(folder: Path) -> None:
 def test_the_folder_of_a_killed_process_is_deleted_and_a_folder_in_use_is_not(folder: Path) -> None:
     with other_process() as process:
         used = list(folder.iterdir())
-        mine = Rocks()
+        mine = in_rocksdb(1)[0]
         mine.put("bob", b"1")
         assert used[0].exists() and len(list(folder.iterdir())) == 2
         process.kill()
         process.wait()
-        other = Rocks()
+        other = in_rocksdb(1)[0]
         other.put("cleo", b"1")
         assert not used[0].exists() and len(list(folder.iterdir())) == 2
     assert mine.get("bob") == b"1" and mine.get("ann") is None
 
 
 def test_entries_are_those_at_the_time_of_the_call() -> None:
-    values = Rocks()
+    values = in_rocksdb(1)[0]
     values.put_all({f"key {number}": b"%d" % number for number in range(5)})
     entries = values.entries()
     values.put_all({"key 3": None, "key 4": b"changed", "key 5": b"new"})
@@ -98,7 +98,7 @@ def test_entries_are_those_at_the_time_of_the_call() -> None:
 
 
 def test_keys_are_in_the_order_of_their_text() -> None:
-    values = Rocks()
+    values = in_rocksdb(1)[0]
     names = ["b", "", "ü", "a", "a\x00", "ab", "\U0001f600", "\uffff", "z"]
     values.put_all(dict.fromkeys(names, b""))
     assert [key for key, _ in values.in_order()] == sorted(names)
@@ -107,9 +107,9 @@ def test_keys_are_in_the_order_of_their_text() -> None:
 LIMITED = """
 import resource
 from millstream.errors import MillstreamError
-from millstream.state.rocksdb_state import Rocks
+from millstream.state.rocksdb_state import in_rocksdb
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-values = Rocks()
+values = in_rocksdb(1)[0]
 try:
     for number in range(2_000_000):
         values.put(f"key {number}", b"x" * 200)

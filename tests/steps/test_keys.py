@@ -1,4 +1,4 @@
-"""Keys: each key has one owner, the same in every process, and a keyed step must name the column of its keys."""
+"""Keys: each key has one shard, the same in every process, and a keyed step must name the column of its keys."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import pytest
 
 from millstream.config.pipeline import NamedStep
 from millstream.errors import ConfigError
+from millstream.state.shards import shard_of
 from millstream.steps.contracts import Result, Scope, State, Step, Traits
 from millstream.steps.graph import build_graph, check_graph
-from millstream.steps.keys import owner, owners
+from millstream.steps.keys import shards_of
 
 
-def test_owners_never_change() -> None:
+def test_shards_never_change() -> None:
     keys = ["", "ann", "bob", "cleo", "dora", "ü"]
-    assert [owner(key, 7) for key in keys] == [5, 2, 4, 4, 4, 3]
-    assert [owner(key, 1) for key in keys] == [0] * 6
+    assert [shard_of(key, 7) for key in keys] == [5, 2, 4, 4, 4, 3]
+    assert [shard_of(key, 1) for key in keys] == [0] * 6
 
 
 def test_keys_are_spread_evenly() -> None:
-    found = [owner(f"key {number}", 4) for number in range(4000)]
+    found = [shard_of(f"key {number}", 4) for number in range(4000)]
     assert all(900 < found.count(share) < 1100 for share in range(4))
 
 
@@ -37,16 +38,16 @@ def test_keys_are_spread_evenly() -> None:
     ],
     ids=lambda column: f"{type(column).__name__} of {column.type}",
 )
-def test_the_owners_of_a_column_are_the_owners_of_its_keys(column: Any) -> None:
-    assert owners(column, 7).tolist() == [owner("ann", 7), 0, owner("bob", 7), owner("ann", 7)]
+def test_the_shards_of_a_column_are_the_shards_of_its_keys(column: Any) -> None:
+    assert shards_of(column, 7).tolist() == [shard_of("ann", 7), 0, shard_of("bob", 7), shard_of("ann", 7)]
 
 
 @pytest.mark.parametrize(
     "empty", [pa.array([], pa.string()), pa.chunked_array([], pa.string()), pa.nulls(0, pa.string())]
 )
-def test_an_empty_column_has_no_owners_and_null_keys_belong_to_worker_0(empty: Any) -> None:
-    assert owners(empty, 3).tolist() == []
-    assert owners(pa.nulls(2, pa.string()), 3).tolist() == [0, 0]
+def test_an_empty_column_has_no_shards_and_null_keys_belong_to_shard_0(empty: Any) -> None:
+    assert shards_of(empty, 3).tolist() == []
+    assert shards_of(pa.nulls(2, pa.string()), 3).tolist() == [0, 0]
 
 
 class KeyedStep:

@@ -30,31 +30,34 @@ _BYTES = 100
 """A lower limit for the size of one epoch in the epoch log."""
 
 
-def write_killed(folder: Path, epoch_records: int) -> Commands:
-    """Write the config of a pipeline over the documents of the folder."""
+def write_killed(folder: Path, epoch_records: int, *, keyed: bool = False) -> Commands:
+    """Write the config of a pipeline over the documents of the folder; `keyed`: with state by label in RocksDB."""
+    steps: list[dict[str, Any]] = [
+        {"type": "hashed_text", "name": "features", "dimensions": 1024},
+        {"type": "classify", "model": {"type": "sgd", "batch_size": 64}},
+        {"type": "popularity", **_POPULARITY},
+    ]
+    follow = {"key": "label", "function": "support.user_functions:follow", "adds": ["before"], "store": "rocksdb"}
     config = {
         "name": "killed",
         "source": {"type": "files", "path": "documents"},
-        "pipeline": {
-            "use": "text_topics",
-            "features": {"type": "hashed_text", "dimensions": 1024},
-            "model": {"type": "sgd", "batch_size": 64},
-            "popularity": _POPULARITY,
-        },
+        "pipeline": {"steps": [{"type": "per_key", **follow}, *steps] if keyed else steps},
         "engine": {"type": "spark", "epoch": {"max_records": epoch_records}},
     }
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
     return Commands(folder)
 
 
-def kill_processes(folder: Path, victims: Sequence[Victim], *options: str, epochs: int, seed: int) -> None:
+def kill_processes(
+    folder: Path, victims: Sequence[Victim], *options: str, epochs: int, seed: int, keyed: bool = False
+) -> None:
     """Kill processes of a local run with workers; compare the results with those of a run without kills.
 
     Before each kill, documents for `epochs` epochs arrive. The kill comes at a random time among them, at the earliest
     after one new epoch.
     """
     rng, records = random.Random(seed), 25
-    commands = write_killed(folder, records)
+    commands = write_killed(folder, records, keyed=keyed)
     feed = FileFeed(folder / "documents", (len(victims) + 1) * epochs * records)
     local = ("--set", "engine.type=local", "--set", "engine.workers=3", *options)
     process = commands.start("run", "--follow", *local)

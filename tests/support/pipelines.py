@@ -15,7 +15,7 @@ from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Engine
 from millstream.guarantees.audit import Audit
 from millstream.guarantees.crash_point import CrashPoint
-from millstream.guarantees.delivery import Crash, Delivery, Effects, effects
+from millstream.guarantees.delivery import Crash, Delivery, Effects, Point, effects, order
 from millstream.log.epochs import EpochReader, EpochReceipt
 from millstream.runs.run_audit import audit_run
 from millstream.runs.start import Options, start
@@ -123,7 +123,7 @@ class Pipeline:
 
     def predicted(self, points: Sequence[CrashPoint], sinks: Sequence[str]) -> Effects:
         """The effects of these crashes according to the function `effects`."""
-        crashes = [Crash(p.point, p.epoch, sinks.index(p.sink) if p.sink else None) for p in points]
+        crashes = [_counted(p, self.delivery, sinks) for p in points]
         return effects(self.delivery, self.checkpoint_every, self.commit_every, crashes, len(sinks))
 
     def counts(self, name: str) -> dict[int, dict[str, int]]:
@@ -136,6 +136,14 @@ class Pipeline:
             }
             for receipt in receipts
         }
+
+
+def _counted(point: CrashPoint, delivery: Delivery, sinks: Sequence[str]) -> Crash:
+    """A crash as `effects` counts it: a checkpoint that is not complete is none."""
+    if point.point is Point.CHECKPOINT and point.part:
+        points = order(delivery)
+        return Crash(points[points.index(Point.CHECKPOINT) - 1], point.epoch)
+    return Crash(point.point, point.epoch, sinks.index(point.part) if point.part else None)
 
 
 def results(summary: Summary) -> tuple[object, ...]:

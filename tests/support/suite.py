@@ -14,7 +14,7 @@ from support.documents import add_topics, sign_documents
 from support.engines import ENGINES, marks_of
 from support.pairs import covering
 
-from millstream.guarantees.crash_point import CrashPoint
+from millstream.guarantees.crash_point import CHECKPOINT_PARTS, CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 
 __all__ = [
@@ -32,7 +32,13 @@ __all__ = [
 
 CRASHED = 5
 """The epoch of the crash: earlier epochs are delivered, and with `checkpoint_every` 4 the checkpoint is older."""
-POINTS = [CrashPoint(point, CRASHED) for point in Point] + [CrashPoint(Point.DELIVER, CRASHED, "rejects")]
+CHECKPOINTED = 7
+"""The epoch of a crash within a checkpoint: one is due after it with each `checkpoint_every`."""
+POINTS = [
+    *(CrashPoint(point, CRASHED) for point in Point),
+    CrashPoint(Point.DELIVER, CRASHED, "rejects"),
+    *(CrashPoint(Point.CHECKPOINT, CHECKPOINTED, part) for part in CHECKPOINT_PARTS),
+]
 CHECKPOINT_EVERY = (4, 1)
 WINDOW = MappingProxyType({"type": "tumbling", "size": "10m", "lateness": "1m"})
 FEATURES = MappingProxyType({"type": "hashed_text", "name": "features", "dimensions": 256})

@@ -17,7 +17,8 @@ from millstream.errors import MillstreamError
 from millstream.records import OFFSET, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
-from millstream.state.checkpoints import Checkpoint, States, read_newest
+from millstream.state.checkpoints import Checkpoint, read_newest
+from millstream.state.stored_states import States
 from millstream.steps.graph import Node
 from millstream.steps.runner import process_batch
 
@@ -112,7 +113,7 @@ def _load_model(directory: RunDirectory) -> _CheckpointModel:
             node.step.restore(states.get(node.name, {}))
         return checkpoint
 
-    if read_newest(directory.checkpoints, restore) is None:
+    if read_newest(directory.path, restore) is None:
         message = f"{directory.path} has no checkpoint yet; the run writes one with its first epochs"
         raise MillstreamError(message)
     return _CheckpointModel(directory.path, graph.records, nodes[:-1], nodes[-1].step)

@@ -56,7 +56,7 @@ __all__ = ["run"]
     help="Serve metrics to Prometheus on 127.0.0.1:PORT during the run; 0 takes a free port.",
 )
 @click.option(
-    "--crash", metavar="POINT[.SINK]@EPOCH", help="Kill the run once, right after a point of an epoch, as in deliver@3."
+    "--crash", metavar="POINT[.PART]@EPOCH", help="Kill the run once, right after a point of an epoch, as in deliver@3."
 )
 def run(
     config: str,
@@ -148,7 +148,7 @@ class _Observers:
         stats = StatsCollector(watched)
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
-        if changed := changed_libraries(CheckpointReader(watched.directory.checkpoints).newest()):
+        if changed := changed_libraries(_newest_checkpoint(watched)):
             screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
@@ -170,6 +170,10 @@ class _Observers:
         if self._watched is None or self._run_figures is None:
             return ""
         return "\n".join(report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed()))
+
+
+def _newest_checkpoint(watched: Watched) -> Checkpoint | None:
+    return CheckpointReader(watched.directory.path, watched.epoch_log.totals.checkpoint).newest()
 
 
 def changed_libraries(checkpoint: Checkpoint | None) -> str:

@@ -49,6 +49,13 @@ class Guarantee(_Section):
     commit_every: int = Field(
         default=1, ge=1, le=10_000, description="Number of epochs between two commits in the epoch log."
     )
+    shards: int = Field(
+        default=64,
+        ge=1,
+        le=4096,
+        description="Number of shards into which state by key is divided. It never changes during a run's life, and "
+        "limits the number of processes that can share a keyed step.",
+    )
 
     @field_validator("recovery")
     @classmethod

@@ -10,6 +10,7 @@ from typing import Protocol
 from millstream.engines.job import Job
 from millstream.guarantees.lifecycle import Steps
 from millstream.log.epochs import Epoch, has_room
+from millstream.steps.outcome import Outcome
 
 __all__ = ["Feed", "run_epochs"]
 
@@ -39,8 +40,8 @@ class Feed(Steps, Protocol):
         """Return the epochs to finish before a stopped run ends: they have changed state, or cost little to finish."""
         ...
 
-    def finish(self) -> None:
-        """Bring all state to this process; a clean end then needs no other process."""
+    def finish(self) -> Outcome:
+        """Return the outcome of all steps; a clean end then needs no other process."""
         ...
 
 
@@ -56,7 +57,8 @@ def run_epochs(job: Job, feed: Feed, clock: Callable[[], float] = time.monotonic
         driver.take(feed.ready(driver.wait))
     while epochs := feed.unfinished():
         driver.take(epochs)
-    feed.finish()
+    job.lifecycle.save()
+    job.outcome = feed.finish()
     job.lifecycle.end()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -14,12 +14,12 @@ from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import CutEpochs, Cutter, LogCutter, ReplayCutter
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery
-from millstream.guarantees.lifecycle import DeliveryPlan, EpochLifecycle, LifecycleObserver
+from millstream.guarantees.lifecycle import PAUSE, DeliveryPlan, EpochLifecycle, LifecycleObserver
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import Epoch, EpochLog
-from millstream.state.checkpoint_writer import CheckpointWriter
-from millstream.state.checkpoints import Checkpoint, CheckpointStore
+from millstream.state.checkpoints import CheckpointStore
 from millstream.steps.graph import Graph
+from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
 from millstream.timestamps import wall_clock
 
@@ -30,7 +30,7 @@ __all__ = ["CutOptions", "Engine", "Job", "Storage", "delivery_plan", "make_job"
 class Job:
     """One start of a run. Setting `stop` ends the run after the epochs in progress.
 
-    `processor` has the steps and state of this process; the summary is made from them when the run has ended.
+    `processor` runs the steps of this process. `outcome` is that of all processes, after a clean end.
     """
 
     config: Config
@@ -44,6 +44,7 @@ class Job:
     lifecycle: EpochLifecycle
     folder: Path
     stop: threading.Event
+    outcome: Outcome = field(default_factory=Outcome)
 
     def cut_epochs(self, first: int) -> list[Epoch]:
         """The epochs from `first` on that are already cut; `Truncated` if their records are gone."""
@@ -138,7 +139,7 @@ def make_job(
     backpressure: Backpressure | None = None,
     clock: Callable[[], float] = time.monotonic,
     wall_clock: Callable[[], int] = wall_clock,
-    writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter,
+    pause: float = PAUSE,
 ) -> Job:
     """Make a job. `observe` returns the observer of its lifecycle. Epochs and the base have times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
@@ -154,7 +155,7 @@ def make_job(
         observer=observe(cutter, backpressure),
         clock=clock,
         wall_clock=wall_clock,
-        writer_of=writer_of,
+        pause=pause,
     )
     return Job(
         config=config,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog, Truncated
+from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
@@ -25,15 +26,17 @@ from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
 from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoint_writer import CheckpointWriter
-from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
+from millstream.state.background import Background, Foreground, Task, Work
+from millstream.state.checkpoints import Checkpoint, CheckpointStore
+from millstream.state.layers import Sections
+from millstream.state.stored_states import StoredStates
 from millstream.steps.processor import EpochResult
 from millstream.timestamps import wall_clock
 
-__all__ = ["DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
+__all__ = ["PAUSE", "DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
 
 
-_PAUSE, _LONGEST_PAUSE = 9, 1.0
+PAUSE, _LONGEST_PAUSE = 9, 1.0
 """The pause after a background checkpoint: nine times its duration, but at most one second. Short checkpoints then take
 a tenth of the time, and a crash replays about a second of work."""
 
@@ -54,7 +57,7 @@ class DeliveryPlan:
 class Steps(Protocol):
     """All steps of a pipeline with their state, in one process or in several."""
 
-    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+    def restore(self, states: StoredStates, partitions: Sequence[PartitionName]) -> None:
         """Continue from these states; `partitions` are those of the epoch log."""
         ...
 
@@ -66,8 +69,11 @@ class Steps(Protocol):
         """Process the next epoch in all steps."""
         ...
 
-    def request_states(self) -> Callable[[], States]:
-        """Request the state after the epochs processed so far; the returned function waits for the state."""
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        """Begin to write the state after the epochs processed so far into layers with names from `next_layer`.
+
+        This process writes in `background`.
+        """
         ...
 
     def work_ahead(self) -> None:
@@ -76,7 +82,7 @@ class Steps(Protocol):
 
 
 class LifecycleObserver(Protocol):
-    """Receives the events of the lifecycle; `checkpointed` is called in the thread that wrote the checkpoint."""
+    """Receives the events of the lifecycle."""
 
     def started(self, first: int) -> None:
         """State is loaded; `first` is the first epoch to process."""
@@ -87,7 +93,7 @@ class LifecycleObserver(Protocol):
         ...
 
     def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """A checkpoint is durable; `seconds` is the time that writing it took."""
+        """A checkpoint counts; `seconds` is the time that writing its files took."""
         ...
 
     def restarted(self, reason: str) -> None:
@@ -112,8 +118,6 @@ class _Group:
     epochs: Sequence[Epoch]
     synchronous: bool
     results: list[EpochResult] = field(default_factory=list)
-    applied: AppliedEpochs = field(default_factory=AppliedEpochs)
-    states: Callable[[], States] | None = None
 
     @property
     def last(self) -> int:
@@ -122,7 +126,7 @@ class _Group:
 
 @dataclass
 class EpochLifecycle:
-    """Advances epochs through their points: call `start`, then `take` with epochs in order, then `end` for a clean end.
+    """Advances epochs through their points: call `start`, then `take` with epochs in order, then `save` and `end`.
 
     After the loss of a worker, `start` may be called again, with new steps; it continues from the durable state.
     """
@@ -136,26 +140,35 @@ class EpochLifecycle:
     observer: LifecycleObserver = field(default_factory=_NoObserver)
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], int] = wall_clock
-    writer_of: Callable[[CheckpointStore, Callable[[Checkpoint], None]], CheckpointWriter] = CheckpointWriter
-    """Makes the background writer of checkpoints."""
+    pause: float = PAUSE
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
-    _writer: CheckpointWriter = field(init=False)
+    _checkpointer: Checkpointer = field(init=False)
     _retention: Retention = field(init=False)
     _actions: Mapping[Point, Callable[[_Group], None]] = field(init=False)
     _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
     """By epoch, the receipts that earlier starts wrote; removed when the epoch is replayed."""
     _applied: AppliedEpochs = field(default_factory=AppliedEpochs)
+    _watermarks: Mapping[str, int | None] = field(default_factory=dict)
     _last: int = -1
     _checkpoint_epoch: int = -1
-    _checkpoint_started: float = 0.0
     _pause_until: float = float("-inf")
     _covered: int | None = None
     """The last epoch that may be committed: a checkpoint that this start has written or loaded covers this epoch."""
+    _settled: int = -1
+    """The last epoch that was committed, and that all sinks had, when the last checkpoint began to count."""
     _dirty: bool = False
 
     def __post_init__(self) -> None:
-        self._writer = self.writer_of(self.checkpoints, self._on_checkpoint)
+        self._foreground = Foreground(self.clock)
+        self._checkpointer = Checkpointer(
+            self.log,
+            self.checkpoints,
+            self._foreground,
+            self._pass_checkpoint_part,
+            self._on_checkpoint,
+            self._remove_old,
+        )
         self._retention = Retention(self.log, self.checkpoints, self.plan.keep, self.wall_clock)
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
         self._actions = {
@@ -170,7 +183,8 @@ class EpochLifecycle:
 
     def start(self, steps: Steps) -> int:
         """Load the newest usable state into the steps; return the first epoch to process."""
-        self._writer.wait()
+        self._checkpointer.abandon()
+        self.checkpoints.begin()
         self._steps, self._receipts, self._covered, self._dirty = steps, {}, None, False
         totals = self.log.totals
         self._guard = SinkGuard(self.log, self.sinks, self.sink_keys)
@@ -178,7 +192,7 @@ class EpochLifecycle:
         if self._guarded and checkpoint is not None:
             self._guard.catch_up(checkpoint.epoch)
             checkpoint = self.checkpoints.newest(upto=self._guard.lowest(checkpoint.epoch))
-        newest = max(checkpoint.epoch if checkpoint else -1, totals.committed, self._guard.highest())
+        newest = max(self.checkpoints.ahead(), totals.committed, self._guard.highest())
         if newest >= totals.next_epoch and newest >= 0:
             message = (
                 f"the epoch log ends with epoch {totals.next_epoch - 1}, but epoch {newest} is in a checkpoint "
@@ -187,11 +201,12 @@ class EpochLifecycle:
             raise AlteredLog(message)
         self._check_base(checkpoint)
         self._applied = checkpoint.applied.copy() if checkpoint else AppliedEpochs()
+        self._watermarks = checkpoint.watermarks if checkpoint else {}
         self._checkpoint_epoch = checkpoint.epoch if checkpoint else -1
         if self._guarded and checkpoint is not None:
             self._covered = checkpoint.epoch  # an earlier start may have written this checkpoint without a commit
         first = (self._checkpoint_epoch if self._guarded else totals.committed) + 1
-        steps.restore(self.checkpoints.load(checkpoint) if checkpoint else {}, totals.partitions)
+        steps.restore(self.checkpoints.newest_states(checkpoint), totals.partitions)
         self._last = first - 1
         self._read_log(first)
         self.observer.started(first)
@@ -264,12 +279,12 @@ class EpochLifecycle:
         for epoch in group.epochs:
             group.results.append(self._process_epoch(epoch))
         self._applied.drop_before(self.log.totals.base.epoch + 1)
-        group.applied = self._applied.copy()
+        self._checkpointer.advance()
         if self._guarded:
             if self._may_checkpoint(group.last, group.synchronous):
-                group.states = self._steps.request_states()
+                self._start_checkpoint(synchronous=group.synchronous)
             self._steps.work_ahead()
-        self.log.sync()
+        self._sync()
 
     def _process_epoch(self, epoch: Epoch) -> EpochResult:
         """Process an epoch and write its receipt. A replay that differs raises an error before any effect."""
@@ -280,6 +295,7 @@ class EpochLifecycle:
             compare_replay(receipt, result.receipt, outputs=self._guarded)
         self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
+        self._watermarks = result.receipt.watermarks
         self._last = epoch.number
         self._dirty = True
         return result
@@ -299,11 +315,12 @@ class EpochLifecycle:
         """Write a checkpoint if one is due: in the background, or durable on return if the group waits."""
         assert self.plan.delivery is Delivery.AT_MOST_ONCE or self._guard.lowest(group.last) >= group.last
         if not self._guarded and due(group.last, self.plan.checkpoint_every):
-            group.states = self._steps.request_states()
-        if group.states is not None:
-            self._start_checkpoint(group.last, group.applied, group.states)
-            if group.synchronous:
-                self._writer.wait()
+            self._start_checkpoint(synchronous=True)
+        self._checkpointer.delivered()
+        if group.synchronous:
+            self._checkpointer.wait()
+        else:
+            self._checkpointer.advance()
 
     def _commit(self, group: _Group) -> None:
         if self.plan.delivery is Delivery.AT_MOST_ONCE:
@@ -315,36 +332,49 @@ class EpochLifecycle:
         if wanted and self._commit_covered(group.last) and group.synchronous:
             self.log.sync()
 
-    def _pass_crash_point(self, point: Point, epoch: int, sink: str | None = None) -> None:
+    def _pass_crash_point(self, point: Point, epoch: int, part: str | None = None) -> None:
         if self.crash is not None:
-            self.crash.pass_by(point, epoch, sink)
+            self.crash.pass_by(point, epoch, part)
 
     # ------------------------------------------------------------ checkpoints and commits
 
     def _may_checkpoint(self, last: int, synchronous: bool = False) -> bool:
         """True if a checkpoint after this epoch is due, the previous one is written and its pause is over."""
-        paused = self._writer.busy or self.clock() < self._pause_until
-        return last - self._checkpoint_epoch >= self.plan.checkpoint_every and (synchronous or not paused)
+        if last - self._checkpoint_epoch < self.plan.checkpoint_every:
+            return False
+        return synchronous or not (self._checkpointer.busy or self.clock() < self._pause_until)
 
-    def _start_checkpoint(self, epoch: int, applied: AppliedEpochs, states: Callable[[], States]) -> None:
-        assert epoch <= self._last, "a checkpoint is never ahead of the epochs that are processed"
-        assert (
-            not self._guarded or epoch >= self._checkpoint_epoch
-        )  # other deliveries repeat epochs that are in the checkpoint
-        self._checkpoint_started = self.clock()
-        self._writer.start(epoch, applied, states())
-        self._checkpoint_epoch = epoch
+    def _start_checkpoint(self, *, synchronous: bool = False) -> None:
+        """Begin a checkpoint of the epochs that are processed."""
+        assert not self._guarded or self._last >= self._checkpoint_epoch, "other deliveries repeat epochs"
+        self._checkpointer.settle()
+        background = self._foreground if synchronous else self.checkpoints.layers.background
+        saving = self._steps.save(self.checkpoints.next_layer, background)
+        self._checkpointer.start(self._last, self._applied.copy(), self._watermarks, saving)
+        self._checkpoint_epoch = self._last
 
-    def _on_checkpoint(self, checkpoint: Checkpoint) -> None:
+    def _sync(self) -> None:
+        """Make the epoch log durable; a checkpoint whose line it has counts then."""
+        self.log.sync()
+        self._checkpointer.synced()
+
+    def _on_checkpoint(self, checkpoint: Checkpoint, seconds: float) -> None:
         self._covered = checkpoint.epoch
-        settled = min(self.log.totals.committed, self._guard.lowest(checkpoint.epoch))
-        for _ in self._retention.work(settled):
-            pass
-        self.checkpoints.thin(self._retention.needed(settled))
-        now = self.clock()
-        duration = now - self._checkpoint_started
-        self._pause_until = now + min(_PAUSE * duration, _LONGEST_PAUSE)
-        self.observer.checkpointed(checkpoint, duration)
+        self._settled = min(self.log.totals.committed, self._guard.lowest(checkpoint.epoch))
+        self._pause_until = self.clock() + min(self.pause * seconds, _LONGEST_PAUSE)
+        self.observer.checkpointed(checkpoint, seconds)
+
+    def _remove_old(self) -> Work[None]:
+        """Move the base, compact the epoch log, and remove checkpoints and layers that are no longer needed."""
+        behind = self.checkpoints.newest(upto=self._guard.lowest(self._last)) if self._guarded else None
+        return self._remove_upto(self._settled, set() if behind is None else {behind.number})
+
+    def _remove_upto(self, settled: int, needed: Collection[int]) -> Work[None]:
+        yield from self._retention.work(settled)
+        yield from self.checkpoints.thin({*needed, *self._retention.needed(settled)})
+
+    def _pass_checkpoint_part(self, part: str, epoch: int) -> None:
+        self._pass_crash_point(Point.CHECKPOINT, epoch, part)
 
     def _commit_covered(self, epoch: int) -> bool:
         """Commit up to `epoch`, but only epochs that a checkpoint covers; False if there was nothing to commit."""
@@ -361,10 +391,16 @@ class EpochLifecycle:
 
         With the other deliveries, do nothing: they promise after which epochs there are checkpoints.
         """
-        if not self._guarded or self._writer.busy:
+        if not self._guarded:
+            return
+        self._checkpointer.advance()
+        if self._checkpointer.logged:
+            self._sync()
+        if self._checkpointer.busy:
             return
         if self._may_checkpoint(self._last):
-            self._start_checkpoint(self._last, self._applied.copy(), self._steps.request_states())
+            self._start_checkpoint()
+            self._checkpointer.delivered()
         elif due(self._last, self.plan.commit_every) and self._commit_covered(self._last):
             self.log.sync()
 
@@ -375,19 +411,23 @@ class EpochLifecycle:
         """By sink, the digest of all rows that were ever appended to it; known after `start`."""
         return self._guard.sums
 
-    def end(self) -> None:
-        """End cleanly: write a checkpoint of all epochs, commit them, close the sinks."""
-        self._writer.wait()
+    def save(self) -> None:
+        """Take a checkpoint of all epochs, unless there is one."""
+        self._checkpointer.settle()
         if (
             self._dirty and self._covered != self._last
         ):  # without a checkpoint that covers the last epoch, it may not be committed
-            self._start_checkpoint(self._last, self._applied.copy(), self._steps.request_states())
-            self._writer.wait()
+            self._start_checkpoint(synchronous=True)
+            self._checkpointer.delivered()
+        self._checkpointer.tidy()
+
+    def end(self) -> None:
+        """End cleanly, after `save`: commit all epochs, close the sinks."""
         self._commit_covered(self._last)
         self.log.sync()
         for sink in self.sinks.values():
             sink.close()
 
     def abandon(self) -> None:
-        """End without a commit: wait for the checkpoint that is being written, and write nothing else."""
-        self._writer.wait()
+        """End without a commit: give up the checkpoint in the making, and write nothing else."""
+        self._checkpointer.abandon()

@@ -3,7 +3,8 @@
 run.json       the parts of the config that may not change between starts; makes the folder a run directory
 config.yaml    the config with its defaults, without values from the environment
 epochs/        the epoch log
-checkpoints/   the states of the steps
+checkpoints/   the manifests of checkpoints
+layers/        the states of the steps
 outputs/       the outputs without a sink of their own
 cache/         indexes of sources (safe to delete)
 spark/         Spark's log, and Spark's own checkpoint, which every start deletes
@@ -50,6 +51,7 @@ class RunDirectory:
 
     epochs = property(lambda self: self.path / "epochs")
     checkpoints = property(lambda self: self.path / "checkpoints")
+    layers = property(lambda self: self.path / "layers")
     config = property(lambda self: self.path / "config.yaml")
     metrics = property(lambda self: self.path / "metrics.jsonl")
     live = property(lambda self: self.path / "live.json")
@@ -225,6 +227,7 @@ _NAMES = {
     "config.yaml",
     "crashed",
     "epochs",
+    "layers",
     "error.txt",
     "live.json",
     "lock",

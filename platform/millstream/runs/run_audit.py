@@ -19,8 +19,9 @@ from millstream.runs.sinks import sink_key
 from millstream.runs.start import Options, start
 from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoints import Checkpoint, States, read_newest
+from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.digests import states_digest
+from millstream.state.stored_states import States
 from millstream.steps.contracts import Array
 
 __all__ = ["audit_run"]
@@ -45,8 +46,10 @@ def _golden_config(loaded: Loaded) -> Loaded:
     """The config of the golden run: the same pipeline on the local engine, with outputs in its own run directory."""
     plain = loaded.resolved()
     plain["sinks"] = {}
+    guarantee = loaded.config.guarantee
     plain["guarantee"] = {
-        "delivery": loaded.config.guarantee.delivery
+        "delivery": guarantee.delivery,
+        "shards": guarantee.shards,
     }  # without crashes, `recovery` and `checkpoint_every` change nothing
     plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
     plain["mlflow"], plain["keep"] = False, None
@@ -81,7 +84,7 @@ def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last
     reader = EpochReader(directory.epochs)
     _check_bases(reader, golden, directory)
     counts = _records_by_epoch(reader, golden, last, directory)
-    newest, golden_newest = read_newest(directory.checkpoints, _digest), read_newest(golden.checkpoints, _digest)
+    newest, golden_newest = read_newest(directory.path, _digest), read_newest(golden.path, _digest)
     applied = newest[0] if newest is not None else AppliedEpochs()
     sinks = reader.totals().sinks
     earlier = reader.rows_before_base() if EpochReader(golden.epochs).base.epoch >= 0 else {}

@@ -36,6 +36,7 @@ from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
+from millstream.state.layers import Layers
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.timestamps import wall_clock
@@ -83,6 +84,7 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
         "steps": json.loads(loaded.redact(steps)),
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
+        "shards": config.guarantee.shards,
     }
 
 
@@ -150,7 +152,14 @@ def start(
             folder=directory.path,
             logs=logs,
             epoch_log=epoch_log,
-            checkpoints=CheckpointStore(directory.checkpoints, versions(), config.keep, wall_clock),
+            checkpoints=CheckpointStore(
+                directory.path,
+                versions(),
+                epoch_log.totals.checkpoint,
+                Layers(directory.layers, config.guarantee.shards),
+                config.keep,
+                wall_clock,
+            ),
             sinks=sinks,
             sink_keys=keys,
             contexts=contexts,
@@ -185,7 +194,7 @@ def start(
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
         summary = summarise(
-            loaded, directory, epoch_log, job.processor, job.lifecycle.delivered, ended, before, seconds, versions()
+            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, versions()
         )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
@@ -231,7 +240,7 @@ def _begin_at_base(directory: RunDirectory, options: Options, fixed: Mapping[str
                 "continue from the state there; `keep: null` keeps everything"
             )
             raise Contradiction(message)
-        CheckpointReader(original.checkpoints).copy(totals.base.checkpoint, directory.checkpoints)
+        CheckpointReader(original.path, totals.base.checkpoint).copy(totals.base.checkpoint, directory.path)
     return totals
 
 

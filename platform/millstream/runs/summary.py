@@ -11,7 +11,7 @@ from millstream.digests import Digest
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
-from millstream.steps.processor import EpochProcessor
+from millstream.steps.outcome import Outcome
 
 __all__ = ["Summary", "summarise"]
 
@@ -51,14 +51,14 @@ def summarise(
     loaded: Loaded,
     directory: RunDirectory,
     epoch_log: EpochLog,
-    processor: EpochProcessor,
+    outcome: Outcome,
     delivered: Mapping[str, Digest],
     ended: str,
     processed_before: int,
     seconds: float,
     versions: Mapping[str, str],
 ) -> Summary:
-    """Make a summary from the totals of the epoch log, the state, and the progress of the sinks."""
+    """Make a summary from the totals of the epoch log, the outcome of the steps, and the progress of the sinks."""
     totals = epoch_log.totals
     config = loaded.config
     return Summary(
@@ -74,8 +74,8 @@ def summarise(
         delivered={name: digest.count for name, digest in delivered.items()},
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
-        model=processor.model_digest(),
-        state=str(processor.state_digest()),
+        model=outcome.model,
+        state=str(outcome.digest),
         outputs={name: str(digest) for name, digest in delivered.items()},
         versions=versions,
         seconds=round(seconds, 3),

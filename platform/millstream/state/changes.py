@@ -1,23 +1,25 @@
-"""The entry of an array in a checkpoint: all values, or the changes since the base of the checkpoint."""
+"""The entry of an array in a section: all values, or the changes since the section that the new one rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from millstream.arrays import Array
-from millstream.state.checkpoint_file import ArrayEntry, CheckpointFile, flatten
 from millstream.state.dirty_rows import ArraySnapshot, Value
+from millstream.state.sections import ArrayEntry, flatten
 
 __all__ = ["array_entry"]
 
 
-def array_entry(step: str, name: str, old: Value | None, new: Value, between: Sequence[CheckpointFile]) -> ArrayEntry:
-    """The entry of an array, or of bytes, in a new checkpoint.
+def array_entry(
+    name: str, old: Value | None, new: Value, between: Sequence[Mapping[str, ArrayEntry]] = ()
+) -> ArrayEntry:
+    """The entry of an array, or of bytes, in a new section.
 
-    `old` is the value in the last checkpoint. `between` are the checkpoints after the base, up to the last one; the new
-    checkpoint also has their changes.
+    `old` is the value in the last section. `between` has the sections that the new one leaves out; the new section also
+    has their changes.
     """
     indices, width = _find_changes(old, new)
     shape = None if isinstance(new, bytes) else new.shape
@@ -25,13 +27,13 @@ def array_entry(step: str, name: str, old: Value | None, new: Value, between: Se
         total_bytes, item_bytes = (len(new), 1) if isinstance(new, bytes) else (new.nbytes, new.dtype.itemsize)
         length = total_bytes // item_bytes
         if between:
-            entries = [file.entries.get((step, name)) for file in between]
+            entries = [section.get(name) for section in between]
             indices = _union(indices, entries, len(new) if isinstance(new, ArraySnapshot) else length)
         if indices is not None and len(indices) * (8 + width * item_bytes) < total_bytes:
             values = new.rows(indices) if isinstance(new, ArraySnapshot) else flatten(new)[indices]
-            return ArrayEntry(step, name, length, shape, indices, values, width)
+            return ArrayEntry(name, length, shape, indices, values, width)
     flat = flatten(new)
-    return ArrayEntry(step, name, len(flat), shape, None, flat)
+    return ArrayEntry(name, len(flat), shape, None, flat)
 
 
 def _find_changes(old: Value | None, new: Value) -> tuple[Array | None, int]:

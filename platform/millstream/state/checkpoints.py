@@ -1,293 +1,289 @@
-"""Full and incremental checkpoints: the state of all steps after one epoch, written atomically.
+"""Checkpoints: the state of all steps after one epoch, as a manifest that names sections in layers.
 
-A checkpoint is one file. A full checkpoint has all state; a delta has the changes since an earlier checkpoint, its
-base. The n-th checkpoint after a full one has number n - 1 as its base or, if n is a multiple of 16, number n - 16; of
-256, number n - 256; and so on (numbers counted from the full one). So loading the newest checkpoint reads a few files,
-however many were written. When the deltas since the full checkpoint have more bytes than the full one, the next
-checkpoint is full.
+A checkpoint counts only once its line in the epoch log is durable. So a manifest with a higher number than the last
+line is left from a crash; the next checkpoint replaces it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import shutil
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from millstream.arrays import Array
 from millstream.errors import AlteredLog
+from millstream.log.epochs import EpochReader
 from millstream.log.journal.durability import make_folder
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.changes import array_entry
-from millstream.state.checkpoint_file import ArrayEntry, CheckpointFile, KeyedEntry, read_header, write_checkpoint
-from millstream.state.dirty_rows import ArraySnapshot, Value
-from millstream.state.keyed_state import KeyedSnapshot
+from millstream.state.background import Work
+from millstream.state.files import write_durably
+from millstream.state.layers import Layers, Section, Sections
+from millstream.state.shards import SHARDS
+from millstream.state.stored_states import States, StoredStates
 from millstream.state.thinning import DAY, kept
+from millstream.timestamps import wall_clock
 
-__all__ = ["Checkpoint", "CheckpointReader", "CheckpointStore", "States", "read_newest"]
-
-States = Mapping[str, Mapping[str, Value]]
-"""The state of every step: by step name, then by the step's own names."""
+__all__ = ["Checkpoint", "CheckpointReader", "CheckpointStore", "read_newest"]
 
 _Read = TypeVar("_Read")
-_SPAN = 16
+_PREFIX = b'{"digest": "'
+_BODY = len(_PREFIX) + 64
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint on disk. `base` is the number of the checkpoint that a delta is based on; None if it is full.
-
-    `at` is the time of writing in microseconds UTC.
-    """
+    """One checkpoint. `at` is the time of writing in microseconds UTC, `watermarks` those of the steps."""
 
     number: int
     epoch: int
     applied: AppliedEpochs
     versions: Mapping[str, str]
-    base: int | None
     at: int = 0
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    sections: Sections = field(default_factory=dict)
+    shards: int = SHARDS
+
+    @property
+    def name(self) -> str:
+        """The name of the manifest."""
+        return f"{self.number:010d}.json"
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of all sections."""
+        return sum(section.length for section in self._all_sections())
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """The layers with the sections."""
+        return frozenset(section.file for section in self._all_sections())
+
+    def _all_sections(self) -> Iterator[Section]:
+        return (section for shards in self.sections.values() for chain in shards.values() for section in chain)
+
+    @cached_property
+    def content(self) -> bytes:
+        """The manifest: a JSON object whose first value is the digest of all bytes after it."""
+        fields = {
+            "epoch": self.epoch,
+            "at": self.at,
+            "applied": self.applied.line(),
+            "versions": dict(self.versions),
+            "watermarks": dict(self.watermarks),
+            "shards": self.shards,
+            "sections": self.sections,
+        }
+        body = b'", ' + json.dumps(fields).encode()[1:] + b"\n"
+        return _PREFIX + hashlib.sha256(body).hexdigest().encode() + body
+
+    @property
+    def digest(self) -> str:
+        """The digest of the manifest."""
+        return self.content[len(_PREFIX) : _BODY].decode()
 
 
 class CheckpointReader:
-    """Reads the checkpoints of a run directory, also while the run writes more; changes nothing."""
+    """Reads the checkpoints of a run, also while the run writes more; changes nothing.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._checkpoints: dict[int, Checkpoint] = {}
-        while not self._checkpoints and (paths := sorted(folder.glob("*.checkpoint"))):
-            for path in paths:
-                with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
-                    checkpoint = _parse_manifest(read_header(path))
-                    self._checkpoints[checkpoint.number] = checkpoint
+    `last` is the number of the last checkpoint in the epoch log: only this one and earlier ones count.
+    """
+
+    def __init__(self, run: Path, last: int) -> None:
+        self._manifests, self._folder = run / "checkpoints", run / "layers"
+        self._last = last
 
     def newest(self, upto: int | None = None) -> Checkpoint | None:
         """The newest checkpoint; with `upto`, the newest one whose epoch is not after `upto`."""
-        usable = [checkpoint for checkpoint in self._checkpoints.values() if upto is None or checkpoint.epoch <= upto]
-        return max(usable, key=lambda checkpoint: checkpoint.number) if usable else None
+        for number in reversed(self.numbers()):
+            with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
+                checkpoint = self._read(number)
+                if upto is None or checkpoint.epoch <= upto:
+                    return checkpoint
+        return None
 
     def epochs(self) -> set[int]:
         """The epochs of the checkpoints."""
-        return {checkpoint.epoch for checkpoint in self._checkpoints.values()}
+        return {self._read(number).epoch for number in self.numbers()}
 
     def before(self, time: int, upto: int) -> Checkpoint | None:
         """The newest checkpoint that was written at `time` or earlier and whose epoch is not after `upto`."""
-        old = [each for each in self._checkpoints.values() if each.at <= time and each.epoch <= upto]
-        return max(old, key=lambda checkpoint: checkpoint.number, default=None)
+        newest_first = (self._read(number) for number in reversed(self.numbers()))
+        return next((each for each in newest_first if each.at <= time and each.epoch <= upto), None)
 
-    def copy(self, number: int, folder: Path) -> None:
-        """Copy a checkpoint, with all that it is based on, to the checkpoints of another run directory."""
-        make_folder(folder)
-        for link in self._chain(number):
-            path = self._path(link.number)
-            shutil.copyfile(path, folder / f"{path.name}.tmp")
-            (folder / f"{path.name}.tmp").rename(folder / path.name)
+    def copy(self, number: int, run: Path) -> None:
+        """Copy a checkpoint with its layers to another run directory, whose epoch log must say that it counts."""
+        checkpoint = self._read(number)
+        for folder, names in (("layers", checkpoint.files), ("checkpoints", [checkpoint.name])):
+            make_folder(run / folder)
+            for name in names:
+                shutil.copyfile(self._manifests.parent / folder / name, run / folder / f"{name}.tmp")
+                (run / folder / f"{name}.tmp").rename(run / folder / name)
 
-    def load(self, checkpoint: Checkpoint) -> dict[str, Mapping[str, Array | bytes]]:
-        """The states in a checkpoint. All digests are checked; state by key is read from the files on demand."""
-        states: dict[str, Mapping[str, Array | bytes]] = {}
-        for link in reversed(list(self._chain(checkpoint.number))):
-            states = CheckpointFile(self._path(link.number)).apply_to(states)
-        return states
-
-    def written_at(self, checkpoint: Checkpoint) -> int | None:
-        """The time of writing in microseconds UTC; None if the checkpoint was dropped meanwhile."""
-        with suppress(FileNotFoundError):
-            return self._path(checkpoint.number).stat().st_mtime_ns // 1000
-        return None
-
-    def size(self, checkpoint: Checkpoint) -> int | None:
-        """The size of the file in bytes; None if the checkpoint was dropped meanwhile."""
-        with suppress(FileNotFoundError):
-            return self._path(checkpoint.number).stat().st_size
-        return None
+    def states(self, checkpoint: Checkpoint) -> StoredStates:
+        """The states in a checkpoint, read on demand."""
+        return StoredStates(self._folder, checkpoint.sections, checkpoint.shards)
 
     def numbers(self) -> list[int]:
-        return sorted(self._checkpoints)
+        """The numbers of the checkpoints, in ascending order."""
+        return [number for number in self._on_disk() if number <= self._last]
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:010d}.checkpoint"
+    def _on_disk(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._manifests.glob("*.json") if path.stem.isdecimal())
 
-    def _chain(self, number: int | None) -> Iterator[Checkpoint]:
-        """A checkpoint, its base, the base of that, and so on to a full one."""
-        while number is not None:
-            if number not in self._checkpoints:
-                raise FileNotFoundError(self._path(number))
-            yield self._checkpoints[number]
-            number = self._checkpoints[number].base
-
-
-def _parse_manifest(header: Mapping[str, Any]) -> Checkpoint:
-    applied = AppliedEpochs.from_line(header["applied"])
-    return Checkpoint(header["number"], header["epoch"], applied, header["versions"], header["base"], header["at"])
-
-
-@dataclass(frozen=True)
-class _LastCheckpoint:
-    """The last checkpoint with its states; the last full checkpoint; the bytes of that one and of the deltas since."""
-
-    number: int
-    states: States
-    full: int
-    full_bytes: int
-    delta_bytes: int
+    def _read(self, number: int) -> Checkpoint:
+        return _parse(self._manifests / f"{number:010d}.json")
 
 
 class CheckpointStore(CheckpointReader):
-    """The checkpoints of one run directory, numbered in the order they were written.
+    """The checkpoints of one run, numbered in the order in which they were written; one process writes them.
 
     `keep` is the period, in microseconds, of which one checkpoint a day is kept; None: without end.
     """
 
     def __init__(
         self,
-        folder: Path,
+        run: Path,
         versions: Mapping[str, str],
+        last: int = -1,
+        layers: Layers | None = None,
         keep: int | None = 7 * DAY,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], int] = wall_clock,
     ) -> None:
-        make_folder(folder)
-        for torn in folder.glob("*.tmp"):
-            torn.unlink()
-        super().__init__(folder)
+        self.layers = layers or Layers(run / "layers")
+        super().__init__(run, last)
+        make_folder(self._manifests)
+        make_folder(self.layers.folder)
         self._versions, self._keep, self._clock = dict(versions), keep, clock
-        self._last: _LastCheckpoint | None = None
+        self._start = self._written = 0
+        self._known: dict[int, Checkpoint] = {}
 
-    def write(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
-        """Write a checkpoint durably. The caller must not change the arrays in `states` afterwards."""
+    def begin(self) -> None:
+        """Begin a start: no process of an earlier start writes a layer with the same name."""
+        self._known = {}
+        claims = list(self.layers.folder.glob("*.start"))
+        names = [path.name for path in (*claims, *self.layers.folder.glob("*.layer*"))]
+        starts = [int(found[0]) for found in map(re.compile(r"\d+").match, names) if found is not None]
+        self._start, self._written = max(starts, default=-1) + 1, 0
+        (self.layers.folder / f"{self._start:06d}.start").touch()
+        for claim in claims:
+            claim.unlink()
+
+    def next_layer(self) -> str:
+        """The name of another layer."""
+        self._written += 1
+        return f"{self._start:06d}-{self._written - 1:010d}"
+
+    def write(
+        self,
+        epoch: int,
+        applied: AppliedEpochs,
+        sections: Sections,
+        watermarks: Mapping[str, int | None] | None = None,
+    ) -> Work[Checkpoint]:
+        """Write the manifest of the next checkpoint durably. It counts once `counts` is called."""
         assert epoch <= applied.last, (
             f"a checkpoint after epoch {epoch} needs a state with that epoch; this one has none after {applied.last}"
         )
-        number = max(self._checkpoints, default=-1) + 1
-        base, arrays, keyed = self._entries(number, states)
-        checkpoint = Checkpoint(number, epoch, applied, self._versions, base, self._clock())
-        size = write_checkpoint(self._path(number), _manifest(checkpoint, arrays, keyed), _chunks(arrays, keyed))
-        self._checkpoints[number] = checkpoint
-        self._last = self._remember(checkpoint, states, size)
-        for state in states.values():
-            for value in () if isinstance(state, KeyedSnapshot) else state.values():
-                if isinstance(value, ArraySnapshot):
-                    value.compact()  # the previous snapshot is no longer needed
+        checkpoint = Checkpoint(
+            number=self._last + 1,
+            epoch=epoch,
+            applied=applied,
+            versions=self._versions,
+            at=self._clock(),
+            watermarks=watermarks or {},
+            sections=sections,
+            shards=self.layers.shards,
+        )
+        path = self._manifests / checkpoint.name
+        yield from write_durably(self.layers.files, path, [checkpoint.content])
         return checkpoint
 
-    def _entries(self, number: int, states: States) -> tuple[int | None, list[ArrayEntry], list[KeyedEntry]]:
-        """The base of checkpoint `number`, and the entries that it stores of these states."""
-        changes = self._changes_by_key(states)
-        base, between, known = (None, [], {}) if changes is None else self._choose_base(number)
-        arrays: list[ArrayEntry] = []
-        keyed: list[KeyedEntry] = []
-        for step, state in states.items():
-            if isinstance(state, KeyedSnapshot):
-                changed = None if changes is None else _merge_changes(step, between, changes[step])
-                keyed.append(KeyedEntry(step, state, changed))
-            else:
-                old = known.get(step, {})
-                arrays += [array_entry(step, name, old.get(name), state[name], between) for name in state]
-        if not keyed and all(entry.indices is None for entry in arrays):
-            base = None
-        return base, arrays, keyed
+    def newest_states(self, checkpoint: Checkpoint | None) -> StoredStates:
+        """The states with which a start continues: those in a checkpoint, or empty ones."""
+        return self.states(checkpoint) if checkpoint is not None else StoredStates(self._folder, {}, self.layers.shards)
 
-    def drop_before(self, number: int) -> None:
-        """Delete the checkpoints before `number` that are no base, direct or indirect, of `number` or a later one."""
-        self._keep_only(n for n in self._checkpoints if n >= number)
+    def counts(self, checkpoint: Checkpoint) -> None:
+        """Take note that the line of a checkpoint in the epoch log is durable."""
+        assert checkpoint.number == self._last + 1, (checkpoint.number, self._last)
+        self._last = checkpoint.number
+        self._known[checkpoint.number] = checkpoint
 
-    def thin(self, needed: Collection[int] = ()) -> None:
-        """Remove the checkpoints that need not be kept; `needed` are numbers of checkpoints to keep."""
-        times = {number: checkpoint.at for number, checkpoint in self._checkpoints.items()}
-        self._keep_only(kept(times, self._clock(), self._keep) | (set(needed) & times.keys()))
+    def ahead(self) -> int:
+        """The last epoch in any manifest, even if it does not count; -1 without manifests."""
+        return max((self._read(number).epoch for number in self._on_disk()), default=-1)
 
-    def _keep_only(self, keeping: Iterable[int]) -> None:
-        needed: set[int] = set()
-        for number in keeping:
-            for checkpoint in self._chain(number):
-                if checkpoint.number in needed:
-                    break
-                needed.add(checkpoint.number)
-        for gone in sorted(self._checkpoints.keys() - needed, reverse=True):  # a delta before its base
-            self._path(gone).unlink(missing_ok=True)
-        self._checkpoints = {n: checkpoint for n, checkpoint in self._checkpoints.items() if n in needed}
+    def thin(self, needed: Collection[int] = ()) -> Work[None]:
+        """Remove the checkpoints that need not be kept, and the layers that no other checkpoint names.
 
-    def _changes_by_key(self, states: States) -> Mapping[str, Mapping[str, bytes | None]] | None:
-        """The changes of state by key since the last checkpoint; None if the next checkpoint must be full."""
-        last = self._last
-        if last is None or last.delta_bytes > last.full_bytes:
-            return None
-        changes: dict[str, Mapping[str, bytes | None]] = {}
-        for step, state in states.items():
-            if isinstance(state, KeyedSnapshot):
-                changed = state.since(last.states.get(step))
-                if changed is None:
-                    return None
-                changes[step] = changed
-        return changes
-
-    def _choose_base(self, number: int) -> tuple[int | None, list[CheckpointFile], States]:
-        """The base of checkpoint `number`; the checkpoints after the base, oldest first; the states in the last one.
-
-        The new checkpoint also stores the changes of the checkpoints in between.
+        `needed` are numbers of checkpoints to keep. No layer may be in writing.
         """
-        last = self._last
-        if last is None:
-            return None, [], {}
-        index, span = number - last.full, 1
-        while index % (span * _SPAN) == 0:
-            span *= _SPAN
-        between = [checkpoint.number for checkpoint in self._chain(last.number) if checkpoint.number > number - span]
-        return number - span, [CheckpointFile(self._path(each)) for each in reversed(between)], last.states
+        checkpoints = {number: self._read(number) for number in self.numbers()}
+        pinned = {number for number in checkpoints if (self._manifests / f"{number:010d}.pin").exists()}
+        keeping = kept({number: each.at for number, each in checkpoints.items()}, self._clock(), self._keep)
+        keeping |= pinned | set(needed)
+        for number in sorted(checkpoints.keys() - keeping):
+            self.layers.files.remove(self._manifests / checkpoints[number].name)
+            self._known.pop(number, None)
+            yield
+        named = {file for number, each in checkpoints.items() if number in keeping for file in each.files}
+        for path in sorted(self.layers.folder.glob("*.layer*")):
+            if path.name not in named:
+                self.layers.files.remove(path)
+                yield
 
-    def _remember(self, checkpoint: Checkpoint, states: States, size: int) -> _LastCheckpoint:
-        if checkpoint.base is None or self._last is None:
-            return _LastCheckpoint(checkpoint.number, states, checkpoint.number, size, 0)
-        last = self._last
-        return _LastCheckpoint(checkpoint.number, states, last.full, last.full_bytes, last.delta_bytes + size)
-
-
-def _merge_changes(
-    step: str, between: list[CheckpointFile], changed: Mapping[str, bytes | None]
-) -> Mapping[str, bytes | None]:
-    merged: dict[str, bytes | None] = {}
-    for file in between:
-        for part in file.keyed(step):
-            merged.update(part)
-    merged.update(changed)
-    return merged
+    def _read(self, number: int) -> Checkpoint:
+        if number not in self._known:
+            self._known[number] = super()._read(number)
+        return self._known[number]
 
 
-def _manifest(checkpoint: Checkpoint, arrays: list[ArrayEntry], keyed: list[KeyedEntry]) -> dict[str, Any]:
-    return {
-        "number": checkpoint.number,
-        "epoch": checkpoint.epoch,
-        "applied": checkpoint.applied.line(),
-        "versions": dict(checkpoint.versions),
-        "base": checkpoint.base,
-        "at": checkpoint.at,
-        "arrays": [entry.line() for entry in arrays],
-        "keyed": [entry.line() for entry in keyed],
+def _parse(path: Path) -> Checkpoint:
+    data = path.read_bytes()
+    body = data[_BODY:]
+    if data[:_BODY] != _PREFIX + hashlib.sha256(body).hexdigest().encode():
+        message = f"{path} was altered: its content does not match its digest; start over with --fresh"
+        raise AlteredLog(message)
+    fields: dict[str, Any] = json.loads(data)
+    sections = {
+        step: {int(shard): [Section(*section) for section in chain] for shard, chain in shards.items()}
+        for step, shards in fields["sections"].items()
     }
+    return Checkpoint(
+        number=int(path.stem),
+        epoch=fields["epoch"],
+        applied=AppliedEpochs.from_line(fields["applied"]),
+        versions=fields["versions"],
+        at=fields["at"],
+        watermarks=fields["watermarks"],
+        sections=sections,
+        shards=fields["shards"],
+    )
 
 
-def _chunks(arrays: list[ArrayEntry], keyed: list[KeyedEntry]) -> Iterator[bytes | memoryview]:
-    for array in arrays:
-        yield from array.chunks()
-    for entry in keyed:
-        yield from entry.chunks()
-
-
-def read_newest(folder: Path, read: Callable[[Checkpoint, States], _Read]) -> _Read | None:
-    """Call `read` with the newest checkpoint and return its result; None if there is no checkpoint.
+def read_newest(run: Path, read: Callable[[Checkpoint, States], _Read]) -> _Read | None:
+    """Call `read` with the newest checkpoint of a run and return its result; None if there is no checkpoint.
 
     A run may write and drop checkpoints meanwhile. If it drops a file that `read` needs, `read` is called again with
     the newer checkpoint.
     """
     vanished = None
-    while (checkpoint := (reader := CheckpointReader(folder)).newest()) is not None:
+    while (checkpoint := (reader := _reader(run)).newest()) is not None:
         try:
-            return read(checkpoint, reader.load(checkpoint))
+            return read(checkpoint, reader.states(checkpoint))
         except FileNotFoundError:  # dropped meanwhile: there is a newer one
             if vanished == checkpoint.number:
-                message = f"{folder}: a file that checkpoint {checkpoint.number} needs is gone; start over with --fresh"
+                message = f"{run}: a file that checkpoint {checkpoint.number} needs is gone; start over with --fresh"
                 raise AlteredLog(message) from None
             vanished = checkpoint.number
     return None
+
+
+def _reader(run: Path) -> CheckpointReader:
+    epochs = run / "epochs"
+    return CheckpointReader(run, EpochReader(epochs).totals().checkpoint if epochs.is_dir() else -1)

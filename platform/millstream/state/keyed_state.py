@@ -4,6 +4,9 @@ A snapshot copies nothing when it is taken: it is a view of the values at that m
 the first time afterwards, the newest snapshot keeps the previous value. So the keys that changed between two snapshots
 are the keys whose values the earlier one and those in between keep. It does not matter which of the snapshots became
 checkpoints.
+
+The keys are divided into shards. Each shard has a storage and snapshots of its own, so that one shard is saved and
+loaded without reading another one.
 """
 
 from __future__ import annotations
@@ -11,13 +14,27 @@ from __future__ import annotations
 import itertools
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["Entries", "KeyedSnapshot", "KeyedStore", "Memory", "Values"]
+from millstream.state.shards import SHARDS, shard_of
+
+__all__ = [
+    "Entries",
+    "KeyedSnapshot",
+    "KeyedStore",
+    "Memory",
+    "ShardedSnapshot",
+    "Storage",
+    "Values",
+    "divide",
+    "in_memory",
+    "merge_parts",
+]
 
 _KEYS_PER_PART = 4096
+_Value = TypeVar("_Value")
 
 
 class KeyedSnapshot(Mapping[str, bytes]):
@@ -91,8 +108,54 @@ class Entries(KeyedSnapshot):
         return self._entries[key]
 
 
+class ShardedSnapshot(KeyedSnapshot):
+    """The state of a keyed step, divided into shards.
+
+    >>> state = ShardedSnapshot([Entries(part) for part in divide({"ann": b"1", "bob": b"2"}, 64)])
+    >>> state["bob"], state.by_shard[13].to_dict(), list(state.in_order())
+    (b'2', {'ann': b'1'}, [('ann', b'1'), ('bob', b'2')])
+    """
+
+    __slots__ = ("by_shard",)
+
+    def __init__(self, by_shard: Sequence[KeyedSnapshot]) -> None:
+        self.by_shard = by_shard
+
+    def since(self, earlier: object) -> Mapping[str, bytes | None] | None:
+        if not isinstance(earlier, ShardedSnapshot) or len(earlier.by_shard) != len(self.by_shard):
+            return None
+        merged: dict[str, bytes | None] = {}
+        for now, before in zip(self.by_shard, earlier.by_shard, strict=True):
+            changed = now.since(before)
+            if changed is None:
+                return None
+            merged.update(changed)
+        return merged
+
+    def parts(self) -> Iterator[Mapping[str, bytes | None]]:
+        for shard in self.by_shard:
+            yield from shard.parts()
+
+    def in_order(self) -> Iterator[tuple[str, bytes]]:
+        return merge(*(shard.in_order() for shard in self.by_shard))
+
+    def __getitem__(self, key: str) -> bytes:
+        return self.by_shard[shard_of(key, len(self.by_shard))][key]
+
+    def __reduce__(self) -> tuple[type[Entries], tuple[dict[str, bytes]]]:
+        return Entries, (self.to_dict(),)
+
+
+def divide(entries: Mapping[str, _Value], shards: int) -> list[dict[str, _Value]]:
+    """Divide a mapping by the shards of its keys."""
+    divided: list[dict[str, _Value]] = [{} for _ in range(shards)]
+    for key, value in entries.items():
+        divided[shard_of(key, shards)][key] = value
+    return divided
+
+
 class Values(Protocol):
-    """The storage of a `KeyedStore`. One thread writes; another may read at the same time."""
+    """The storage of one shard of a `KeyedStore`. One thread writes; another may read at the same time."""
 
     def get(self, key: str) -> bytes | None: ...
 
@@ -109,6 +172,10 @@ class Values(Protocol):
     def in_order(self) -> Iterator[tuple[str, bytes]]:
         """The same as `entries`, in the order of the keys."""
         ...
+
+
+Storage = Callable[[int], Sequence[Values]]
+"""Makes the storages of so many shards."""
 
 
 class Memory:
@@ -138,8 +205,15 @@ class Memory:
         return iter(sorted(self._entries.copy().items()))
 
 
+def in_memory(shards: int) -> Sequence[Values]:
+    """Storage in dicts, one for each shard."""
+    return [Memory() for _ in range(shards)]
+
+
 class KeyedStore:
     """The state of a keyed step, with snapshots. `make` creates the storage of the values.
+
+    The state that is restored decides the number of shards; a new store has the default number.
 
     >>> store = KeyedStore()
     >>> store.put("ann", b"1")
@@ -151,38 +225,70 @@ class KeyedStore:
     (b'2', {'ann': b'1', 'bob': b'1'}, {'ann': b'2', 'bob': None})
     """
 
-    def __init__(self, make: Callable[[], Values] = Memory) -> None:
+    def __init__(self, make: Storage = in_memory) -> None:
         self._make = make
-        self._values = make()
-        self._newest: Callable[[], _Snapshot | None] = _none
+        self._begin(SHARDS)
 
     def get(self, key: str) -> bytes | None:
-        return self._values.get(key)
+        return self._shard_of(key).values.get(key)
 
     def put(self, key: str, value: bytes | None) -> None:
         """Set a value, or delete the key with None."""
+        self._shard_of(key).put(key, value)
+
+    def snapshot(self) -> ShardedSnapshot:
+        """A snapshot of all values."""
+        return ShardedSnapshot([shard.snapshot() for shard in self._shards])
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Replace all values by a state from any kind of snapshot or mapping; earlier snapshots stay the same."""
+        if isinstance(state, ShardedSnapshot):
+            self._begin(len(state.by_shard))
+            for shard, stored in zip(self._shards, state.by_shard, strict=True):
+                for part in stored.parts():
+                    shard.values.put_all(part)
+            return
+        self._begin(len(self._shards))
+        whole = state.to_dict() if isinstance(state, KeyedSnapshot) else {key: bytes(state[key]) for key in state}
+        for shard, entries in zip(self._shards, divide(whole, len(self._shards)), strict=True):
+            shard.values.put_all(entries)
+
+    def _begin(self, shards: int) -> None:
+        self._shards = [_Shard(values) for values in self._make(shards)]
+        self._key: str | None = None
+        self._found = self._shards[0]
+
+    def _shard_of(self, key: str) -> _Shard:
+        if key != self._key:  # a step gets a value and puts it next
+            self._key, self._found = key, self._shards[shard_of(key, len(self._shards))]
+        return self._found
+
+
+class _Shard:
+    """The values of one shard, and the newest snapshot of them."""
+
+    __slots__ = ("_newest", "values")
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self._newest: Callable[[], _Snapshot | None] = _none
+
+    def put(self, key: str, value: bytes | None) -> None:
         newest = self._newest()
         if newest is not None and key not in newest.before:
-            newest.before[key] = self._values.get(key)
-        self._values.put(key, value)
+            newest.before[key] = self.values.get(key)
+        self.values.put(key, value)
 
     def snapshot(self) -> KeyedSnapshot:
-        """A snapshot of all values."""
+        """A snapshot of all values; the same object as the one before if nothing was written since."""
         newest = self._newest()
         if newest is not None and not newest.before:
             return newest
-        made = _Snapshot(self._values)
+        made = _Snapshot(self.values)
         if newest is not None:
             newest.after = made
         self._newest = weakref.ref(made)
         return made
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Replace all values by a state from any kind of snapshot or mapping; earlier snapshots stay the same."""
-        values = self._make()
-        for part in state.parts() if isinstance(state, KeyedSnapshot) else [{key: bytes(state[key]) for key in state}]:
-            values.put_all(part)
-        self._values, self._newest = values, _none
 
 
 def _none() -> None:
@@ -190,7 +296,7 @@ def _none() -> None:
 
 
 class _Snapshot(KeyedSnapshot):
-    """The values of a store at one moment.
+    """The values of a shard at one moment.
 
     `before` has the previous values of the keys that were written to after this snapshot and before the next one, which
     is `after`. The store writes to `before` first and to its values then. So a reader without a lock reads the values

@@ -14,47 +14,72 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from millstream.errors import MillstreamError, Unavailable
 
-__all__ = ["Rocks"]
+__all__ = ["in_rocksdb"]
 
 _PREFIX = "millstream-keys-"
 _CACHE_BYTES = 64 << 20
 _MEMTABLE_BYTES = 32 << 20
 
 
-class Rocks:
-    """Values in RocksDB. The database is created when the first value is put.
+def in_rocksdb(shards: int) -> Sequence[Rocks]:
+    """Storage of so many shards in one database, which is created when the first value is put."""
+    database = _Database()
+    return [Rocks(database, shard) for shard in range(shards)]
 
-    >>> values = Rocks()
+
+class _Database:
+    """A database that is opened with the first write."""
+
+    def __init__(self) -> None:
+        self.opened: Rdict | None = None
+
+    def open(self) -> Rdict:
+        if self.opened is None:
+            folder, lock = _make_folder()
+            self.opened = Rdict(str(folder), _options())
+            options = WriteOptions()
+            options.disable_wal = True  # type: ignore[method-assign,assignment]  # the type stub is wrong
+            self.opened.set_write_options(options)
+            weakref.finalize(self, _discard, self.opened, folder, lock)
+        return self.opened
+
+
+class Rocks:
+    """The values of one shard in RocksDB. The number of the shard is in front of each key.
+
+    >>> _, values = in_rocksdb(2)
     >>> values.put("ann", b"1")
     >>> values.get("ann"), values.get("bob"), list(values.in_order())
     (b'1', None, [('ann', b'1')])
     """
 
-    def __init__(self) -> None:
-        self._database: Rdict | None = None
+    def __init__(self, database: _Database, shard: int) -> None:
+        self._database = database
+        self._prefix, self._end = shard.to_bytes(2, "big"), (shard + 1).to_bytes(2, "big")
 
     def get(self, key: str) -> bytes | None:
+        database = self._database.opened
         try:
-            found: bytes | None = self._database.get(key.encode()) if self._database is not None else None
+            found: bytes | None = database.get(self._prefix + key.encode()) if database is not None else None
         except Exception as error:
             raise _error(error) from error
         return found
 
     def put(self, key: str, value: bytes | None) -> None:
         try:
-            database = self._database if self._database is not None else self._create()
+            database = self._database.open()
             if value is None:
-                database.delete(key.encode())
+                database.delete(self._prefix + key.encode())
             else:
-                database.put(key.encode(), value)
+                database.put(self._prefix + key.encode(), value)
         except Exception as error:
             raise _error(error) from error
 
@@ -62,12 +87,12 @@ class Rocks:
         batch = WriteBatch(raw_mode=True)
         for key, value in part.items():
             if value is None:
-                batch.delete(key.encode())
+                batch.delete(self._prefix + key.encode())
             else:
-                batch.put(key.encode(), value)
+                batch.put(self._prefix + key.encode(), value)
         try:
             if part:
-                (self._database if self._database is not None else self._create()).write(batch)
+                self._database.open().write(batch)
         except Exception as error:
             raise _error(error) from error
 
@@ -75,19 +100,14 @@ class Rocks:
         return self.in_order()
 
     def in_order(self) -> Iterator[tuple[str, bytes]]:
-        if self._database is None:
+        database = self._database.opened
+        if database is None:
             return iter(())
-        found: Iterator[tuple[bytes, bytes]] = iter(self._database.items())  # type: ignore[arg-type]  # raw mode
-        return ((key.decode(), value) for key, value in found)  # UTF-8 sorts like the text
-
-    def _create(self) -> Rdict:
-        folder, lock = _make_folder()
-        self._database = Rdict(str(folder), _options())
-        options = WriteOptions()
-        options.disable_wal = True  # type: ignore[method-assign,assignment]  # the type stub is wrong
-        self._database.set_write_options(options)
-        weakref.finalize(self, _discard, self._database, folder, lock)
-        return self._database
+        options = ReadOptions()
+        options.set_iterate_upper_bound(self._end)
+        items = database.items(from_key=self._prefix, read_opt=options)
+        found: Iterator[tuple[bytes, bytes]] = iter(items)  # type: ignore[arg-type]  # raw mode
+        return ((key[2:].decode(), value) for key, value in found)  # UTF-8 sorts like the text
 
 
 def _options() -> Options:

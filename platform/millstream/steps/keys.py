@@ -1,43 +1,29 @@
-"""Keys of keyed steps: a record's key decides which state the record uses, and which worker has this state."""
+"""Keys of keyed steps: a record's key decides which state the record uses, and in which shard this state is."""
 
 from __future__ import annotations
-
-import hashlib
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.errors import ConfigError
+from millstream.state.shards import shard_of
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Scope, Traits
 
-__all__ = ["check_key", "owner", "owners"]
+__all__ = ["check_key", "shards_of"]
 
 
-def owner(key: str | None, workers: int) -> int:
-    """Return the number (from 0) of the worker that has the state of this key; worker 0 gets the records without a key.
+def shards_of(keys: pa.Array | pa.ChunkedArray, shards: int) -> Array:
+    """Return the shard of each key of a column.
 
-    Every process computes the same number for a key.
-
-    >>> [owner(key, 3) for key in ("ann", "bob", "cleo", None)]
-    [1, 1, 0, 0]
-    """
-    if key is None:
-        return 0
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little") % workers
-
-
-def owners(keys: pa.Array | pa.ChunkedArray, workers: int) -> Array:
-    """Return the owner of each key of a column.
-
-    >>> owners(pa.array(["ann", None, "bob", "ann"]), 3).tolist()
-    [1, 0, 1, 1]
+    >>> shards_of(pa.array(["ann", None, "bob", "ann"]), 64).tolist()
+    [13, 0, 52, 13]
     """
     coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
     coded = coded.unify_dictionaries().combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     if isinstance(coded, pa.ChunkedArray):  # the column has no chunks
         return np.zeros(0, np.int64)
-    by_code = np.array([owner(key, workers) for key in coded.dictionary.to_pylist()] or [0], np.int64)
+    by_code = np.array([shard_of(key, shards) for key in coded.dictionary.to_pylist()] or [0], np.int64)
     result: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
     return result
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError
-from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Memory, Values
+from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Storage, in_memory
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, RecordRejected, describe_value
@@ -80,7 +80,7 @@ class PerKey(BaseModel):
         check_key(traits, records, f"step {name!r}, `key`")
         function = import_function(name, self.function)
         calls = FunctionCalls(name, self.function, function, "record", self.on_error == "reject")
-        store = KeyedStore(_import_rocksdb(name) if self.store == "rocksdb" else Memory)
+        store = KeyedStore(_import_rocksdb(name) if self.store == "rocksdb" else in_memory)
         return _PerKeyStep(traits, calls, FieldChanges(name, records, self.adds), store, records)
 
 
@@ -145,11 +145,11 @@ def _write_state(state: Any) -> bytes:
     return written
 
 
-def _import_rocksdb(step: str) -> Callable[[], Values]:
+def _import_rocksdb(step: str) -> Storage:
     """Import RocksDB, only for a step that uses it."""
     try:
-        from millstream.state.rocksdb_state import Rocks
+        from millstream.state.rocksdb_state import in_rocksdb
     except ImportError as error:
         hint = "install the package rocksdict, or say `store: memory`"
         raise ConfigError(f"step {step!r}, `store`: rocksdb cannot be used ({error}); {hint}") from error
-    return Rocks
+    return in_rocksdb

@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from millstream.digests import Digest, digest_of
 from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
-from millstream.state.checkpoints import States
-from millstream.state.digests import states_digest
 from millstream.state.dirty_rows import Value
+from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
+from millstream.steps.contracts import Scope
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
+from millstream.steps.outcome import Outcome, outcome_of
 from millstream.steps.output_rows import row_schema, rows_for_sinks
 from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
@@ -87,17 +88,15 @@ class EpochProcessor:
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
         self._partitions = PartitionTable(partitions)
 
-    def model_digest(self) -> str | None:
-        """The fingerprint of the model, or of the first of several models; None without a model."""
-        for node in self._chain.steps:
-            fingerprint = getattr(node.step, "fingerprint", None)
-            if fingerprint is not None:
-                return str(fingerprint())
-        return None
+    @property
+    def keyed(self) -> frozenset[str]:
+        """The steps whose state in this process is divided by key."""
+        return frozenset(node.name for node in self._chain.here if node.traits.scope is Scope.KEYED)
 
-    def state_digest(self) -> Digest:
-        """The digest of all state here, with waiting mini-batches and open windows."""
-        return states_digest(self.save())
+    def outcome(self) -> Outcome:
+        """The digests of all state in this process, and the fingerprint of the first model here."""
+        prints = [getattr(node.step, "fingerprint", None) for node in self._chain.here]
+        return outcome_of(self.save(), next((str(each()) for each in prints if each is not None), None))
 
     def _join(self, epoch: Epoch) -> None:
         for rank in self._partitions.follow(epoch):

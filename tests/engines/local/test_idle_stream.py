@@ -14,7 +14,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import EpochReader
 from millstream.log.journal import Journal
 from millstream.runs.start import Options, start
-from millstream.state.checkpoints import CheckpointReader
+from millstream.state.checkpoints import read_newest
 
 
 def loaded(folder: Path, workers: int, delivery: Delivery, checkpoint_every: int) -> Loaded:
@@ -62,8 +62,8 @@ class Following:
 
     @property
     def checkpointed(self) -> int:
-        checkpoint = CheckpointReader(self._run / "checkpoints").newest()
-        return checkpoint.epoch if checkpoint is not None else -1
+        epoch = read_newest(self._run, lambda checkpoint, _: checkpoint.epoch)
+        return -1 if epoch is None else epoch
 
 
 @pytest.mark.parametrize("workers", [1, 2])

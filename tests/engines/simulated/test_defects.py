@@ -18,19 +18,23 @@ from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.workers import exchange, roles
 from millstream.engines.workers.exchange import Exchange
-from millstream.engines.workers.feed import WorkersFeed
-from millstream.engines.workers.messages import Allow
+from millstream.engines.workers.feed import WorkersFeed, _Saving
+from millstream.engines.workers.messages import Allow, Message, StateRequest
+from millstream.engines.workers.roles import Sequencer
 from millstream.guarantees import lifecycle
 from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Progress
 from millstream.log.epochs import Epoch, Totals, merged_receipts
-from millstream.state.checkpoints import States
+from millstream.state import checkpoints, layer_writer
+from millstream.state.background import Work
+from millstream.state.checkpoints import CheckpointReader
+from millstream.state.files import Files
 from millstream.steps.chain import EpochInProgress
 from millstream.substreams.event_time import EventTime
 
-SEEDS = range(60)
+SEEDS = range(120)
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -60,14 +64,43 @@ def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Exchange, "take", take_at_once)
 
 
-def a_checkpoint_of_epochs_that_are_not_yet_delivered(patch: pytest.MonkeyPatch) -> None:
-    request_states = WorkersFeed.request_states
+def a_checkpoint_of_a_later_state_than_was_requested(patch: pytest.MonkeyPatch) -> None:
+    handle = Sequencer.handle
 
-    def request_late(workers: WorkersFeed) -> Callable[[], States]:
-        workers.work_ahead()
-        return request_states(workers)
+    def write_late(sequencer: Sequencer, request: StateRequest) -> Work[None]:
+        yield
+        yield
+        yield from sequencer._writing._write(request, sequencer._processor.save())
 
-    patch.setattr(WorkersFeed, "request_states", request_late)
+    def handle_late(sequencer: Sequencer, message: Message) -> None:
+        if isinstance(message, StateRequest):
+            sequencer._writing._layers.background.start(write_late(sequencer, message))
+        else:
+            handle(sequencer, message)
+
+    patch.setattr(Sequencer, "handle", handle_late)
+
+
+def _unsynced(files: Files, path: Path, chunks: Iterable[bytes | memoryview]) -> Work[None]:
+    files.write(path, chunks)
+    yield
+
+
+def a_manifest_before_an_owner_has_synced_its_layer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(layer_writer, "write_durably", _unsynced)
+
+
+def a_line_before_its_manifest_is_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(checkpoints, "write_durably", _unsynced)
+
+
+def a_manifest_without_the_sections_of_one_owner(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_Saving, "done", property(lambda saving: bool(saving._sections)))
+    patch.setattr(_Saving, "result", lambda saving: saving._sections)
+
+
+def a_manifest_that_counts_without_its_line(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CheckpointReader, "numbers", CheckpointReader._on_disk)
 
 
 def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -187,7 +220,11 @@ def found(simulated: SimulatedPipeline, folder: Path) -> bool:
         (a_checkpoint_before_its_rows_are_delivered, "exactly_once"),
         (epochs_in_order_of_arrival, "exactly_once"),
         (state_that_changes_before_it_is_allowed, "exactly_once"),
-        (a_checkpoint_of_epochs_that_are_not_yet_delivered, "exactly_once"),
+        (a_checkpoint_of_a_later_state_than_was_requested, "exactly_once"),
+        (a_manifest_before_an_owner_has_synced_its_layer, "exactly_once"),
+        (a_line_before_its_manifest_is_synced, "exactly_once"),
+        (a_manifest_without_the_sections_of_one_owner, "exactly_once"),
+        (a_manifest_that_counts_without_its_line, "at_least_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
         (headers_without_the_last_epoch_of_rows, "exactly_once"),
         (segments_that_are_dropped_although_they_are_needed, "exactly_once"),

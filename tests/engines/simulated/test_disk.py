@@ -25,7 +25,7 @@ def world() -> World:
 @pytest.mark.parametrize("seed", range(12))
 def test_synced_lines_survive_and_a_prefix_of_the_others_may_survive(tmp_path: Path, seed: int) -> None:
     disk = Disk(tmp_path)
-    with_power = SimulatedEpochLog(disk, world(), lambda epoch: None)
+    with_power = SimulatedEpochLog(disk, world(), lambda line: None)
     for number in range(3):
         with_power.cut(Epoch(number, {}))
     with_power.sync()
@@ -33,7 +33,7 @@ def test_synced_lines_survive_and_a_prefix_of_the_others_may_survive(tmp_path: P
         with_power.cut(Epoch(number, {}))
     with_power.close()
     disk.lose_power(random.Random(seed))
-    again = SimulatedEpochLog(disk, world(), lambda epoch: None)
+    again = SimulatedEpochLog(disk, world(), lambda line: None)
     assert 3 <= again.totals.next_epoch <= 6
     again.cut(Epoch(again.totals.next_epoch, {}))
     assert EpochReader(disk.epochs).totals() == again.totals
@@ -44,10 +44,10 @@ def test_lines_that_an_earlier_process_did_not_sync_may_be_lost_in_a_later_loss_
     left = set()
     for seed in range(12):
         disk = Disk(tmp_path / str(seed))
-        dies = SimulatedEpochLog(disk, world(), lambda epoch: None)
+        dies = SimulatedEpochLog(disk, world(), lambda line: None)
         dies.cut(Epoch(0, {}))
         dies.close()
-        SimulatedEpochLog(disk, world(), lambda epoch: None).close()
+        SimulatedEpochLog(disk, world(), lambda line: None).close()
         disk.lose_power(random.Random(seed))
         left.add(EpochReader(disk.epochs).totals().next_epoch)
     assert left == {0, 1}

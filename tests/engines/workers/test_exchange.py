@@ -18,26 +18,26 @@ def epoch(*offsets: int) -> pa.Table:
 
 def test_scatter_and_gather_give_the_same_epoch_though_steps_do_not_pass_on_positions() -> None:
     whole = epoch(*range(40))
-    parts = scatter(EpochInProgress(0, whole, {}, {}, {}), "key", 3)
+    parts = scatter(EpochInProgress(0, whole, {}, {}, {}), "key", 64, 3)
     for part in parts:
         part.records = with_order(part.records.select(whole.column_names), part.records)
     assert gather(parts).records == whole
 
 
 def test_records_that_a_step_drops_are_not_in_the_gathered_epoch() -> None:
-    (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7, 8), {}, {}, {}), "key", 1)
+    (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7, 8), {}, {}, {}), "key", 64, 1)
     part.records = with_order(epoch(6, 8), part.records)
     assert gather([part]).records == epoch(6, 8)
 
 
 @pytest.mark.parametrize("made", [(9,), (5, 4), (1,), (7, 5)], ids=["later", "earlier", "before all", "out of order"])
 def test_rows_that_match_no_record_in_order_are_refused(made: tuple[int, ...]) -> None:
-    (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7), {}, {}, {}), "key", 1)
+    (part,) = scatter(EpochInProgress(0, epoch(5, 6, 7), {}, {}, {}), "key", 64, 1)
     with pytest.raises(StepFailed, match="not those of records that it was given, in their order"):
         with_order(epoch(*made), part.records)
 
 
 def test_rows_of_an_epoch_without_records_are_refused() -> None:
-    (part,) = scatter(EpochInProgress(0, epoch(), {}, {}, {}), "key", 1)
+    (part,) = scatter(EpochInProgress(0, epoch(), {}, {}, {}), "key", 64, 1)
     with pytest.raises(StepFailed):
         with_order(epoch(1), part.records)

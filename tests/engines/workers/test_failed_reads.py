@@ -40,7 +40,6 @@ def test_the_epochs_before_a_failed_one_are_a_group_of_their_own(failed_first: b
     feed = WorkersFeed(
         Pool(messages[::-1] if failed_first else messages),
         Stages((), None, ()),
-        processor=None,  # type: ignore[arg-type]  # the results come from the pool
         group_size=len,
     )
     for epoch in epochs:

@@ -15,7 +15,7 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.errors import StepFailed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
-from millstream.steps.keys import owner
+from millstream.state.shards import SHARDS, shard_of
 
 FUNCTIONS = """
 def first_word(record):
@@ -85,7 +85,7 @@ def receipts(pipeline: Pipeline, run: str) -> Any:
 
 def test_an_error_names_its_record_also_when_another_reader_has_read_it(pipeline: Pipeline, tmp_path: Path) -> None:
     texts = [json.loads(line)["text"] for line in (tmp_path / "documents/part0.jsonl").read_text().splitlines()[:9]]
-    word = next(text.split()[0] for text in texts if owner(text.split()[0], 3) == 1)  # and reader 0 reads epoch 0
+    word = next(text.split()[0] for text in texts if shard_of(text.split()[0], SHARDS) % 3 == 1)
     (tmp_path / "keyed_functions.py").write_text(FUNCTIONS.replace("WORD", word))
     pipeline.steps = [STEPS[0], {"type": "per_key", "key": "word", "function": "keyed_functions:picky"}]
     messages = []

@@ -10,11 +10,15 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from millstream.engines.driver_state import DriverState
 from millstream.engines.job import Job
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import ranges_of, read_table, records_schema
-from millstream.state.checkpoints import States
+from millstream.state.background import Background, Task
+from millstream.state.layers import Sections
+from millstream.state.stored_states import States
+from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochResult
 
 __all__ = ["SingleProcessFeed"]
@@ -28,6 +32,7 @@ class SingleProcessFeed:
 
     def __init__(self, job: Job, *, read_ahead: bool = False) -> None:
         self._job, self._processor = job, job.processor
+        self._state = DriverState(job)
         self._read_ahead = read_ahead
         self._reader = _Reader(job)
         self._offered: deque[tuple[Epoch, Future[pa.Table] | None]] = deque()
@@ -51,11 +56,11 @@ class SingleProcessFeed:
     def unfinished(self) -> Sequence[Epoch]:
         return self.ready(0.0) if self._offered else ()
 
-    def finish(self) -> None:
-        """Do nothing: all state is in this process."""
+    def finish(self) -> Outcome:
+        return self._processor.outcome()
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
-        self._processor.restore(states, partitions)
+        self._state.restore(states, partitions)
 
     def skip(self, epoch: Epoch) -> None:
         self._processor.skip(epoch)
@@ -65,8 +70,8 @@ class SingleProcessFeed:
         assert offered is epoch, (offered, epoch)
         return self._processor.process(epoch, self._records, attempt)
 
-    def request_states(self) -> Callable[[], States]:
-        return self._processor.save
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        return self._state.save(next_layer, background)
 
     def work_ahead(self) -> None:
         """Do nothing: there are no other workers."""

@@ -70,9 +70,10 @@ class LocalWorkerPool:
         self._processes: dict[str, ForkServerProcess] = {}
         opened.callback(self._end_processes)  # the first to be called, so no worker sees a socket close
         contexts = {name: (log.folder, log.cache, log.pipeline) for name, log in job.contexts.items()}
+        layers = job.lifecycle.checkpoints.layers.folder
         context = fork_server(job.config)
         for name in self.names:
-            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts)
+            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers)
             process = context.Process(
                 target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
             )

@@ -24,6 +24,7 @@ from millstream.engines.workers.roles import COORDINATOR, handle, role_of
 from millstream.engines.workers.stages import stages_of
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import Range, read_table, records_schema
+from millstream.state.layers import Layers
 from millstream.steps.graph import build_graph
 
 __all__ = ["BEAT_SECONDS", "WorkerSpec", "run_worker"]
@@ -41,6 +42,7 @@ class WorkerSpec:
     config: Config
     fields: Sequence[str]
     contexts: Mapping[str, tuple[Path, Path, str]]
+    layers: Path
 
 
 def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
@@ -97,7 +99,8 @@ class _Worker:
         self._selector = selectors.DefaultSelector()
         for name, channel in self._channels.items():
             self._selector.register(channel, selectors.EVENT_READ, name)
-        self._role = role_of(spec.name, spec.readers, graph, stages_of(graph), self._read, self._send)
+        layers = Layers(spec.layers, spec.config.guarantee.shards)
+        self._role = role_of(spec.name, spec.readers, graph, stages_of(graph), self._read, self._send, layers)
 
     def run(self) -> None:
         while True:

@@ -30,10 +30,12 @@ from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import Recorded, greatest_time
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
+from millstream.guarantees.lifecycle import PAUSE
 from millstream.log.epochs import EpochReader
 from millstream.records import TIME
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoints import CheckpointStore
+from millstream.state.checkpoints import CheckpointReader
+from millstream.steps.outcome import outcome_of
 
 __all__ = ["Outcome", "Simulation"]
 
@@ -87,7 +89,7 @@ class Simulation:
         """Run the schedule of a seed, which is always the same."""
         rng = random.Random(seed)
         epochs = rng.choice(_EPOCHS)
-        plan = FaultPlan(planned_faults(rng, steps=40 * epochs, effects=14 * epochs))
+        plan = FaultPlan(planned_faults(rng, steps=60 * epochs, effects=31 * epochs))
         scheduler = Scheduler(rng, None if trace is None else lambda line: trace(f"seed {seed}  {line}"), _STALL_LIMIT)
         folder = self._folder / "run"
         options = self._options(rng, epochs)
@@ -149,6 +151,7 @@ class Simulation:
             keep=rng.choice(_KEEPS),
             idle=rng.choice(_IDLE),
             pause=(arriving * pause[0], arriving * pause[1]),
+            rest=rng.choice((0, 0, PAUSE)),
         )
         while True:
             yield options
@@ -159,9 +162,13 @@ class Simulation:
 
     def _differences(self, run: SimulatedRun, ended: FinishedRun) -> Iterator[str]:
         epochs, base = AllEpochs(run.disk), EpochReader(run.disk.epochs).base.epoch
-        newest = CheckpointStore(run.disk.checkpoints, {}).newest()
+        reader = CheckpointReader(run.disk.folder, epochs.totals().checkpoint)
+        newest = reader.newest()
         applied = newest.applied if newest else AppliedEpochs()  # with at_most_once a run may have no checkpoint
         if run.history is None:
+            stored = outcome_of(reader.states(newest) if newest else {}, None)
+            if stored.digest != ended.job.outcome.digest:
+                yield "the state in the newest checkpoint is not that of the workers"
             golden = self._golden(epochs)
             yield from differences_exactly_once(ended, run.contents, applied, golden)
             if base >= 0:

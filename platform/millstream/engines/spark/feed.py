@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millstream.engines.driver_state import DriverState
 from millstream.engines.job import Job
 from millstream.engines.spark.failures import error_of
 from millstream.engines.spark.placement import worker_steps
@@ -31,8 +32,11 @@ from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.errors import MillstreamError
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import records_schema
-from millstream.state.checkpoints import States
+from millstream.state.background import Background, Task
+from millstream.state.layers import Sections
+from millstream.state.stored_states import States
 from millstream.steps.graph import Node
+from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochResult
 
 __all__ = ["SparkFeed"]
@@ -52,6 +56,7 @@ class SparkFeed:
     def __init__(self, job: Job, session: Callable[[], SparkSession], folder: Path) -> None:
         self._job, self._session, self._folder = job, session, folder
         self._processor = job.processor
+        self._state = DriverState(job)
         self._ahead = worker_steps(job.graph, job.config.engine)
         self._processor.run_ahead(node.name for node in self._ahead)
         self._schema = _schema_after(self._ahead, records_schema(job.graph.fields))
@@ -81,15 +86,15 @@ class SparkFeed:
     def unfinished(self) -> Sequence[Epoch]:
         return ()
 
-    def finish(self) -> None:
-        """Do nothing: all state is in this process."""
+    def finish(self) -> Outcome:
+        return self._processor.outcome()
 
     def close(self) -> None:
         if self._query is not None:
             self._query.stop()
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
-        self._processor.restore(states, partitions)
+        self._state.restore(states, partitions)
 
     def skip(self, epoch: Epoch) -> None:
         self._processor.skip(epoch)
@@ -99,8 +104,8 @@ class SparkFeed:
         assert offered is epoch, (offered, epoch)
         return self._processor.process(epoch, self._arrived.pop(epoch.number), attempt)
 
-    def request_states(self) -> Callable[[], States]:
-        return self._processor.save
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        return self._state.save(next_layer, background)
 
     def work_ahead(self) -> None:
         """Do nothing: all steps with state run in this process."""

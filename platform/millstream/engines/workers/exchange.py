@@ -20,7 +20,7 @@ from millstream.log.epochs import Scores
 from millstream.records import OFFSET, RANK
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
-from millstream.steps.keys import owners
+from millstream.steps.keys import shards_of
 
 __all__ = ["ORDER", "Exchange", "gather", "scatter", "with_order"]
 
@@ -64,11 +64,11 @@ class Exchange:
         return self._held.pop(self._allowed.popleft())
 
 
-def scatter(epoch: EpochInProgress, key: str, shares: int) -> list[EpochInProgress]:
-    """Split an epoch into one part for each owner of keys; the first part also has the epoch's counts and digests."""
+def scatter(epoch: EpochInProgress, key: str, shards: int, owners: int) -> list[EpochInProgress]:
+    """Split an epoch into one part for each owner of shards; the first part also has the epoch's counts and digests."""
     records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
-    owner_of = owners(records[key], shares)
-    first, *others = (records.filter(pa.array(owner_of == share)) for share in range(shares))
+    owner_of = shards_of(records[key], shards) % owners
+    first, *others = (records.filter(pa.array(owner_of == owner)) for owner in range(owners))
     return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
 
 

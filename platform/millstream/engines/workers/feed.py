@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -16,24 +16,26 @@ from millstream.engines.workers.messages import (
     Allow,
     Done,
     Failed,
+    Finish,
+    Finished,
     Message,
     Read,
     Restore,
-    Rows,
     Skip,
-    StateReply,
     StateRequest,
+    StateWritten,
     Take,
 )
-from millstream.engines.workers.roles import SEQUENCER
+from millstream.engines.workers.roles import SEQUENCER, owned_states
 from millstream.engines.workers.stages import Stages, stages_of
 from millstream.log.epochs import Epoch, PartitionName, PartitionTable
 from millstream.log.ranges import ranges_of
-from millstream.state.checkpoints import States
-from millstream.state.dirty_rows import RowStore, Value
-from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
+from millstream.state.background import Background, Task
+from millstream.state.layers import Section, Sections
+from millstream.state.stored_states import StoredStates
 from millstream.steps.graph import Node
-from millstream.steps.processor import EpochProcessor, EpochResult
+from millstream.steps.outcome import Outcome, total
+from millstream.steps.processor import EpochResult
 
 __all__ = ["WorkersFeed", "run_with_workers"]
 
@@ -70,12 +72,12 @@ class WorkersFeed:
         self,
         pool: _WorkerPool,
         stages: Stages,
-        processor: EpochProcessor,
         group_size: Callable[[Sequence[Epoch]], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.allowed = 0
         """The epochs before this one may change state."""
-        self._pool, self._processor, self._group_size = pool, processor, group_size
+        self._pool, self._stages, self._group_size, self._clock = pool, stages, group_size, clock
         self._readers = pool.names[:-1]
         self._with_state = [*(self._readers if stages.keyed is not None else ()), SEQUENCER]
         self._partitions = PartitionTable()
@@ -85,12 +87,9 @@ class WorkersFeed:
         self._failed: dict[int, Exception] = {}
         """Failures of epochs that were read ahead, by epoch; a failure is raised when its epoch is next."""
         self._requests = 0
-        self._replies: list[StateReply] = []
-        self._keyed: dict[str, KeyedStore] = {}
-        """By step: the state of all keys that the workers have sent."""
-        self._rows: dict[tuple[str, str], RowStore] = {}
-        """By step and name: the arrays whose changed rows the workers send."""
-        self._finished = False
+        self._saving: _Saving | None = None
+        """The last request for the state."""
+        self._outcomes: list[Outcome] = []
 
     # ------------------------------------------------------------ the driver's side
 
@@ -129,9 +128,13 @@ class WorkersFeed:
         self._group_size = None  # no other epoch is allowed to begin
         return self._group()
 
-    def finish(self) -> None:
-        self._processor.restore(self.request_states()(), list(self._partitions))
-        self._finished = True
+    def finish(self) -> Outcome:
+        self._outcomes = []
+        for role in self._with_state:
+            self._pool.send(role, Finish())
+        while len(self._outcomes) < len(self._with_state):
+            self._receive(None)
+        return total(self._outcomes)
 
     def _group(self) -> list[Epoch]:
         """The offered epochs that may change state, up to the first failed epoch; that epoch is its own group."""
@@ -144,11 +147,11 @@ class WorkersFeed:
 
     # ------------------------------------------------------------ the lifecycle's side
 
-    def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
+    def restore(self, states: StoredStates, partitions: Sequence[PartitionName]) -> None:
         self._partitions = PartitionTable(partitions)
-        self._keyed, self._rows = {}, {}
         for role in self._with_state:
-            self._pool.send(role, Restore(states, partitions))
+            owned = owned_states(role, len(self._readers), self._stages, states)
+            self._pool.send(role, Restore(owned, partitions))
 
     def skip(self, epoch: Epoch) -> None:
         self._partitions.follow(epoch)
@@ -179,25 +182,13 @@ class WorkersFeed:
         if epochs:
             self._allow(waiting[epochs - 1].number + 1)
 
-    def request_states(self) -> Callable[[], States]:
-        """Request the state after the epochs allowed so far; the returned call waits for the state."""
-        if self._finished:
-            return self._processor.save
+    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
+        """Request the state after the epochs allowed so far; each role with state writes a layer."""
         self._requests += 1
-        self._replies = []
+        self._saving = _Saving(self._requests, len(self._with_state), lambda: self._receive(None), self._clock)
         for role in self._with_state:
-            self._pool.send(role, StateRequest(self._requests))
-        return self._states
-
-    def _states(self) -> States:
-        while len(self._replies) < len(self._with_state):
-            self._receive(None)
-        sent: dict[str, Mapping[str, Value]] = {}
-        for reply in self._replies:
-            for step in reply.states.keys() - self._keyed.keys():
-                rows = {name: self._rows[step, name].snapshot() for name in reply.dirty.get(step, ())}
-                sent[step] = {**sent.get(step, {}), **reply.states[step], **rows}
-        return sent | {step: store.snapshot() for step, store in self._keyed.items()}
+            self._pool.send(role, StateRequest(self._requests, next_layer()))
+        return self._saving
 
     def _allow(self, stop: int) -> None:
         if stop > self.allowed:
@@ -214,10 +205,11 @@ class WorkersFeed:
                 pass
             case Done(result):
                 self._results[result.epoch.number] = result
-            case StateReply(number) as reply:
-                self._keep(reply)
-                if number == self._requests:
-                    self._replies.append(reply)
+            case StateWritten(number, sections):
+                if self._saving is not None and number == self._saving.number:
+                    self._saving.add(sections)
+            case Finished(outcome):
+                self._outcomes.append(outcome)
             case Failed(error, None):
                 raise StepsFailed(error)
             case Failed(error, int(epoch)):
@@ -225,19 +217,40 @@ class WorkersFeed:
             case other:
                 raise AssertionError(other)
 
-    def _keep(self, reply: StateReply) -> None:
-        """Apply the changes of state that is sent in full only once."""
-        by_key = {step: dict(state) for step, state in reply.states.items() if isinstance(state, KeyedSnapshot)}
-        for step, entries in {**by_key, **reply.changed}.items():
-            store = self._keyed.setdefault(step, KeyedStore())
-            for key, value in entries.items():
-                store.put(key, value)
-        for step, arrays in reply.dirty.items():
-            for name, sent in arrays.items():
-                if isinstance(sent, Rows):
-                    self._rows[step, name].put(sent.indices, sent.values)
-                else:
-                    self._rows[step, name] = RowStore(sent)
+
+class _Saving(Task[Sections]):
+    """A request for the state, until all roles with state have written their layers."""
+
+    def __init__(self, number: int, owners: int, receive: Callable[[], None], clock: Callable[[], float]) -> None:
+        self.number = number
+        self._missing, self._receive, self._clock = owners, receive, clock
+        self._began, self._seconds = clock(), 0.0
+        self._sections: dict[str, dict[int, Sequence[Section]]] = {}
+
+    @property
+    def done(self) -> bool:
+        return not self._missing
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    def add(self, sections: Sections) -> None:
+        """Add the sections of one role: its shards of its steps."""
+        for step, shards in sections.items():
+            known = self._sections.setdefault(step, {})
+            assert not known.keys() & shards.keys(), f"two owners of a shard of step '{step}'"
+            known.update(shards)
+        self._missing -= 1
+        self._seconds = self._clock() - self._began
+
+    def result(self) -> Sections:
+        while self._missing:
+            self._receive()
+        return self._sections
+
+    def leave(self) -> None:
+        """Do nothing: the roles write the layers."""
 
 
 def run_with_workers(
@@ -251,7 +264,7 @@ def run_with_workers(
     @contextmanager
     def open_feed(ahead: bool) -> Iterator[WorkersFeed]:
         with open_pool(job) as pool:
-            yield WorkersFeed(pool, stages, job.processor, job.lifecycle.group_size if ahead else None)
+            yield WorkersFeed(pool, stages, job.lifecycle.group_size if ahead else None, clock)
 
     reader_steps = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
     advice = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millstream.arrays import Array
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import Range
-from millstream.state.checkpoints import States
+from millstream.state.layers import Sections
+from millstream.state.stored_states import StoredStates
 from millstream.steps.chain import EpochInProgress
+from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochResult
 
 __all__ = [
@@ -17,22 +18,26 @@ __all__ = [
     "Done",
     "EpochPart",
     "Failed",
+    "Finish",
+    "Finished",
     "Message",
     "Read",
     "Restore",
-    "Rows",
     "Skip",
-    "StateReply",
     "StateRequest",
+    "StateWritten",
     "Take",
 ]
 
 
 @dataclass(frozen=True)
 class Restore:
-    """To the roles with state, as their first message: continue from these states."""
+    """To the roles with state, as their first message: continue from these states.
 
-    states: States
+    The message names sections of layers, those of the receiver only; the receiver reads them from the files.
+    """
+
+    states: StoredStates
     partitions: Sequence[PartitionName]
 
 
@@ -87,31 +92,33 @@ class Done:
 
 @dataclass(frozen=True)
 class StateRequest:
-    """To the roles with state: send the state after the epochs that were allowed so far."""
+    """To the roles with state: write your sections of the state after the epochs that were allowed so far.
 
-    number: int
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of an array that changed since the array was last sent: their indices and values."""
-
-    indices: Array
-    values: Array
-
-
-@dataclass(frozen=True)
-class StateReply:
-    """To the coordinator: the state for the `StateRequest` with this number.
-
-    State that tracks its own changes is sent in full only the first time. Later, `changed` has the keys that changed
-    (None: deleted), and `dirty`, by step and array, the whole array or the rows that changed.
+    `layer` is the name of the file, and `number` that of the request.
     """
 
     number: int
-    states: States
-    changed: Mapping[str, Mapping[str, bytes | None]] = field(default_factory=dict)
-    dirty: Mapping[str, Mapping[str, Array | Rows]] = field(default_factory=dict)
+    layer: str
+
+
+@dataclass(frozen=True)
+class StateWritten:
+    """To the coordinator: the layer for the `StateRequest` with this number is durable; the sections of all state."""
+
+    number: int
+    sections: Sections
+
+
+@dataclass(frozen=True)
+class Finish:
+    """To the roles with state: no epoch follows; send the digest of your state."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """To the coordinator: the digests of a role's state, and the fingerprint of the model if the role has it."""
+
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -122,4 +129,6 @@ class Failed:
     epoch: int | None = None
 
 
-Message = Restore | Skip | Read | Take | Allow | EpochPart | Done | StateRequest | StateReply | Failed
+Message = (
+    Restore | Skip | Read | Take | Allow | EpochPart | Done | StateRequest | StateWritten | Finish | Finished | Failed
+)

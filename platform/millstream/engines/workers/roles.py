@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import pyarrow as pa
 
-from millstream.arrays import Array
 from millstream.engines.workers.exchange import ORDER, Exchange, gather, scatter, with_order
 from millstream.engines.workers.messages import (
     Allow,
     Done,
     EpochPart,
     Failed,
+    Finish,
+    Finished,
     Message,
     Read,
     Restore,
-    Rows,
     Skip,
-    StateReply,
     StateRequest,
+    StateWritten,
     Take,
 )
 from millstream.engines.workers.stages import Stages
 from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs import Epoch, PartitionTable
 from millstream.log.ranges import Range
-from millstream.state.checkpoints import States
-from millstream.state.dirty_rows import ArraySnapshot
-from millstream.state.keyed_state import Entries, KeyedSnapshot
+from millstream.state.background import Work
+from millstream.state.layer_writer import LayerWriter
+from millstream.state.layers import Layers
+from millstream.state.stored_states import States, StoredStates
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.graph import Graph, Node
-from millstream.steps.keys import owner
+from millstream.steps.outcome import outcome_of
 from millstream.steps.processor import EpochProcessor
 
-__all__ = ["COORDINATOR", "SEQUENCER", "Role", "Send", "handle", "role_names", "role_of"]
+__all__ = ["COORDINATOR", "SEQUENCER", "Role", "Send", "handle", "owned_states", "role_names", "role_of"]
 
 COORDINATOR = "coordinator"
 SEQUENCER = "sequencer"
@@ -58,17 +57,19 @@ def _reader_name(index: int) -> str:
 
 
 class Reader:
-    """Reads whole epochs, runs the first steps, and owns its share of the keys of a keyed step."""
+    """Reads whole epochs, runs the first steps, and owns its shards of a keyed step."""
 
-    def __init__(self, index: int, readers: int, graph: Graph, stages: Stages, read: _ReadRanges, send: Send) -> None:
-        self._readers = readers
+    def __init__(
+        self, readers: int, graph: Graph, stages: Stages, read: _ReadRanges, send: Send, layers: Layers
+    ) -> None:
+        self._readers, self._shards = readers, layers.shards
         self._graph = graph
         self._read, self._send = read, send
         self._head = Chain(graph, stages.head)
         self._partitions = PartitionTable()
         self._named: set[int] = set()
         """The partitions whose names were sent to the other readers."""
-        self._owned = _OwnedKeys(graph, stages.keyed, index, readers) if stages.keyed is not None else None
+        self._owned = _OwnedKeys(graph, stages.keyed, layers, send) if stages.keyed is not None else None
 
     def handle(self, message: Message) -> None:
         if isinstance(message, Read):
@@ -80,7 +81,7 @@ class Reader:
         elif self._owned is not None:
             if isinstance(message, EpochPart):
                 self._partitions.learn(message.names)
-            self._owned.handle(message, self._send, self._partitions)
+            self._owned.handle(message, self._partitions)
 
     def _send_on(self, epoch: EpochInProgress) -> None:
         if self._owned is None:
@@ -88,35 +89,36 @@ class Reader:
             return
         names = {rank: self._partitions[rank] for rank in epoch.inputs if rank not in self._named}
         self._named |= names.keys()
-        for index, part in enumerate(scatter(epoch, self._owned.key, self._readers)):
+        for index, part in enumerate(scatter(epoch, self._owned.key, self._shards, self._readers)):
             self._send(_reader_name(index), EpochPart(part, names))
 
 
 class _OwnedKeys:
-    """A keyed step with the keys that this reader owns."""
+    """A keyed step with the shards that this reader owns."""
 
-    def __init__(self, graph: Graph, node: Node, index: int, readers: int) -> None:
+    def __init__(self, graph: Graph, node: Node, layers: Layers, send: Send) -> None:
         self.key = str(node.traits.key)
-        self._name, self._step = node.name, node.step
-        self._index, self._readers = index, readers
+        self._name, self._step, self._send = node.name, node.step, send
         self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node])
-        self._sent = _SentStates()
+        self._writing = _Writing(layers, {node.name}, send)
 
-    def handle(self, message: Message, send: Send, partitions: PartitionTable) -> None:
+    def handle(self, message: Message, partitions: PartitionTable) -> None:
         match message:
             case EpochPart():
                 self._exchange.take(message.part)
             case Allow():
                 self._exchange.allow(message)
             case Restore():
-                self._restore(message.states.get(self._name, {}))
+                self._step.restore(message.states[self._name])
             case StateRequest():
-                send(COORDINATOR, self._sent.message(message.number, {self._name: self._step.save()}))
+                self._writing.begin(message, {self._name: self._step.save()})
+            case Finish():
+                self._send(COORDINATOR, Finished(outcome_of({self._name: self._step.save()}, None)))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
-            send(SEQUENCER, EpochPart(self._run(parts[0], partitions)))
+            self._send(SEQUENCER, EpochPart(self._run(parts[0], partitions)))
 
     def _run(self, epoch: EpochInProgress, partitions: PartitionTable) -> EpochInProgress:
         earlier, records = epoch.outputs, epoch.records
@@ -131,50 +133,30 @@ class _OwnedKeys:
         epoch.outputs = {name: [*earlier.get(name, ()), *made.get(name, ())] for name in {**earlier, **made}}
         return epoch
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._sent = _SentStates()
-        self._step.restore({key: value for key, value in state.items() if owner(key, self._readers) == self._index})
 
+class _Writing:
+    """Writes the layers of a role in the background."""
 
-class _SentStates:
-    """The states sent to the coordinator; of a state that tracks its changes, only the changes are sent next."""
+    def __init__(self, layers: Layers, keyed: frozenset[str] | set[str], send: Send) -> None:
+        self._layers, self._send = layers, send
+        self._writer = LayerWriter(layers, keyed)
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, KeyedSnapshot] = {}
-        self._arrays: dict[tuple[str, str], ArraySnapshot] = {}
+    def begin(self, request: StateRequest, states: States) -> None:
+        self._layers.background.start(self._write(request, states))
 
-    def message(self, number: int, states: States) -> StateReply:
-        by_key = {step: state for step, state in states.items() if isinstance(state, KeyedSnapshot)}
-        changed = {step: _changes(before, by_key[step]) for step, before in self._by_key.items()}
-        self._by_key = by_key
-        sent = {step: state for step, state in states.items() if step not in changed}
-        dirty: dict[str, dict[str, Array | Rows]] = {}
-        for step, state in sent.items():
-            arrays = (
-                {} if step in by_key else {n: value for n, value in state.items() if isinstance(value, ArraySnapshot)}
-            )
-            if arrays:
-                dirty[step] = {name: self._dirty_rows(step, name, array) for name, array in arrays.items()}
-                sent[step] = {name: value for name, value in state.items() if name not in arrays}
-        return StateReply(number, sent, changed, dirty)
-
-    def _dirty_rows(self, step: str, name: str, array: ArraySnapshot) -> Array | Rows:
-        indices = array.since(self._arrays.get((step, name)))
-        self._arrays[step, name] = array
-        return np.asarray(array) if indices is None else Rows(indices, array.rows(indices))
-
-
-def _changes(before: KeyedSnapshot, now: KeyedSnapshot) -> Mapping[str, bytes | None]:
-    changes = now.since(before)
-    if changes is None:  # the state does not track its changes since the last snapshot
-        changes = Entries(now).since(Entries(before))
-    return changes or {}
+    def _write(self, request: StateRequest, states: States) -> Work[None]:
+        try:
+            sections = yield from self._writer.write(request.layer, states)
+        except Exception as error:
+            self._send(COORDINATOR, _failure(error))
+            return
+        self._send(COORDINATOR, StateWritten(request.number, sections))
 
 
 class Sequencer:
     """Puts epochs back in order, runs the steps that readers cannot run, and sends the results."""
 
-    def __init__(self, readers: int, graph: Graph, stages: Stages, send: Send) -> None:
+    def __init__(self, readers: int, graph: Graph, stages: Stages, send: Send, layers: Layers) -> None:
         self._send = send
         self._epochs: dict[int, Epoch] = {}
         if stages.keyed is None:
@@ -185,7 +167,7 @@ class Sequencer:
             self._processor = EpochProcessor(graph, [stages.keyed, *stages.rest])
             self._processor.run_ahead([stages.keyed.name])
         self._scattered = stages.keyed is not None
-        self._sent = _SentStates()
+        self._writing = _Writing(layers, self._processor.keyed, send)
 
     def handle(self, message: Message) -> None:
         match message:
@@ -196,12 +178,13 @@ class Sequencer:
             case Allow():
                 self._exchange.allow(message)
             case Restore():
-                self._sent = _SentStates()
                 self._processor.restore(message.states, message.partitions)
             case Skip():
                 self._processor.skip(message.epoch)
             case StateRequest():
-                self._send(COORDINATOR, self._sent.message(message.number, self._processor.save()))
+                self._writing.begin(message, self._processor.save())
+            case Finish():
+                self._send(COORDINATOR, Finished(self._processor.outcome()))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
@@ -221,11 +204,29 @@ def role_names(workers: int) -> list[str]:
     return [*(_reader_name(index) for index in range(workers - 1)), SEQUENCER]
 
 
-def role_of(name: str, readers: int, graph: Graph, stages: Stages, read: _ReadRanges, send: Send) -> Role:
+def owned_states(name: str, readers: int, stages: Stages, states: StoredStates) -> StoredStates:
+    """The states that the role of this name owns: reader i has the shards of the keyed step that are i modulo readers.
+
+    All other state is the sequencer's.
+    """
+    keyed = {stages.keyed.name} if stages.keyed is not None else set()
+    if name == SEQUENCER:
+        return states.owned(lambda shard: True, states.sections.keys() - keyed)
+    index = _reader_index(name)
+    return states.owned(lambda shard: shard % readers == index, keyed)
+
+
+def role_of(
+    name: str, readers: int, graph: Graph, stages: Stages, read: _ReadRanges, send: Send, layers: Layers
+) -> Role:
     """Make the role of this name."""
     if name == SEQUENCER:
-        return Sequencer(readers, graph, stages, send)
-    return Reader(int(name.rpartition(" ")[2]), readers, graph, stages, read, send)
+        return Sequencer(readers, graph, stages, send, layers)
+    return Reader(readers, graph, stages, read, send, layers)
+
+
+def _reader_index(name: str) -> int:
+    return int(name.rpartition(" ")[2])
 
 
 def handle(role: Role, message: Message, send: Send) -> None:
@@ -233,6 +234,9 @@ def handle(role: Role, message: Message, send: Send) -> None:
     try:
         role.handle(message)
     except Exception as error:
-        known = isinstance(error, MillstreamError | OSError)  # other exceptions may not be picklable
-        sent = error if known else MillstreamError(f"{type(error).__name__}: {error}")
-        send(COORDINATOR, Failed(sent, message.epoch if isinstance(message, Read) else None))
+        send(COORDINATOR, _failure(error, message.epoch if isinstance(message, Read) else None))
+
+
+def _failure(error: Exception, epoch: int | None = None) -> Failed:
+    known = isinstance(error, MillstreamError | OSError)  # other exceptions may not be picklable
+    return Failed(error if known else MillstreamError(f"{type(error).__name__}: {error}"), epoch)

@@ -1,8 +1,8 @@
 """The epoch log: the durable order in which a run processes its records.
 
-The epoch log is a journal with three kinds of lines: an epoch (a cut and its events), a receipt (the results of
-processing an epoch), and a commit. Each segment begins with the totals over all lines before it (`Totals`). So a start
-reads the newest segment only, and old segments can be dropped.
+The epoch log is a journal with four kinds of lines: an epoch (a cut and its events), a receipt (the results of
+processing an epoch), a checkpoint, and a commit. Each segment begins with the totals over all lines before it
+(`Totals`). So a start reads the newest segment only, and old segments can be dropped.
 """
 
 from __future__ import annotations
@@ -69,6 +69,13 @@ class EpochLog:
             assert committed <= epoch <= cut, f"a commit of epoch {epoch} after {committed}, with {cut} the last cut"
             self._append({"commit": epoch})
             self.totals.committed = epoch
+
+    def checkpoint(self, number: int, epoch: int, manifest: str, digest: str) -> None:
+        """Append the line of a checkpoint after this epoch; the checkpoint counts once the line is durable."""
+        with self._lock:
+            assert number == self.totals.checkpoint + 1, (number, self.totals.checkpoint)
+            self._append({"checkpoint": number, "epoch": epoch, "manifest": manifest, "digest": digest})
+            self.totals.checkpoint = number
 
     def move_base(self, base: Base) -> None:
         """Begin a segment whose header has the new base, durably; earlier epochs are refused from now on."""

@@ -74,13 +74,13 @@ class EpochReader:
         found = False
         for entry in self._reader.read(start):
             line = line_of(entry)
-            found = found or line.get("epoch") == first
+            found = found or ("cut" in line and line["epoch"] == first)
             if found:
                 yield line
 
     def epochs(self, first: int | None = None) -> Iterator[Epoch]:
         """Return the epochs with the number `first` or a larger number, up to the current end of the epoch log."""
-        return (Epoch.from_line(line) for line in self.lines(first) if "epoch" in line)
+        return (Epoch.from_line(line) for line in self.lines(first) if "cut" in line)
 
     def receipts(self, first: int | None = None) -> Iterator[EpochReceipt]:
         """Return the receipts that were written after epoch `first` was cut; a replayed epoch has several receipts."""

@@ -48,6 +48,8 @@ class Totals:
     returned: dict[str, int] = field(default_factory=dict)
     """The sinks that were removed and added again, and for each the epoch that it begins again with."""
     committed: int = -1
+    checkpoint: int = -1
+    """The number of the last checkpoint."""
     epochs: int = 0
     records: int = 0
     processed: int = 0
@@ -134,7 +136,9 @@ class Totals:
                 self.delivered[sink] = self.delivered.get(sink, Digest()) + made
 
     def add_line(self, line: Mapping[str, Any]) -> None:
-        if "epoch" in line:
+        if "checkpoint" in line:
+            self.checkpoint = line["checkpoint"]
+        elif "epoch" in line:
             self.add_epoch(Epoch.from_line(line))
         elif "receipt" in line:
             self.add_receipt(EpochReceipt.from_line(line))
@@ -145,6 +149,7 @@ class Totals:
         """A copy for a new log that begins after the base: without counts, and without sinks."""
         return replace(
             self,
+            checkpoint=-1 if self.base.checkpoint is None else self.base.checkpoint,
             sinks={},
             removed=set(),
             returned={},

@@ -212,7 +212,7 @@ METRICS = (
     Metric(
         "millstream_last_checkpoint_bytes",
         "gauge",
-        "The size of the last checkpoint on disk.",
+        "The size on disk of the state in the last checkpoint.",
         lambda run: checkpoint.size if (checkpoint := run.stats.last_checkpoint) else None,
     ),
     Metric(

@@ -22,7 +22,7 @@ _RECENT_EPOCHS = 1000
 
 @dataclass(frozen=True)
 class LastCheckpoint:
-    """The last checkpoint: its time in seconds since 1970, and its size in bytes."""
+    """The last checkpoint: its time in seconds since 1970, and the bytes of the state in it."""
 
     at: float
     size: int
@@ -51,8 +51,7 @@ class StatsCollector(Observer):
         self._speed = Speed()
         self._records = 0
         self._recent: deque[float] = deque(maxlen=_RECENT_EPOCHS)
-        self._checkpoints = CheckpointReader(watched.directory.checkpoints)
-        self._last = self._checkpoints.newest()
+        self._last = CheckpointReader(watched.directory.path, watched.epoch_log.totals.checkpoint).newest()
         self.latency, self.checkpoint_seconds = Histogram(_BOUNDS), Histogram(_BOUNDS)
         self.restarts = 0
         self.last_restart: str | None = None
@@ -84,8 +83,7 @@ class StatsCollector(Observer):
     def last_checkpoint(self) -> LastCheckpoint | None:
         if (checkpoint := self._last) is None:
             return None
-        at, size = self._checkpoints.written_at(checkpoint), self._checkpoints.size(checkpoint)
-        return LastCheckpoint(at / 1e6, size) if at is not None and size is not None else None
+        return LastCheckpoint(checkpoint.at / 1e6, checkpoint.size)
 
     @property
     def records_per_second(self) -> float | None:

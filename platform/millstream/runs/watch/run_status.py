@@ -104,9 +104,8 @@ def run_status(directory: RunDirectory) -> RunStatus:
     )  # may take seconds of imports, so it comes before reading the run's progress
     running = directory.in_use
     totals, processed, epoch_log = _epoch_log(directory)
-    checkpoints = CheckpointReader(directory.checkpoints)
-    checkpoint = checkpoints.newest()
-    checkpointed_at = checkpoints.written_at(checkpoint) if checkpoint is not None else None
+    checkpoint = CheckpointReader(directory.path, totals.checkpoint).newest()
+    checkpointed_at = checkpoint.at if checkpoint is not None else None
     now, run_stats = time.time(), read_run_stats(directory) if running else None
     partitions, unknown = _partitions(directory, loaded, totals)
     config = loaded.config

@@ -15,10 +15,11 @@ from millstream.errors import ConfigError
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME, in_step_order
 from millstream.state.digests import state_digest
+from millstream.state.shards import shard_of
 from millstream.steps.checks.other_process import same_in_another_process
 from millstream.steps.checks.step_run import StepRun, find_difference, find_state_difference, run_step
 from millstream.steps.contracts import Output, Scope, State, Step, StepConfig
-from millstream.steps.keys import check_key, owner, owners
+from millstream.steps.keys import check_key, shards_of
 
 __all__ = ["STEP_CHECKS", "check_step", "select_checks", "split_into_epochs"]
 
@@ -209,7 +210,7 @@ def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) ->
         raise AssertionError(f"{message}; the names of a keyed step's state are its keys")
     shares = [run_step(config, epochs, cut=_keep_share(key, share)) for share in range(_SHARES)]
     for share, run in enumerate(shares):
-        foreign = [name for name in run.state if owner(name, _SHARES) != share]
+        foreign = [name for name in run.state if shard_of(name, _SHARES) != share]
         if foreign:
             raise AssertionError(f"{config!r} has state for {foreign[0]!r}, but got no record with this key")
     what = f"declares that it is keyed by {key!r}, but differs when {_SHARES} instances share the keys"
@@ -265,7 +266,7 @@ def _move_later(epochs: Sequence[pa.Table], epoch: pa.Table, times: int) -> pa.T
 
 def _keep_share(key: str, share: int) -> Callable[[pa.Table], list[pa.Table]]:
     """Return a function that keeps the records of an epoch whose keys have this owner."""
-    return lambda epoch: [epoch.filter(pa.array(owners(epoch[key], _SHARES) == share))]
+    return lambda epoch: [epoch.filter(pa.array(shards_of(epoch[key], _SHARES) == share))]
 
 
 def _combine(runs: Sequence[StepRun]) -> StepRun:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from millstream.engines.driver import run_epochs
 from millstream.engines.job import Job
 from millstream.engines.local.single_process import SingleProcessFeed
+from millstream.engines.simulated.world.files import UnsyncedFiles
 from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.worker_pool import SimulatedWorkerPool
@@ -23,8 +24,16 @@ class SimulatedEngine:
     There are no processes, no sockets and no real clock.
     """
 
-    def __init__(self, world: World, graphs: Graphs | None = None, *, packing: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        graphs: Graphs | None = None,
+        unsynced: UnsyncedFiles | None = None,
+        *,
+        packing: bool = True,
+    ) -> None:
         self._world, self._graphs, self._packing = world, graphs, packing
+        self._unsynced = unsynced if unsynced is not None else UnsyncedFiles()
 
     @staticmethod
     def seeded(seed: int, trace: Callable[[str], None] | None = None) -> SimulatedEngine:
@@ -38,4 +47,8 @@ class SimulatedEngine:
                 run_epochs(job, feed, clock)
             return
         graphs = self._graphs or Graphs(job.config, job.graph.fields)
-        run_with_workers(job, lambda job: SimulatedWorkerPool(job, self._world, graphs, packing=self._packing), clock)
+
+        def open_pool(job: Job) -> SimulatedWorkerPool:
+            return SimulatedWorkerPool(job, self._world, graphs, self._unsynced, packing=self._packing)
+
+        run_with_workers(job, open_pool, clock)

@@ -7,6 +7,7 @@ Second by the function `effects`, from the point at which each crash came.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from millstream.guarantees.delivery import Crash, Delivery, Effects, Point, due, effects
@@ -20,11 +21,12 @@ Sequenced = tuple[tuple[int, bool], ...]
 
 @dataclass(frozen=True)
 class Durable:
-    """S, C, and for every sink D, at the time of a crash; -1 means no epoch."""
+    """S, C, and for every sink D, at the time of a crash; -1 means no epoch. `checkpoint` is the number of S's."""
 
     checkpointed: int
     committed: int
     delivered: tuple[int, ...]
+    checkpoint: int = -1
 
 
 @dataclass
@@ -38,6 +40,8 @@ class _Start:
     passed: Crash | None = None
     before_commit: Crash | None = None
     """The last point passed before the last commit, which a loss of power may undo."""
+    before_checkpoint: Crash | None = None
+    """The last point passed before the last checkpoint, which a loss of power may undo."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class _Crashed:
     durable: Durable
     passed: Crash | None
     before_commit: Crash | None
+    before_checkpoint: Crash | None = None
 
 
 @dataclass
@@ -60,14 +65,13 @@ class History:
     _crashes: list[_Crashed] = field(default_factory=list)
     _start: _Start = field(default_factory=_Start)
     _checkpoints: dict[int, Sequenced] = field(default_factory=dict)
-    _newest: int | None = None
 
     def __post_init__(self) -> None:
         self.appends = [[] for _ in range(self.sinks)]
 
-    def began(self, first: int, checkpointed: int) -> None:
+    def began(self, first: int, checkpoint: int, checkpointed: int) -> None:
         """A start continues with epoch `first`, from the newest checkpoint, whose last epoch is `checkpointed`."""
-        before = self._checkpoints[self._newest] if self._newest is not None else ()
+        before = self._checkpoints[checkpoint] if checkpoint >= 0 else ()
         lost = tuple((epoch, False) for epoch in range(checkpointed + 1, first))
         self._start = _Start(first, (*before, *lost))
 
@@ -77,9 +81,9 @@ class History:
         return (*start.before, *((number, True) for number in range(start.first, epoch + 1)))
 
     def checkpointed(self, number: int, epoch: int) -> None:
-        """A checkpoint is written. A checkpoint that is not due belongs to a clean end."""
+        """A checkpoint has its line. A checkpoint that is not due belongs to a clean end."""
         self._checkpoints[number] = self.met(epoch)
-        self._newest = number
+        self._start.before_checkpoint = self._start.passed
         self._start.passed = Crash(Point.CHECKPOINT, epoch)
         self._start.ending |= not due(epoch, self.plan.checkpoint_every)
 
@@ -101,22 +105,36 @@ class History:
         """A crash: all memory is gone, or all workers are gone."""
         start, self._start = self._start, _Start()
         self.known &= not start.ending
-        self._crashes.append(_Crashed(durable, start.passed, start.before_commit))
+        self._crashes.append(_Crashed(durable, start.passed, start.before_commit, start.before_checkpoint))
 
     def ended(self) -> None:
         """A start ended cleanly, and another follows. Points do not show the checkpoint and commit of a clean end."""
         self._start = _Start()
         self.known = False
 
-    def lost_commit(self, committed: int) -> None:
-        """The loss of power undid the last commit, of this or an earlier crash; no other effect depended on it."""
-        while self._crashes and (last := self._crashes[-1]).durable.committed > committed:
+    def lost_lines(self, committed: int, checkpoint: int, checkpointed: int) -> None:
+        """The loss of power undid the last commit or checkpoint, of this or an earlier crash.
+
+        No other effect depended on them. `checkpoint` and `checkpointed` are the number and the epoch of the newest
+        checkpoint that is left.
+        """
+        self._lose(
+            Point.COMMIT, lambda found: found.committed > committed, lambda found: replace(found, committed=committed)
+        )
+        self._lose(
+            Point.CHECKPOINT,
+            lambda found: found.checkpoint > checkpoint,
+            lambda found: replace(found, checkpoint=checkpoint, checkpointed=checkpointed),
+        )
+
+    def _lose(self, point: Point, lost: Callable[[Durable], bool], left: Callable[[Durable], Durable]) -> None:
+        while self._crashes and lost((last := self._crashes[-1]).durable):
             self._crashes.pop()
-            durable = replace(last.durable, committed=committed)
-            if last.passed is not None and last.passed.point is Point.COMMIT:
-                self._crashes.append(_Crashed(durable, last.before_commit, None))
+            if last.passed is not None and last.passed.point is point:
+                before = last.before_commit if point is Point.COMMIT else last.before_checkpoint
+                self._crashes.append(_Crashed(left(last.durable), before, None))
             elif not self._crashes:
-                self._crashes.append(_Crashed(durable, last.passed, None))
+                self._crashes.append(_Crashed(left(last.durable), last.passed, None))
 
     @property
     def crashes(self) -> list[Crash]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
@@ -16,15 +17,19 @@ from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make
 from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
 from millstream.engines.simulated.run.history import Durable, History
-from millstream.engines.simulated.world.disk import Disk, SimulatedCheckpointWriter, SimulatedEpochLog
+from millstream.engines.simulated.world.background import SimulatedBackground
+from millstream.engines.simulated.world.disk import Disk, SimulatedEpochLog
 from millstream.engines.simulated.world.faults import Died, Target
+from millstream.engines.simulated.world.files import SimulatedFiles
 from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
 from millstream.engines.simulated.world.sinks import MemorySink, SinkContent
 from millstream.engines.simulated.world.world import World
 from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.lifecycle import PAUSE
 from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader, Totals
-from millstream.state.checkpoints import Checkpoint, CheckpointStore
+from millstream.state.checkpoints import Checkpoint, CheckpointReader, CheckpointStore
+from millstream.state.layers import Layers
 from millstream.steps.output_rows import row_schema
 from millstream.steps.processor import EpochResult
 
@@ -43,6 +48,7 @@ class StartOptions:
     records exist from the beginning. `in_flight` is the number of records that may be cut and not yet finished. `keep`
     is that of the config, in microseconds. In a run that follows its sources, a partition is idle after `idle`
     microseconds; `pause` is the time, in seconds, in which no record arrives in the first partition of each source.
+    `rest` is the pause after a checkpoint, in multiples of its duration.
     """
 
     workers: int
@@ -54,6 +60,7 @@ class StartOptions:
     keep: int | None = None
     idle: int | None = None
     pause: tuple[float, float] = (0.0, 0.0)
+    rest: float = PAUSE
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ class SimulatedRun:
         self._world.asked = job.stop
         target = None
         try:
-            SimulatedEngine(self._world, self._graphs, packing=options.packing).run(job)
+            SimulatedEngine(self._world, self._graphs, self.disk.checkpoint_files, packing=options.packing).run(job)
         except Died as died:
             target = died.target
         except WorkerLost as lost:
@@ -144,15 +151,18 @@ class SimulatedRun:
         if target is Target.POWER:
             self.disk.lose_power(self._scheduler.rng)
             if self.history is not None:
-                self.history.lost_commit(self._committed())
+                newest = self._newest()
+                self.history.lost_lines(
+                    self._totals().committed, newest.number if newest else -1, newest.epoch if newest else -1
+                )
         self._expire()
 
     def _expire(self) -> None:
         """Perhaps remove what a sink does not keep: rows that are older than the newest checkpoint."""
-        newest = CheckpointStore(self.disk.checkpoints, {}).newest()
+        newest = self._newest()
         if newest is None:
             return
-        made = EpochReader(self.disk.epochs).totals().last_rows
+        made = self._totals().last_rows
         for name, content in self.contents.items():
             if content.expires and made.get(name, -1) <= newest.epoch and self._scheduler.rng.random() < _EXPIRES:
                 content.expire()
@@ -161,24 +171,36 @@ class SimulatedRun:
         """Record a crash: all memory is gone, or the memory of all workers."""
         if self.history is None:
             return
-        newest = CheckpointStore(self.disk.checkpoints, {}).newest()
+        newest = self._newest()
         delivered = tuple(content.last for content in self.contents.values())
-        self.history.crashed(Durable(newest.epoch if newest else -1, self._committed(), delivered))
+        self.history.crashed(
+            Durable(
+                newest.epoch if newest else -1,
+                self._totals().committed,
+                delivered,
+                newest.number if newest else -1,
+            )
+        )
 
-    def _committed(self) -> int:
-        return EpochReader(self.disk.epochs).totals().committed
+    def _totals(self) -> Totals:
+        return EpochReader(self.disk.epochs).totals()
+
+    def _newest(self) -> Checkpoint | None:
+        return CheckpointReader(self.disk.folder, self._totals().checkpoint).newest()
 
     # ------------------------------------------------------------ one start
 
     def _job(self, options: StartOptions) -> Job:
         graph, scheduler, world, history = self._graphs.lend(), self._scheduler, self._world, self.history
         size_of = self._size_of(options)
-        log = SimulatedEpochLog(self.disk, world, history.committed if history else _ignore, self._begin)
+        log = SimulatedEpochLog(self.disk, world, self._wrote if history else _ignore, self._begin)
         storage = Storage(
-            folder=self.disk.epochs.parent,
+            folder=self.disk.folder,
             logs={source: MemoryLog(parts, graph.fields, size_of) for source, parts in self._records.items()},
             epoch_log=log,
-            checkpoints=CheckpointStore(self.disk.checkpoints, {}, options.keep, self._wall_clock),
+            checkpoints=CheckpointStore(
+                self.disk.folder, {}, log.totals.checkpoint, self._layers(), options.keep, self._wall_clock
+            ),
             sinks={
                 name: MemorySink(name, content, world, partial(history.delivered, index) if history else _ignore)
                 for index, (name, content) in enumerate(self.contents.items())
@@ -203,15 +225,25 @@ class SimulatedRun:
             backpressure=Backpressure(max(options.max_records, MOST_RECORDS - options.in_flight), scheduler.clock),
             clock=scheduler.clock,
             wall_clock=self._wall_clock,
-            writer_of=lambda store, done: SimulatedCheckpointWriter(store, done, self.disk, world, self._written),
+            pause=options.rest,
         )
+
+    def _layers(self) -> Layers:
+        """The layers of one start, whose coordinator writes in the background."""
+        background = SimulatedBackground(self._scheduler, "coordinator")
+        self._scheduler.join(background)
+        files = SimulatedFiles(self.disk.checkpoint_files, self._world, "coordinator")
+        return Layers(self.disk.folder / "layers", self._config.guarantee.shards, files, background)
 
     def _wall_clock(self) -> int:
         return self._began + int(self._scheduler.now * 1e6)
 
-    def _written(self, checkpoint: Checkpoint) -> None:
-        if self.history is not None:
-            self.history.checkpointed(checkpoint.number, checkpoint.epoch)
+    def _wrote(self, line: Mapping[str, Any]) -> None:
+        """Take a line of the epoch log into the history."""
+        if self.history is not None and "checkpoint" in line:
+            self.history.checkpointed(line["checkpoint"], line["epoch"])
+        elif self.history is not None and "commit" in line:
+            self.history.committed(line["commit"])
 
     def _size_of(self, options: StartOptions) -> Callable[[RecordedPartition], int]:
         """A function that returns the present size of a partition; arriving partitions begin in turn."""
@@ -252,7 +284,7 @@ class _Observer:
     def started(self, first: int) -> None:
         if self._history is not None:
             newest = self._checkpoints.newest()
-            self._history.began(first, newest.epoch if newest else -1)
+            self._history.began(first, newest.number if newest else -1, newest.epoch if newest else -1)
 
     def finished_epoch(self, result: EpochResult) -> None: ...
 
@@ -262,7 +294,7 @@ class _Observer:
         self._crashed()
 
 
-def _ignore(epoch: int) -> None:
+def _ignore(effect: object) -> None:
     """With exactly_once, effects have no history."""
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from millstream.digests import Digest, digest_of
 from millstream.engines.simulated.run.history import History
 from millstream.engines.simulated.run.run import FinishedRun
@@ -14,8 +12,7 @@ from millstream.engines.simulated.world.sinks import SinkContent
 from millstream.guarantees.delivery import Effects
 from millstream.log.epochs import EpochReceipt
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoints import States
-from millstream.state.dirty_rows import Value
+from millstream.steps.outcome import Outcome
 
 __all__ = ["differences_by_history", "differences_exactly_once"]
 
@@ -29,7 +26,7 @@ def differences_exactly_once(
     applied.drop_before(begin)
     if applied != AppliedEpochs([[begin, ended.last + 1]] if begin <= ended.last else []):
         yield f"of {ended.last + 1} epochs the state has applied {applied.ranges}, and twice {applied.repeats}"
-    yield from _differing_states(ended.job.processor.save(), golden.states)
+    yield from _differing_states(ended.job.outcome, golden.outcome)
     for name, sink in contents.items():
         rows, expected = sink.rows(), golden.rows[name]
         if not rows.equals(expected):
@@ -67,7 +64,7 @@ def differences_since_base(
 ) -> Iterator[str]:
     """Check that a run without crashes from the base on has the state, and the rows since, of this run."""
     base = ended.job.epoch_log.totals.base.epoch
-    yield from (f"since the base: {line}" for line in _differing_states(tail.states, ended.job.processor.save()))
+    yield from (f"since the base: {line}" for line in _differing_states(tail.outcome, ended.job.outcome))
     for name, sink in contents.items():
         receipts = [receipt for epoch, receipt in golden.receipts.items() if epoch > base]
         count = sum(receipt.outputs.get(name, Digest()).count for receipt in receipts)
@@ -107,7 +104,7 @@ def differences_by_history(
         yield f"trained twice: epochs {sorted(twice)}, expected {sorted(union.trained_twice)} after {since.start - 1}"
     if lost != union.lost.intersection(since):
         yield f"lost to the model: epochs {sorted(lost)}, expected {sorted(union.lost)} after {since.start - 1}"
-    yield from _differing_states(ended.job.processor.save(), references.states(history.met(ended.last)))
+    yield from _differing_states(ended.job.outcome, references.outcome(history.met(ended.last)))
     for index, (name, sink) in enumerate(contents.items()):
         yield from _check_sums(name, sink, ended.job.lifecycle.delivered[name])
         epochs = [epoch for epoch, _ in sink.appends]
@@ -128,20 +125,13 @@ def _check_end(ended: FinishedRun) -> Iterator[str]:
         yield f"the run ended with epoch {ended.last}, but committed only up to epoch {committed}"
 
 
-def _differing_states(found: States, expected: States) -> Iterator[str]:
-    """The parts of a state that are not equal bit by bit."""
-    for step in [*expected, *(step for step in found if step not in expected)]:
-        mine, other = found.get(step, {}), expected.get(step, {})
-        for name in [*other, *(name for name in mine if name not in other)]:
-            if name not in mine or name not in other or not _same(mine[name], other[name]):
-                yield f"the state of {step}: {name} differs"
-
-
-def _same(one: Value, other: Value) -> bool:
-    if isinstance(one, bytes) or isinstance(other, bytes):
-        return one == other
-    same = one.dtype == other.dtype and one.shape == other.shape
-    return same and bool((np.ascontiguousarray(one).view(np.uint8) == np.ascontiguousarray(other).view(np.uint8)).all())
+def _differing_states(found: Outcome, expected: Outcome) -> Iterator[str]:
+    """The steps whose states are not equal bit by bit, and the model."""
+    for step in {**expected.states, **found.states}:
+        if found.states.get(step, Digest()) != expected.states.get(step, Digest()):
+            yield f"the state of {step} differs"
+    if found.model != expected.model:
+        yield "the model differs"
 
 
 def _format(found: Effects) -> str:

@@ -21,7 +21,8 @@ from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import Epoch, EpochReader, EpochReceipt, Totals
 from millstream.log.ranges import ranges_of, read_table, records_schema
-from millstream.state.checkpoints import CheckpointReader, States
+from millstream.state.checkpoints import CheckpointReader
+from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
 
 __all__ = ["Golden", "ReferenceRuns", "epochs_key", "golden_run"]
@@ -31,9 +32,9 @@ _NEVER = 1_000_000
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden run (without faults): its state, its rows, and the totals and the receipts of its epoch log."""
+    """A golden run (without faults): its outcome, its rows, and the totals and the receipts of its epoch log."""
 
-    states: States
+    outcome: Outcome
     rows: Mapping[str, pa.Table]
     totals: Totals
     receipts: Mapping[int, EpochReceipt]
@@ -65,7 +66,7 @@ def golden_since_base(config: Config, graphs: Graphs, records: Recorded, disk: D
     epochs = EpochReader(disk.epochs)
     begin = epochs.base_totals()
     assert begin.base.checkpoint is not None, "this log begins after a base"
-    CheckpointReader(disk.checkpoints).copy(begin.base.checkpoint, Disk(folder).checkpoints)
+    CheckpointReader(disk.folder, begin.checkpoint).copy(begin.base.checkpoint, folder)
     return golden_run(config, graphs, records, epochs, folder, begin)
 
 
@@ -82,7 +83,7 @@ def golden_run(
     job = run.run_to_end().job
     rows = {name: content.rows() for name, content in run.contents.items()}
     receipts = {receipt.epoch: receipt for receipt in job.epoch_log.reader().receipts()}
-    golden = Golden(job.processor.save(), rows, job.epoch_log.totals, receipts)
+    golden = Golden(job.outcome, rows, job.epoch_log.totals, receipts)
     graphs.take_back(job.graph)
     return golden
 
@@ -100,11 +101,11 @@ class ReferenceRuns:
     def rows(self, sequence: Sequenced) -> Mapping[str, pa.Table]:
         """The rows of the last epoch of the sequence."""
         if sequence not in self._rows:
-            self.states(sequence)
+            self.outcome(sequence)
         return self._rows[sequence]
 
-    def states(self, sequence: Sequenced) -> States:
-        """The state after all epochs of the sequence."""
+    def outcome(self, sequence: Sequenced) -> Outcome:
+        """The outcome of all epochs of the sequence."""
         graph = self._graphs.lend()
         schema = records_schema(graph.fields)
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
@@ -117,6 +118,6 @@ class ReferenceRuns:
                 self._rows[sequence[:index]] = processor.process(epoch, records).rows
             else:
                 processor.skip(epoch)
-        states = processor.save()
+        outcome = processor.outcome()
         self._graphs.take_back(graph)
-        return states
+        return outcome

@@ -1,38 +1,39 @@
-"""The disk of a simulated run: an epoch log and checkpoints that lose unsynced lines with the power."""
+"""The disk of a simulated run: an epoch log and files of checkpoints that lose what is not synced with the power."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from millstream.engines.simulated.world.faults import Died
-from millstream.engines.simulated.world.scheduler import Ready
+from millstream.engines.simulated.world.files import UnsyncedFiles
 from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import Base, Epoch, EpochLog, Totals
 from millstream.log.journal.segment import Segment
-from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.checkpoint_writer import CheckpointWriter
-from millstream.state.checkpoints import Checkpoint, CheckpointStore, States
 
-__all__ = ["Disk", "SimulatedCheckpointWriter", "SimulatedEpochLog"]
+__all__ = ["Disk", "SimulatedEpochLog"]
 
-_LINES = {"epoch": "the cut of epoch", "receipt": "the receipt of epoch", "commit": "the commit of epoch"}
+_LINES = {
+    "epoch": "the cut of epoch",
+    "receipt": "the receipt of epoch",
+    "checkpoint": "checkpoint",
+    "commit": "the commit of epoch",
+}
 _SEGMENT_BYTES = 3000
 """Segments of some epochs, so that schedules begin, pack and drop segments."""
 _GARBAGE = 0.3
-_TORN = 0.5
 
 
 class Disk:
-    """A folder for the epoch log and one for the checkpoints; the synced size of the epoch log outlives a process.
+    """The run directory. The synced size of the epoch log, and the synced files, outlive a loss of power.
 
     `dropped` has the epochs up to the base of the epoch log, for the checker.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.epochs, self.checkpoints = folder / "epochs", folder / "checkpoints"
+        self.folder, self.epochs = folder, folder / "epochs"
+        self.checkpoint_files = UnsyncedFiles()
         self.dropped: dict[int, Epoch] = {}
         self._synced, self._newest = 0, ""
 
@@ -52,6 +53,7 @@ class Disk:
 
     def lose_power(self, rng: random.Random) -> None:
         """Keep none, a part or all of the unsynced bytes; any bytes may follow in place of the others."""
+        self.checkpoint_files.lose_power(rng)
         if not self.epochs.is_dir():
             return
         segment = self._segment()
@@ -70,11 +72,13 @@ class Disk:
 
 
 class SimulatedEpochLog(EpochLog):
-    """The epoch log. Each written line and each sync is an effect; `committed` is called after each commit."""
+    """The epoch log. Each written line and each sync is an effect; `wrote` is called with each line."""
 
-    def __init__(self, disk: Disk, world: World, committed: Callable[[int], None], begin: Totals | None = None) -> None:
+    def __init__(
+        self, disk: Disk, world: World, wrote: Callable[[Mapping[str, Any]], None], begin: Totals | None = None
+    ) -> None:
         super().__init__(disk.epochs, begin, _SEGMENT_BYTES)
-        self._disk, self._world, self._committed = disk, world, committed
+        self._disk, self._world, self._wrote = disk, world, wrote
         if self.totals.next_epoch == 0:
             disk.mark_synced()
 
@@ -108,80 +112,6 @@ class SimulatedEpochLog(EpochLog):
         def do() -> None:
             append(line)
             self._disk.follow_roll()
-            if kind == "commit":
-                self._committed(number)
+            self._wrote(line)
 
         self._world.effect(lambda: f"logs {_LINES[kind]} {number}", do)
-
-
-class SimulatedCheckpointWriter(CheckpointWriter):
-    """Writes a checkpoint as steps of the scheduler; the coordinator may continue, wait or die in the meantime.
-
-    `written` is called as soon as a checkpoint is durable. `done`, which informs the lifecycle, is called later.
-    """
-
-    def __init__(
-        self,
-        store: CheckpointStore,
-        done: Callable[[Checkpoint], None],
-        disk: Disk,
-        world: World,
-        written: Callable[[Checkpoint], None],
-    ) -> None:
-        super().__init__(store, done)
-        self._disk, self._world, self._written = disk, world, written
-        self._pending: tuple[int, AppliedEpochs, States] | None = None
-        self._checkpoint: Checkpoint | None = None
-        self._writing = False
-        world.scheduler.join(self)
-
-    @property
-    def busy(self) -> bool:
-        return self._pending is not None
-
-    def start(self, epoch: int, applied: AppliedEpochs, states: States) -> None:
-        self.wait()
-        self._pending = epoch, applied, states
-
-    def wait(self) -> None:
-        while self._pending is not None:
-            self._world.scheduler.step()
-
-    def ready(self) -> Iterator[Ready]:
-        if self._pending is not None and not self._writing:
-            yield "checkpoint writer", self._continue
-
-    def _continue(self) -> None:
-        self._writing = True
-        checkpoint = self._checkpoint
-        if checkpoint is None and self._pending is not None:
-            self._checkpoint = self._write_pending(*self._pending)
-        elif checkpoint is not None:
-            self._world.effect(lambda: f"checkpoint {checkpoint.number} is done", lambda: self._done(checkpoint))
-            self._pending = self._checkpoint = None
-        self._writing = False
-
-    def _write_pending(self, epoch: int, applied: AppliedEpochs, states: States) -> Checkpoint:
-        scheduler = self._world.scheduler
-        scheduler.interleave()
-        try:
-            self._world.step(effect=True)
-        except Died:
-            if scheduler.rng.random() < _TORN:
-                self._tear(self._store.write(epoch, applied, states))
-            raise
-        checkpoint = self._store.write(epoch, applied, states)
-        self._written(checkpoint)
-        scheduler.progress()
-        scheduler.trace(
-            lambda: f"checkpoint writer: checkpoint {checkpoint.number} of epoch {checkpoint.epoch} is written"
-        )
-        self._world.step(effect=True)
-        return checkpoint
-
-    def _tear(self, checkpoint: Checkpoint) -> None:
-        """Cut a checkpoint file short, as a process leaves it that dies while writing."""
-        path = self._disk.checkpoints / f"{checkpoint.number:010d}.checkpoint"
-        with path.open("r+b") as file:
-            file.truncate(self._world.scheduler.rng.randrange(path.stat().st_size))
-        path.rename(path.with_suffix(".tmp"))

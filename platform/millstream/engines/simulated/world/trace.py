@@ -7,12 +7,14 @@ from millstream.engines.workers.messages import (
     Done,
     EpochPart,
     Failed,
+    Finish,
+    Finished,
     Message,
     Read,
     Restore,
     Skip,
-    StateReply,
     StateRequest,
+    StateWritten,
     Take,
 )
 
@@ -37,9 +39,9 @@ def describe(message: Message) -> str:
             return f"{name} of epoch {part.epoch}, {part.records.num_rows} records"
         case Done(result):
             return f"{name} epoch {result.epoch.number}"
-        case StateRequest(number) | StateReply(number):
+        case StateRequest(number) | StateWritten(number):
             return f"{name} {number}"
-        case Restore():
+        case Restore() | Finish() | Finished():
             return name
         case Failed(error):
             return f"{name}: {error}"

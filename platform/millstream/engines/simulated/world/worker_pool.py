@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ import pyarrow as pa
 from millstream.engines.job import Job
 from millstream.engines.local.channel import pack, unpack
 from millstream.engines.recovery import WorkerLost
+from millstream.engines.simulated.world.background import SimulatedBackground
 from millstream.engines.simulated.world.faults import Killed
+from millstream.engines.simulated.world.files import SimulatedFiles, UnsyncedFiles
 from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.scheduler import Ready, Stuck
 from millstream.engines.simulated.world.trace import describe
@@ -36,7 +39,7 @@ class SimulatedWorkerPool:
     channels at once. `packing`: each message is serialized and read back, as between processes.
     """
 
-    def __init__(self, job: Job, world: World, graphs: Graphs, *, packing: bool) -> None:
+    def __init__(self, job: Job, world: World, graphs: Graphs, unsynced: UnsyncedFiles, *, packing: bool) -> None:
         self.names = role_names(job.config.engine.workers)
         self.running: str | None = None
         self._world, self._scheduler = world, world.scheduler
@@ -47,10 +50,14 @@ class SimulatedWorkerPool:
         def read(ranges: Sequence[Range]) -> pa.Table:
             return read_table(ranges, job.logs.__getitem__, schema)
 
-        self._roles: dict[str, Role] = {
-            name: role_of(name, len(self.names) - 1, graph, stages_of(graph), read, self._send_of(name))
-            for name, graph in zip(self.names, self._borrowed, strict=True)
-        }
+        self._backgrounds = {name: SimulatedBackground(self._scheduler, name) for name in self.names}
+        layers = job.lifecycle.checkpoints.layers
+        self._roles: dict[str, Role] = {}
+        for name, graph in zip(self.names, self._borrowed, strict=True):
+            files = SimulatedFiles(unsynced, world, name)
+            own = replace(layers, files=files, background=self._backgrounds[name])
+            send = self._send_of(name)
+            self._roles[name] = role_of(name, len(self.names) - 1, graph, stages_of(graph), read, send, own)
         self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
         self._arrived: deque[Message] = deque()
         self._gone: set[str] = set()
@@ -99,6 +106,9 @@ class SimulatedWorkerPool:
         for (sender, receiver), channel in self._channels.items():
             if channel and receiver not in self._gone:
                 yield f"{sender} -> {receiver}", lambda ends=(sender, receiver): self._deliver(*ends)  # type: ignore[misc]
+        for name in self.alive:
+            for actor, step in self._backgrounds[name].ready():
+                yield actor, lambda name=name, step=step: self._run(name, step)  # type: ignore[misc]
 
     def _deliver(self, sender: str, receiver: str) -> None:
         carried = self._channels[sender, receiver].popleft()
@@ -108,14 +118,22 @@ class SimulatedWorkerPool:
             self._arrived.append(message)
             self._scheduler.progress()
             return
-        self.running = receiver
-        try:
+
+        def work() -> None:
             self._world.step()
             handle(self._roles[receiver], message, self._send_of(receiver))
+
+        self._run(receiver, work)
+
+    def _run(self, name: str, work: Callable[[], None]) -> None:
+        """Let a worker do some work; other workers may work in between."""
+        before, self.running = self.running, name
+        try:
+            work()
         except Killed:
             pass
         finally:
-            self.running = None
+            self.running = before
 
     def _send_of(self, name: str) -> Send:
         def send(receiver: str, message: Message) -> None:

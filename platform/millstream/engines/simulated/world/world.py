@@ -66,12 +66,12 @@ class World:
         self.scheduler.trace(lambda: f"*** {target}: all memory is gone")
         raise Died(target)
 
-    def effect(self, what: Callable[[], str], do: Callable[[], _Made]) -> _Made:
+    def effect(self, what: Callable[[], str], do: Callable[[], _Made], process: str = "coordinator") -> _Made:
         """Run an effect: a write that outlives the process. A fault may come just before or just after the effect."""
         self.scheduler.interleave()
         self.step(effect=True)
         made = do()
         self.scheduler.progress()
-        self.scheduler.trace(lambda: f"coordinator: {what()}")
+        self.scheduler.trace(lambda: f"{process}: {what()}")
         self.step(effect=True)
         return made
