@@ -16,9 +16,11 @@ from millstream.digests import Digest
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.epochs import (
     Added,
+    Base,
     Baselines,
     Epoch,
     EpochLog,
+    EpochReader,
     EpochReceipt,
     PartitionName,
     Scores,
@@ -98,10 +100,15 @@ def _start(setting: Setting) -> Iterator[Value]:
         with _unsynced():
             for number in range(epochs):
                 _append(log, _epoch(number), _receipt(number) if number >= epochs - _WITH_RECEIPT else None)
+            for _ in log.compact(epochs, ()):
+                pass
         log.close()
     few = repeated(setting, lambda _: _opening(setting.folder / str(short), short))
     many = repeated(setting, lambda _: _opening(setting.folder / str(long), long))
     yield median("epoch_log_start", many, ".3f", f"{spread(few, '.3f')} for {short:,} epochs")
+    folder = setting.folder / str(long)
+    yield median("epoch_log_status", repeated(setting, lambda _: _reading_status(folder, long)), ".3f")
+    yield Value("epoch_log_keep", _moving_base(folder, long))
 
 
 def _opening(folder: Path, epochs: int) -> float:
@@ -115,6 +122,34 @@ def _opening(folder: Path, epochs: int) -> float:
     log.close()
     if found != (epochs, epochs - 1, 2, 2):
         raise RuntimeError(f"the written log does not read as {epochs:,} epochs: {found}")
+    return seconds
+
+
+def _reading_status(folder: Path, epochs: int) -> float:
+    """Seconds that `status` needs to read the epoch log."""
+    began = time.perf_counter()
+    reader = EpochReader(folder)
+    totals = reader.totals()
+    last = max(receipt.last for receipt in reader.receipts(max(totals.committed, totals.base.epoch + 1)))
+    seconds = time.perf_counter() - began
+    if last != epochs - 1:
+        raise RuntimeError(f"the last receipt is that of epoch {last:,}")
+    return seconds
+
+
+def _moving_base(folder: Path, epochs: int) -> float:
+    """Seconds to move the base to the last but one epoch, and to drop all segments before it, without syncs."""
+    log = EpochLog(folder)
+    with _unsynced():
+        began = time.perf_counter()
+        log.move_base(Base(epochs - 2, 0))
+        while log.drop_oldest():
+            pass
+        seconds = time.perf_counter() - began
+    left = [epoch.number for epoch in log.reader().epochs()]
+    log.close()
+    if left != [epochs - 1]:
+        raise RuntimeError(f"{len(left):,} epochs are left")
     return seconds
 
 
@@ -170,10 +205,15 @@ MEASUREMENTS = (
         _cost,
     ),
     Measurement(
-        (Figure("epoch_log_start", "s", at_most(1)),),
-        f"Opening the epoch log of {_LONG:,} epochs and reading its last two epochs, as a start does; the time for "
-        f"{_SHORT:,} epochs is shown beside it.",
+        (
+            Figure("epoch_log_start", "s", at_most(1)),
+            Figure("epoch_log_status", "s", at_most(2)),
+            Figure("epoch_log_keep", "s", at_most(2)),
+        ),
+        f"Opening the compacted epoch log of {_LONG:,} epochs and reading its last two epochs, as a start does; the "
+        f"time for {_SHORT:,} epochs is shown beside it. Then reading it as `status` does, and moving its base.",
         _start,
+        name="epoch_log_start",
     ),
     Measurement(
         (

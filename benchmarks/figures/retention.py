@@ -1,4 +1,4 @@
-"""The size of the epoch log in a day and in a year; the end and the status of a run with many epochs or rows."""
+"""The size of the epoch log in a day and in a year; the end and the status of a run with many rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from millstream.log.epochs import (
     Baselines,
     Epoch,
     EpochLog,
-    EpochReader,
     EpochReceipt,
     PartitionName,
     Scores,
@@ -40,7 +39,6 @@ __all__ = ["MEASUREMENTS"]
 _SECOND = 1_000_000
 _RATE = 500
 _EPOCHS_A_DAY = 86_400 * _RATE
-_LONG = 10_000_000
 _ROWS = 100_000_000
 
 
@@ -61,7 +59,7 @@ class _Checkpoints:
 
     def add(self, epoch: int, at: int, needed: set[int]) -> None:
         number = max(self.found, default=-1) + 1
-        self.found[number] = Checkpoint(number, epoch, AppliedEpochs(), {}, None, at)
+        self.found[number] = Checkpoint(number, epoch, AppliedEpochs(), {}, at)
         staying = kept({each.number: each.at for each in self.found.values()}, at, self.keep) | needed
         self.found = {number: each for number, each in self.found.items() if number in staying}
 
@@ -145,62 +143,6 @@ def _year(setting: Setting) -> Iterator[Value]:
     yield Value("epoch_log_year", max(sizes[month:]) / max(sizes[:month]), f"{max(sizes) / 1e6:.2f} MB at most")
 
 
-def _long(setting: Setting) -> Iterator[Value]:
-    epochs = 100_000 if setting.quick else _LONG
-    setting.say(f"writing an epoch log of {epochs:,} epochs")
-    folder = setting.fresh("epochs")
-    run = _Run(folder, HOUR // 1000, keep=DAY)
-    with _unsynced():
-        for number in range(epochs):
-            run.process(number)
-            if number % 1000 == 999:
-                run.log.commit(number)
-        for _ in run.log.compact(epochs, ()):
-            pass
-        run.log.close()
-        starts = repeated(setting, lambda _: _seconds_of_start(folder, epochs))
-        yield median("epoch_log_long_start", starts, ".2f", f"{run.size / 1e6:.0f} MB")
-        yield median("epoch_log_long_status", repeated(setting, lambda _: _seconds_of_status(folder, epochs)), ".2f")
-        yield Value("epoch_log_long_keep", _seconds_of_keep(folder, epochs))
-
-
-def _seconds_of_start(folder: Path, epochs: int) -> float:
-    began = time.perf_counter()
-    log = EpochLog(folder)
-    waiting = len(list(log.reader().epochs(epochs - 2)))
-    log.reader().last_rows(epochs - 3)
-    seconds = time.perf_counter() - began
-    log.close()
-    if (waiting, log.totals.epochs) != (2, epochs):
-        raise RuntimeError(f"the written log does not read as {epochs:,} epochs")
-    return seconds
-
-
-def _seconds_of_status(folder: Path, epochs: int) -> float:
-    began = time.perf_counter()
-    reader = EpochReader(folder)
-    totals = reader.totals()
-    last = max(receipt.last for receipt in reader.receipts(max(totals.committed, totals.base.epoch + 1)))
-    if last != epochs - 1:
-        raise RuntimeError(f"the last receipt is that of epoch {last:,}")
-    return time.perf_counter() - began
-
-
-def _seconds_of_keep(folder: Path, epochs: int) -> float:
-    """Seconds to move the base to the end and to drop all segments before it."""
-    log, checkpoints = EpochLog(folder), _Checkpoints(DAY)
-    checkpoints.add(epochs - 2, 0, set())
-    began = time.perf_counter()
-    for _ in Retention(log, cast(CheckpointStore, checkpoints), DAY, lambda: 2 * DAY).work(epochs - 2):
-        pass
-    seconds = time.perf_counter() - began
-    left = [epoch.number for epoch in log.reader().epochs()]
-    log.close()
-    if left != [epochs - 1]:
-        raise RuntimeError(f"{len(left):,} epochs are left")
-    return seconds
-
-
 def _delivered(setting: Setting) -> Iterator[Value]:
     rows, at_once = (1_000_000, 200_000) if setting.quick else (_ROWS, 1_000_000)
     table = pa.table({"_offset": np.arange(at_once, dtype=np.int64) // 1000})
@@ -238,17 +180,6 @@ MEASUREMENTS = (
         "A year on a simulated clock with `keep: 7d`, an epoch a minute: the largest epoch log after the first month "
         "over the largest one in it.",
         _year,
-    ),
-    Measurement(
-        (
-            Figure("epoch_log_long_start", "s", at_most(2)),
-            Figure("epoch_log_long_status", "s", at_most(2)),
-            Figure("epoch_log_long_keep", "s", at_most(2)),
-        ),
-        f"An epoch log of {_LONG:,} compacted epochs, without syncs of the disk: opening it as a start does, its "
-        "totals as `status` reads them, and moving the base to its end.",
-        _long,
-        name="epoch_log_long",
     ),
     Measurement(
         (Figure("delivered_status", "s", at_most(2)), Figure("delivered_stop", "s", at_most(2))),

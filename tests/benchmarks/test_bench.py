@@ -49,7 +49,7 @@ def test_an_unknown_figure_is_a_wrong_command() -> None:
 def test_the_epoch_log_is_measured(tmp_path: Path) -> None:
     found = measured(tmp_path / "bench.json", "epoch_log_cost", "epoch_log_start")
     assert found["epoch_log_cost"]["goal"] == "<= 1"
-    assert set(found) == {"epoch_log_cost", "epoch_log_start"}
+    assert set(found) == {"epoch_log_cost", "epoch_log_start", "epoch_log_status", "epoch_log_keep"}
 
 
 def test_figures_beside_other_tools_need_the_option_peers(tmp_path: Path) -> None:

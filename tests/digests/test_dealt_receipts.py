@@ -19,7 +19,7 @@ from millstream.log.ranges import records_schema
 from millstream.records import in_step_order
 from millstream.steps.functions import Filter, Map
 from millstream.steps.graph import Graph, build_graph
-from millstream.steps.keys import owners
+from millstream.steps.keys import shards_of
 from millstream.steps.per_key import PerKey
 from millstream.steps.processor import EpochProcessor
 
@@ -91,7 +91,7 @@ def merged(receipts: list[EpochReceipt]) -> EpochReceipt:
 @pytest.mark.parametrize("mutant", [False, True], ids=["sums", "mutant"])
 def test_a_receipt_dealt_to_three_processes_is_that_of_one(mutant: bool) -> None:
     whole = records(random.Random(11))
-    owner_of = owners(whole["author"], PROCESSES)
+    owner_of = shards_of(whole["author"], PROCESSES)
     shares = [whole.filter(pa.array(owner_of == share)) for share in range(PROCESSES)]
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         dealt = pool.starmap(receipts_of, [(share, seed, mutant) for seed, share in enumerate(shares)])
