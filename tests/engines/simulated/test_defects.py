@@ -19,9 +19,9 @@ from millstream.engines.simulated.world.scheduler import Scheduler
 from millstream.engines.workers import exchange, roles
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed, _Saving
-from millstream.engines.workers.messages import Allow, Message, StateRequest
-from millstream.engines.workers.roles import Sequencer
+from millstream.engines.workers.messages import Allow
 from millstream.guarantees import lifecycle
+from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.lifecycle import EpochLifecycle
 from millstream.guarantees.sink_guard import SinkGuard
@@ -64,21 +64,13 @@ def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Exchange, "take", take_at_once)
 
 
-def a_checkpoint_of_a_later_state_than_was_requested(patch: pytest.MonkeyPatch) -> None:
-    handle = Sequencer.handle
+def a_manifest_of_an_earlier_epoch_than_its_sections(patch: pytest.MonkeyPatch) -> None:
+    start = Checkpointer.start
 
-    def write_late(sequencer: Sequencer, request: StateRequest) -> Work[None]:
-        yield
-        yield
-        yield from sequencer._writing._write(request, sequencer._processor.save())
+    def start_earlier(checkpointer: Checkpointer, epoch: int, *others: Any) -> None:
+        start(checkpointer, max(0, epoch - 1), *others)
 
-    def handle_late(sequencer: Sequencer, message: Message) -> None:
-        if isinstance(message, StateRequest):
-            sequencer._writing._layers.background.start(write_late(sequencer, message))
-        else:
-            handle(sequencer, message)
-
-    patch.setattr(Sequencer, "handle", handle_late)
+    patch.setattr(Checkpointer, "start", start_earlier)
 
 
 def _unsynced(files: Files, path: Path, chunks: Iterable[bytes | memoryview]) -> Work[None]:
@@ -220,7 +212,7 @@ def found(simulated: SimulatedPipeline, folder: Path) -> bool:
         (a_checkpoint_before_its_rows_are_delivered, "exactly_once"),
         (epochs_in_order_of_arrival, "exactly_once"),
         (state_that_changes_before_it_is_allowed, "exactly_once"),
-        (a_checkpoint_of_a_later_state_than_was_requested, "exactly_once"),
+        (a_manifest_of_an_earlier_epoch_than_its_sections, "exactly_once"),
         (a_manifest_before_an_owner_has_synced_its_layer, "exactly_once"),
         (a_line_before_its_manifest_is_synced, "exactly_once"),
         (a_manifest_without_the_sections_of_one_owner, "exactly_once"),
