@@ -27,6 +27,7 @@ from millstream.log.epochs import (
     Totals,
 )
 from millstream.log.journal.segment import first_indexes, segment_path
+from millstream_connectors.journal_url import JournalUrl
 
 EPOCHS = 3000
 FIRST = (Added(PartitionName("source", "a", 0)), SinkAdded("predictions"), SinkAdded("rejects"))
@@ -239,3 +240,11 @@ def test_the_lines_of_a_merged_receipt(tmp_path: Path) -> None:
     assert line["rows"] == {"predictions": [0, last], "rejects": [3, 3]}
     assert line["each"] == [[2, last + 1]]
     assert json.loads(json.dumps(line)) == line
+
+
+def test_a_compacted_log_is_printed_as_lines(tmp_path: Path) -> None:
+    log = filled(tmp_path, 600)
+    compact(log, 600)
+    printed = [json.loads(entry) for entry in JournalUrl(str(tmp_path)).entries()]
+    assert [line["epoch"] for line in printed if "epoch" in line] == list(range(600))
+    assert printed == list(log.reader().lines())
