@@ -22,6 +22,7 @@ class Topics:
 
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     goes_on: bool = False
+    current: bool = True
     fields: tuple[str, ...] = ("text",)
 
     def partitions(self) -> list[Partition]:
@@ -38,6 +39,9 @@ class Topics:
 
     def end(self, partition: str) -> int:
         return self.spans[partition][1]
+
+    def is_current(self, partition: str) -> bool:
+        return self.current
 
     def ended(self, partition: str) -> bool:
         return False
@@ -202,6 +206,23 @@ def test_a_time_without_a_look_makes_no_partition_idle(tmp_path: Path) -> None:
     assert events_at(made, 1.0, 9000.0, 9001.0) == [()]
     log.spans["a"] = (0, 70)
     assert events_at(made, 9002.0) == [()]
+    made.epoch_log.close()
+
+
+def test_a_time_without_an_answer_makes_no_partition_idle(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50), "b": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans = {"a": (0, 60), "b": (0, 60)}
+    assert events_at(made, 1.0, 25.0) == [()]
+    log.current = False  # the server is away, and `end` returns the last offsets that it reported
+    assert events_at(made, 50.0, 75.0, 100.0, 900.0) == []
+    log.current = True
+    log.spans["a"] = (0, 90)  # the producers of one partition are faster
+    assert events_at(made, 901.0, 925.0) == [()]
+    log.spans["b"] = (0, 90)
+    assert events_at(made, 926.0, 956.0) == [()]
+    assert events_at(made, 986.0) == [(Idle(0), Idle(1))]
     made.epoch_log.close()
 
 

@@ -139,7 +139,7 @@ class LogCutter:
                 self._targets = ends
             ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
         self._ends_seen = ends
-        self._silence.look(now, {rank: end > self._planner.positions[rank] for rank, end in ends.items()})
+        self._silence.look(now, self._unread(ends))
         busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
         left = self._partitions_to_leave(ends, planned or {})
@@ -180,6 +180,14 @@ class LogCutter:
             rank: self.logs[partition.source].end(partition.name)
             for rank, partition in enumerate(self._partitions)
             if rank not in gone
+        }
+
+    def _unread(self, ends: Mapping[int, int]) -> dict[int, bool]:
+        """For each partition with a current end, true if it has records that are not cut."""
+        return {
+            rank: end > self._planner.positions[rank]
+            for rank, end in ends.items()
+            if self.logs[(partition := self._partitions[rank]).source].is_current(partition.name)
         }
 
     def _partitions_to_leave(self, ends: Mapping[int, int], cut: Mapping[int, tuple[int, int]]) -> list[Event]:

@@ -14,7 +14,8 @@ class Silence:
 
     `limit_of` returns the silence, in microseconds, after which a partition is idle; None: never. The time between two
     looks counts for at most half of this limit. So after a time without a look, as on a machine that was suspended, no
-    partition is idle before its end was looked at again.
+    partition is idle before its end was looked at again. A partition that a look leaves out, because its end is out of
+    date, is not silent until the next look.
 
     >>> silence = Silence(lambda rank: 60_000_000)
     >>> for now, unread in ((0.0, False), (40.0, True), (80.0, False)):
@@ -41,4 +42,4 @@ class Silence:
     def is_over_limit(self, rank: int) -> bool:
         """True if the partition has been silent for its limit."""
         limit = self.limit_of(rank)
-        return limit is not None and self._micros[rank] >= limit
+        return limit is not None and self._micros.get(rank, 0.0) >= limit
