@@ -23,6 +23,8 @@ class Topics:
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     goes_on: bool = False
     current: bool = True
+    questions: int = 0
+    """The number of calls of `is_current` and `ended`."""
     fields: tuple[str, ...] = ("text",)
 
     def partitions(self) -> list[Partition]:
@@ -41,9 +43,11 @@ class Topics:
         return self.spans[partition][1]
 
     def is_current(self, partition: str) -> bool:
+        self.questions += 1
         return self.current
 
     def ended(self, partition: str) -> bool:
+        self.questions += 1
         return False
 
     def identity(self, partition: str, upto: int) -> str:
@@ -189,7 +193,7 @@ def test_a_partition_that_is_read_and_silent_for_a_minute_is_idle_in_an_epoch_wi
     log.spans = {"a": (0, 60), "b": (0, 60)}
     assert events_at(made, 1.0, 25.0, 50.0) == [()]
     log.spans["b"] = (0, 61)
-    assert events_at(made, 60.9, 61.0) == [(), (Idle(0),)]
+    assert events_at(made, 60.5, 61.0) == [(), (Idle(0),)]
     assert events_at(made, 90.0, 120.0, 121.0) == [(Idle(1),)]
     assert events_at(made, 300.0) == []
     log.spans["a"] = (0, 61)
@@ -223,6 +227,34 @@ def test_a_time_without_an_answer_makes_no_partition_idle(tmp_path: Path) -> Non
     log.spans["b"] = (0, 90)
     assert events_at(made, 926.0, 956.0) == [()]
     assert events_at(made, 986.0) == [(Idle(0), Idle(1))]
+    made.epoch_log.close()
+
+
+def test_records_between_two_looks_interrupt_a_silence(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans["a"] = (0, 60)
+    assert events_at(made, 1.0, 31.0) == [()]
+    log.spans["a"] = (0, 70)
+    assert events_at(made, 31.125, 61.0, 91.0) == [()]  # the look at 31.125 is not due, and the cut is
+    assert events_at(made, 91.25) == [(Idle(0),)]
+    log.spans["a"] = (0, 80)
+    assert events_at(made, 91.375) == [()]  # and is not idle at once
+    made.epoch_log.close()
+
+
+def test_only_some_cuts_look_at_all_partitions(tmp_path: Path) -> None:
+    log = Topics({str(number): (0, 50) for number in range(100)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.questions = 0
+    for turn in range(1, 10):
+        log.spans["0"] = (0, 50 + turn)
+        assert events_at(made, turn / 64) == [()]
+    assert log.questions == 9  # whether the partition that was cut has ended
+    made.cut(0.25)
+    assert log.questions == 9 + 100 + 1
     made.epoch_log.close()
 
 
