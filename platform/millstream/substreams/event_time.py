@@ -28,7 +28,7 @@ class EventTime:
     >>> clock = EventTime()
     >>> clock.join(0), clock.join(1)
     (None, None)
-    >>> clock.observe({0: 50}, [0])
+    >>> clock.observe({0: 50})
     >>> clock.boundary(), clock.holder
     (None, 1)
     >>> clock.boundary(idle=[1]), clock.boundary(), clock.boundary(ended=[0, 1])
@@ -61,9 +61,9 @@ class EventTime:
         else:
             self._timeless.add(rank)
 
-    def observe(self, latest: Mapping[int, int | None], cut: Iterable[int]) -> None:
-        """Take the greatest time in each partition of which an epoch has records; `cut` has offsets of these ranks."""
-        self._idle.difference_update(cut)
+    def observe(self, latest: Mapping[int, int | None]) -> None:
+        """Take the greatest time in each partition of which an epoch has records: none of them is idle any more."""
+        self._idle.difference_update(latest)
         for rank, seen in latest.items():
             if rank not in self._greatest:
                 continue
@@ -72,6 +72,10 @@ class EventTime:
                 before = self._greatest[rank]
                 self._greatest[rank] = seen if before is None else max(before, seen)
                 self._most = seen if self._most is None else max(self._most, seen)
+
+    def lose(self, ranks: Iterable[int]) -> None:
+        """Wait for partitions whose records are lost: until a record of them is read, or they are idle again."""
+        self._idle.difference_update(ranks)
 
     def leave(self, ended: Iterable[int], idle: Iterable[int]) -> None:
         """Stop waiting for partitions that have ended, and for idle partitions until they are observed again."""
