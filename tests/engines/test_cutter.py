@@ -307,6 +307,23 @@ def test_the_clock_of_epochs_never_goes_back(tmp_path: Path) -> None:
     assert [epoch.at for epoch in EpochReader(tmp_path / "one").epochs()] == [50, 50]
 
 
+def test_a_clock_that_was_set_back_is_a_warning_once_in_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, minute = Topics({"a": (0, 0)}), 60_000_000
+    for clocks, warnings in (([9 * minute, 8 * minute], 0), ([8 * minute - 1, 0], 1)):
+        times = iter(clocks)
+        made = cutter(log, tmp_path, wall_clock=lambda times=times: next(times))  # type: ignore[misc]
+        for now in (0.0, 1.0):
+            log.spans["a"] = (0, log.spans["a"][1] + 10)
+            assert made.cut(now) is not None
+        made.epoch_log.close()
+        assert len(caplog.messages) == warnings
+    assert caplog.messages[0].startswith(
+        "the clock is at 1970-01-01T00:07:59.999999Z, and the last epoch was cut at 1970-01-01T00:09:00Z"
+    )
+
+
 def test_a_replay_has_the_clock_and_the_idle_partitions_of_the_original(tmp_path: Path) -> None:
     log = Topics({"a": (0, 0), "b": (0, 0)})
     original = cutter(log, tmp_path / "one", idle=MINUTE, wall_clock=lambda: 50)

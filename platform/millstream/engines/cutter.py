@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
@@ -27,14 +28,18 @@ from millstream.log.epochs import (
     Totals,
     in_order,
 )
-from millstream.timestamps import wall_clock
+from millstream.timestamps import format_time, wall_clock
 
 __all__ = ["CutEpochs", "Cutter", "LogCutter", "ReplayCutter"]
+
+_LOGGER = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.25
 """The time between two checks for new partitions of a followed source, and for idle and ended ones."""
 _LOOKS = 8
 """The least number of looks at a partition, in the silence after which it is idle."""
+_CLOCK_TOLERANCE = 60_000_000
+"""The time, in microseconds, by which a clock may go back without a warning."""
 
 
 class CutEpochs(Protocol):
@@ -98,6 +103,7 @@ class LogCutter:
     _checked_at: float | None = field(default=None, init=False)
     _ends_seen: dict[int, int] | None = field(default=None, init=False)
     _checked_before: bool = field(init=False)
+    _warned: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         totals = self.epoch_log.totals
@@ -153,10 +159,23 @@ class LogCutter:
     def _write(self, cut: dict[int, tuple[int, int]], events: tuple[Event, ...]) -> Epoch:
         self._events, self._added = [], set()
         totals = self.epoch_log.totals
-        epoch = Epoch(totals.next_epoch, cut, events, max(totals.at, self.wall_clock()))
+        epoch = Epoch(totals.next_epoch, cut, events, self._next_time(totals.at))
         self.backpressure.admit(epoch)
         self.epoch_log.cut(epoch)
         return epoch
+
+    def _next_time(self, before: int) -> int:
+        """The time of the next epoch: that of the clock, or of the epoch before, if the clock was set back."""
+        now = self.wall_clock()
+        if now < before - _CLOCK_TOLERANCE and not self._warned:
+            self._warned = True
+            _LOGGER.warning(
+                "the clock is at %s, and the last epoch was cut at %s: `ahead` counts from the later time until the "
+                "clock has passed it",
+                format_time(now),
+                format_time(before),
+            )
+        return max(before, now)
 
     def _has_urgent_event(self) -> bool:
         """True if an event must be written without a record: the first position of a partition is decided only once."""
