@@ -58,7 +58,7 @@ def test_before_the_first_watermark_a_receipt_has_none() -> None:
 def test_a_record_ahead_of_its_epochs_clock_is_a_reject_and_moves_no_watermark() -> None:
     made = processor()
     result = process(made, 0, {0: 24, 1: 45}, *ADDED, at=39)
-    assert result.rows["rejects"]["reason"].to_pylist() == ["its time is more than 5us ahead of the clock"]
+    assert result.rows["rejects"]["reason"].to_pylist() == ["its time is more than 5us ahead of the clock (`ahead`)"]
     assert result.rows["rejects"]["step"].to_pylist() == ["source"]
     assert (result.receipt.records, result.receipt.watermarks["before"]) == (2, 24)
     assert process(made, 1, {1: 45}, at=40).rows["rejects"].num_rows == 0

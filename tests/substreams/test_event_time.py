@@ -97,7 +97,7 @@ def test_only_records_that_are_ahead_of_their_own_source_are_rejects() -> None:
     latest, ahead = latest_times(records), {0: None, 1: 10}
     assert reject_ahead(records, latest, 11, ahead)["_reject"].to_pylist() == [
         None,
-        "its time is more than 10us ahead of the clock",
+        "its time is more than 10us ahead of the clock (`ahead`)",
         "no text",
         None,
         None,

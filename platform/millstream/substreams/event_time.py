@@ -166,14 +166,14 @@ def reject_ahead(
 
     >>> records = pa.table({"_rank": [0, 0], "_time": [7, 8], "_reject": pa.nulls(2, pa.string())})
     >>> reject_ahead(records, {0: 8}, 5, {0: 2})["_reject"].to_pylist()
-    [None, 'its time is more than 2us ahead of the clock']
+    [None, 'its time is more than 2us ahead of the clock (`ahead`)']
     """
     for rank, seen in latest.items():
         limit = ahead[rank]
         if seen is None or limit is None or seen <= at + limit:
             continue
         wrong = pc.and_(pc.equal(records[RANK], rank), pc.greater(records[TIME], at + limit)).fill_null(False)
-        reason = pa.scalar(f"its time is more than {format_duration(limit)} ahead of the clock", pa.string())
+        reason = pa.scalar(f"its time is more than {format_duration(limit)} ahead of the clock (`ahead`)", pa.string())
         index = records.column_names.index(REJECT)
         reject = pc.coalesce(records[REJECT], pc.if_else(wrong, reason, pa.scalar(None, pa.string())))
         records = records.set_column(index, REJECT, reject)
