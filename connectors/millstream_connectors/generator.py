@@ -139,6 +139,9 @@ class GeneratorLog:
     def end(self, partition: str) -> int:
         return min(self._total(partition), self._share(self._available(), partition))
 
+    def is_current(self, partition: str) -> bool:
+        return True
+
     def ended(self, partition: str) -> bool:
         return self._config.records is not None and self.end(partition) == self._total(partition)
 

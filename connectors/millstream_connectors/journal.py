@@ -94,6 +94,9 @@ class JournalLog:
     def end(self, partition: str) -> int:
         return self._ends.end()
 
+    def is_current(self, partition: str) -> bool:
+        return True
+
     def ended(self, partition: str) -> bool:
         return False
 

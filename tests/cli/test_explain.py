@@ -84,8 +84,9 @@ def test_the_wait_of_windows_for_each_source_is_a_sentence(millstream: Millstrea
     several = f"sources={{a: {{type: files, path: news.jsonl, idle: 5m}}, b: {untimed}}}"
     ran = millstream("explain", "news.yaml", "--set", "source=null", "--set", several)
     out = " ".join(ran.out.split())
-    assert "they wait for each partition of a until it has ended, or was read and silent for 5m; a record 1d" in out
-    assert "windows over event time: b has no times, so they do not wait for it" in out
+    waits = "windows over event time wait for each partition of source a until it has ended, or was read and silent "
+    assert waits + "for 5m; a record more than 1d ahead of the clock is a reject" in out
+    assert "windows over event time do not wait for source b: it has no times" in out
     counted = millstream("explain", "news.yaml", "--set", "pipeline.popularity={window: {type: count, size: 9}}")
     assert "windows over event time" not in counted.out
 

@@ -129,7 +129,7 @@ def test_a_record_that_is_ahead_of_the_clock_is_a_reject_and_makes_no_record_lat
     assert late == 0
     [rejected] = read(pipeline, "wrong", "rejects")
     assert rejected["_offset"] == 100
-    assert rejected["reason"] == "its time is more than 1d ahead of the clock"
+    assert rejected["reason"] == "its time is more than 1d ahead of the clock (`ahead`)"
     pipeline.source = {"ahead": None}
     pipeline.run("never")
     assert read(pipeline, "never", "rejects") == []

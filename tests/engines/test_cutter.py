@@ -22,6 +22,9 @@ class Topics:
 
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     goes_on: bool = False
+    current: bool = True
+    questions: int = 0
+    """The number of calls of `is_current` and `ended`."""
     fields: tuple[str, ...] = ("text",)
 
     def partitions(self) -> list[Partition]:
@@ -39,7 +42,12 @@ class Topics:
     def end(self, partition: str) -> int:
         return self.spans[partition][1]
 
+    def is_current(self, partition: str) -> bool:
+        self.questions += 1
+        return self.current
+
     def ended(self, partition: str) -> bool:
+        self.questions += 1
         return False
 
     def identity(self, partition: str, upto: int) -> str:
@@ -185,7 +193,7 @@ def test_a_partition_that_is_read_and_silent_for_a_minute_is_idle_in_an_epoch_wi
     log.spans = {"a": (0, 60), "b": (0, 60)}
     assert events_at(made, 1.0, 25.0, 50.0) == [()]
     log.spans["b"] = (0, 61)
-    assert events_at(made, 60.9, 61.0) == [(), (Idle(0),)]
+    assert events_at(made, 60.5, 61.0) == [(), (Idle(0),)]
     assert events_at(made, 90.0, 120.0, 121.0) == [(Idle(1),)]
     assert events_at(made, 300.0) == []
     log.spans["a"] = (0, 61)
@@ -202,6 +210,51 @@ def test_a_time_without_a_look_makes_no_partition_idle(tmp_path: Path) -> None:
     assert events_at(made, 1.0, 9000.0, 9001.0) == [()]
     log.spans["a"] = (0, 70)
     assert events_at(made, 9002.0) == [()]
+    made.epoch_log.close()
+
+
+def test_a_time_without_an_answer_makes_no_partition_idle(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50), "b": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans = {"a": (0, 60), "b": (0, 60)}
+    assert events_at(made, 1.0, 25.0) == [()]
+    log.current = False  # the server is away, and `end` returns the last offsets that it reported
+    assert events_at(made, 50.0, 75.0, 100.0, 900.0) == []
+    log.current = True
+    log.spans["a"] = (0, 90)  # the producers of one partition are faster
+    assert events_at(made, 901.0, 925.0) == [()]
+    log.spans["b"] = (0, 90)
+    assert events_at(made, 926.0, 956.0) == [()]
+    assert events_at(made, 986.0) == [(Idle(0), Idle(1))]
+    made.epoch_log.close()
+
+
+def test_records_between_two_looks_interrupt_a_silence(tmp_path: Path) -> None:
+    log = Topics({"a": (0, 50)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.spans["a"] = (0, 60)
+    assert events_at(made, 1.0, 31.0) == [()]
+    log.spans["a"] = (0, 70)
+    assert events_at(made, 31.125, 61.0, 91.0) == [()]  # the look at 31.125 is not due, and the cut is
+    assert events_at(made, 91.25) == [(Idle(0),)]
+    log.spans["a"] = (0, 80)
+    assert events_at(made, 91.375) == [()]  # and is not idle at once
+    made.epoch_log.close()
+
+
+def test_only_some_cuts_look_at_all_partitions(tmp_path: Path) -> None:
+    log = Topics({str(number): (0, 50) for number in range(100)})
+    made = cutter(log, tmp_path, idle=MINUTE)
+    made.cut(0.0)
+    log.questions = 0
+    for turn in range(1, 10):
+        log.spans["0"] = (0, 50 + turn)
+        assert events_at(made, turn / 64) == [()]
+    assert log.questions == 9  # whether the partition that was cut has ended
+    made.cut(0.25)
+    assert log.questions == 9 + 100 + 1
     made.epoch_log.close()
 
 
@@ -252,6 +305,23 @@ def test_the_clock_of_epochs_never_goes_back(tmp_path: Path) -> None:
     again.cut(0.0)
     again.epoch_log.close()
     assert [epoch.at for epoch in EpochReader(tmp_path / "one").epochs()] == [50, 50]
+
+
+def test_a_clock_that_was_set_back_is_a_warning_once_in_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, minute = Topics({"a": (0, 0)}), 60_000_000
+    for clocks, warnings in (([9 * minute, 8 * minute], 0), ([8 * minute - 1, 0], 1)):
+        times = iter(clocks)
+        made = cutter(log, tmp_path, wall_clock=lambda times=times: next(times))  # type: ignore[misc]
+        for now in (0.0, 1.0):
+            log.spans["a"] = (0, log.spans["a"][1] + 10)
+            assert made.cut(now) is not None
+        made.epoch_log.close()
+        assert len(caplog.messages) == warnings
+    assert caplog.messages[0].startswith(
+        "the clock is at 1970-01-01T00:07:59.999999Z, and the last epoch was cut at 1970-01-01T00:09:00Z"
+    )
 
 
 def test_a_replay_has_the_clock_and_the_idle_partitions_of_the_original(tmp_path: Path) -> None:

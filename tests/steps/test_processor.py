@@ -58,10 +58,20 @@ def test_before_the_first_watermark_a_receipt_has_none() -> None:
 def test_a_record_ahead_of_its_epochs_clock_is_a_reject_and_moves_no_watermark() -> None:
     made = processor()
     result = process(made, 0, {0: 24, 1: 45}, *ADDED, at=39)
-    assert result.rows["rejects"]["reason"].to_pylist() == ["its time is more than 5us ahead of the clock"]
+    assert result.rows["rejects"]["reason"].to_pylist() == ["its time is more than 5us ahead of the clock (`ahead`)"]
     assert result.rows["rejects"]["step"].to_pylist() == ["source"]
     assert (result.receipt.records, result.receipt.watermarks["before"]) == (2, 24)
     assert process(made, 1, {1: 45}, at=40).rows["rejects"].num_rows == 0
+
+
+def test_a_cut_without_records_leaves_a_partition_idle() -> None:
+    made = processor()
+    process(made, 0, {0: 20, 1: 10}, *ADDED, Idle(1))
+    markers = Epoch(1, {0: (1, 2), 1: (1, 3)}, (), 10**6)  # offsets of transactions, and a record in one partition
+    receipt = made.process(markers, epoch(1, {0: 50})[1]).receipt
+    assert (receipt.watermarks["before"], receipt.held_by) == (50, 0)
+    receipt = process(made, 2, {0: 90, 1: 60}).receipt
+    assert (receipt.watermarks["before"], receipt.held_by) == (60, 1)
 
 
 def test_an_epoch_that_is_lost_adds_its_partitions_and_keeps_its_idle_ones() -> None:

@@ -15,14 +15,10 @@ from millstream.substreams.event_time import EventTime, latest_times, reject_ahe
 
 @dataclass(frozen=True)
 class Boundary:
-    """An epoch: new partitions (True: its source has times), greatest times by rank, idle and ended partitions.
-
-    `cut` has partitions of which the cut has offsets without records.
-    """
+    """An epoch: new partitions (True: its source has times), greatest times by rank, idle and ended partitions."""
 
     latest: Mapping[int, int | None] = field(default_factory=dict)
     joined: Sequence[bool] = ()
-    cut: Sequence[int] = ()
     idle: Sequence[int] = ()
     ended: Sequence[int] = ()
 
@@ -35,7 +31,7 @@ def after(*epochs: Boundary) -> tuple[list[Watermark | None], int | None]:
         for timed in epoch.joined:
             clock.join(partitions, timed=timed)
             partitions += 1
-        clock.observe(epoch.latest, [*epoch.latest, *epoch.cut])
+        clock.observe(epoch.latest)
         clock = EventTime.restore(clock.save())
         clock.boundary(epoch.ended, epoch.idle)
         holder = clock.holder
@@ -48,7 +44,6 @@ TWO = (True, True)
 HOLDS = [
     ("the least counts", [Boundary({0: 50, 1: 20}, TWO)], 20, 1),
     ("nothing was cut of one yet", [Boundary({0: 50}, TWO)], None, 1),
-    ("offsets without records", [Boundary({0: 50}, TWO, cut=[1])], None, 1),
     ("idle without a record", [Boundary({0: 50}, TWO, idle=[1])], 50, 0),
     ("records without a time", [Boundary({0: 50, 1: None}, TWO)], 50, 0),
     ("a source without times", [Boundary({0: 50, 1: None}, (True, False))], 50, 0),
@@ -57,7 +52,6 @@ HOLDS = [
     ("idle", [Boundary({0: 50, 1: 20}, TWO), Boundary({0: 70}, idle=[1])], 70, 0),
     ("idle and back", [Boundary({0: 50, 1: 20}, TWO), Boundary({0: 70}, idle=[1]), Boundary({0: 90, 1: 80})], 80, 1),
     ("back with old records", [Boundary({0: 50, 1: 20}, TWO, idle=[1]), Boundary({0: 90, 1: 30})], 50, 1),
-    ("back without a record", [Boundary({0: 50, 1: 20}, TWO, idle=[1]), Boundary({0: 90}, cut=[1])], 50, 1),
     ("idle in the epoch of its records", [Boundary({0: 50, 1: 20}, TWO, idle=[0])], 20, 1),
     ("all idle", [Boundary({0: 50, 1: 20}, TWO, idle=[0, 1])], 50, None),
     ("one idle, one ended", [Boundary({0: 50, 1: 70}, TWO, idle=[0], ended=[1])], 70, None),
@@ -103,7 +97,7 @@ def test_only_records_that_are_ahead_of_their_own_source_are_rejects() -> None:
     latest, ahead = latest_times(records), {0: None, 1: 10}
     assert reject_ahead(records, latest, 11, ahead)["_reject"].to_pylist() == [
         None,
-        "its time is more than 10us ahead of the clock",
+        "its time is more than 10us ahead of the clock (`ahead`)",
         "no text",
         None,
         None,

@@ -104,6 +104,9 @@ class KafkaLog:
         """
         return self._end_offsets.get(_pair(partition), self._known())
 
+    def is_current(self, partition: str) -> bool:
+        return self._end_offsets.is_current
+
     def ended(self, partition: str) -> bool:
         return False
 

@@ -47,7 +47,14 @@ class EndOffsetCache:
 
     The first offset is waited for (`request`); a later request (`request_briefly`) may return None, and the cached
     offsets stay.
+
+    >>> cache = EndOffsetCache(lambda pairs: {("news", 0): 7}, lambda pairs: None)
+    >>> cache.get(("news", 0), among=[]), cache.is_current
+    (7, True)
     """
+
+    is_current: bool = False
+    """True if the last request had an answer; false while the brokers are unavailable."""
 
     def __init__(
         self,
@@ -71,6 +78,7 @@ class EndOffsetCache:
     def _update(self, found: Mapping[Pair, int] | None, started: float) -> None:
         for pair, end in (found or {}).items():
             self._offsets[pair] = max(end, self._offsets.get(pair, end))
+        self.is_current = found is not None
         self._expires = _expiry(started, self._clock(), _RETRY_SECONDS if found is None else _MAX_AGE_SECONDS)
 
 

@@ -32,17 +32,17 @@ def _waiting(most: str) -> str:
 
 
 def _watermark(source: Mapping[str, Any]) -> str:
-    """Describe the part of a source in the watermark.
+    """Describe for what windows over event time wait in a source.
 
     >>> _watermark({"name": "news", "times": False})
-    'news has no times, so they do not wait for it'
+    'windows over event time do not wait for source news: it has no times'
     """
     name = source["name"]
     if not source["times"]:
-        return f"{name} has no times, so they do not wait for it"
+        return f"windows over event time do not wait for source {name}: it has no times"
     until = "it has ended" if source["idle"] is None else f"it has ended, or was read and silent for {source['idle']}"
-    ahead = "" if source["ahead"] is None else f"; a record {source['ahead']} ahead of the clock is a reject"
-    return f"they wait for each partition of {name} until {until}{ahead}"
+    ahead = "" if source["ahead"] is None else f"; a record more than {source['ahead']} ahead of the clock is a reject"
+    return f"windows over event time wait for each partition of source {name} until {until}{ahead}"
 
 
 def _draw(console: Console, description: Mapping[str, Any]) -> None:
@@ -56,7 +56,7 @@ def _draw(console: Console, description: Mapping[str, Any]) -> None:
     )
     if any("time" in step["ends"] for step in description["steps"]):
         for source in description["sources"]:
-            console.print(f"windows over event time: {_watermark(source)}")
+            console.print(_watermark(source))
     _heading(console, "Steps")
     console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, description["steps"])))
     _heading(console, "Options")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
@@ -27,12 +28,18 @@ from millstream.log.epochs import (
     Totals,
     in_order,
 )
-from millstream.timestamps import wall_clock
+from millstream.timestamps import format_time, wall_clock
 
 __all__ = ["CutEpochs", "Cutter", "LogCutter", "ReplayCutter"]
 
+_LOGGER = logging.getLogger(__name__)
+
 _CHECK_SECONDS = 0.25
-"""The time between two checks for new partitions of a followed source."""
+"""The time between two checks for new partitions of a followed source, and for idle and ended ones."""
+_LOOKS = 8
+"""The least number of looks at a partition, in the silence after which it is idle."""
+_CLOCK_TOLERANCE = 60_000_000
+"""The time, in microseconds, by which a clock may go back without a warning."""
 
 
 class CutEpochs(Protocol):
@@ -96,13 +103,15 @@ class LogCutter:
     _checked_at: float | None = field(default=None, init=False)
     _ends_seen: dict[int, int] | None = field(default=None, init=False)
     _checked_before: bool = field(init=False)
+    _warned: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         totals = self.epoch_log.totals
         self._checked_before = totals.next_epoch > 0
         self._partitions = PartitionTable(totals.partitions)
         self._planner = Planner(self.max_records, self.max_wait, dict(totals.positions), self.budget)
-        self._silence = Silence(self._idle_limit)
+        limits = [limit for limit in self.idle.values() if limit is not None]
+        self._silence = Silence(self._idle_limit, min([_CHECK_SECONDS, *(limit / _LOOKS / 1e6 for limit in limits)]))
         for rank, partition in enumerate(self._partitions):
             if rank in totals.ended:
                 continue
@@ -130,29 +139,43 @@ class LogCutter:
     def cut(self, now: float) -> Epoch | None:
         if self._done or not self.backpressure.has_room():
             return None
+        look = self._silence.is_look_due(now)
         if self._checked_at is None or (not self.until_idle and now - self._checked_at >= _CHECK_SECONDS):
-            self._checked_at = now
+            self._checked_at, look = now, True
             self._find_partitions()
-        ends = self._log_ends()
-        if self.until_idle:
-            if self._targets is None:
-                self._targets = ends
-            ends = {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
-        self._ends_seen = ends
-        self._silence.look(now, {rank: end > self._planner.positions[rank] for rank, end in ends.items()})
+        ends = self._ends_seen = self._log_ends()
+        if look:
+            self._silence.look(now, self._unread(ends))
         busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
-        left = self._partitions_to_leave(ends, planned or {})
+        self._silence.interrupt(now, planned or ())
+        last = self.until_idle and planned is None
+        left = self._partitions_to_leave(ends, planned or {}, ends if look or last else planned or ())
         if planned is None and not left and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
-        events = in_order([*self._events, *left])
+        return self._write(planned or {}, in_order([*self._events, *left]))
+
+    def _write(self, cut: dict[int, tuple[int, int]], events: tuple[Event, ...]) -> Epoch:
         self._events, self._added = [], set()
         totals = self.epoch_log.totals
-        epoch = Epoch(totals.next_epoch, planned or {}, events, max(totals.at, self.wall_clock()))
+        epoch = Epoch(totals.next_epoch, cut, events, self._next_time(totals.at))
         self.backpressure.admit(epoch)
         self.epoch_log.cut(epoch)
         return epoch
+
+    def _next_time(self, before: int) -> int:
+        """The time of the next epoch: that of the clock, or of the epoch before, if the clock was set back."""
+        now = self.wall_clock()
+        if now < before - _CLOCK_TOLERANCE and not self._warned:
+            self._warned = True
+            _LOGGER.warning(
+                "the clock is at %s, and the last epoch was cut at %s: `ahead` counts from the later time until the "
+                "clock has passed it",
+                format_time(now),
+                format_time(before),
+            )
+        return max(before, now)
 
     def _has_urgent_event(self) -> bool:
         """True if an event must be written without a record: the first position of a partition is decided only once."""
@@ -175,41 +198,52 @@ class LogCutter:
         self._checked_before = True
 
     def _log_ends(self) -> dict[int, int]:
+        """The ends of the partitions that have not ended; with `until_idle`, at most those of the first call."""
         gone = self.epoch_log.totals.ended
-        return {
+        ends = {
             rank: self.logs[partition.source].end(partition.name)
             for rank, partition in enumerate(self._partitions)
             if rank not in gone
         }
+        if not self.until_idle:
+            return ends
+        if self._targets is None:
+            self._targets = ends
+        return {rank: min(end, self._targets[rank]) for rank, end in ends.items() if rank in self._targets}
 
-    def _partitions_to_leave(self, ends: Mapping[int, int], cut: Mapping[int, tuple[int, int]]) -> list[Event]:
-        """The partitions that the watermark does not wait for after an epoch with this cut."""
-        ended = self._ended_partitions()
-        idle = [rank for rank, end in ends.items() if rank not in ended and self._is_idle(rank, end, cut)]
+    def _unread(self, ends: Mapping[int, int]) -> dict[int, bool]:
+        """For each partition that may become idle, as its end is current, true if it has records that are not cut."""
+        return {
+            rank: end > self._planner.positions[rank]
+            for rank, end in ends.items()
+            if self._idle_limit(rank) is not None
+            and rank not in self.epoch_log.totals.idle
+            and self.logs[(partition := self._partitions[rank]).source].is_current(partition.name)
+        }
+
+    def _partitions_to_leave(
+        self, ends: Mapping[int, int], cut: Mapping[int, tuple[int, int]], ranks: Iterable[int]
+    ) -> list[Event]:
+        """Those of these partitions that the watermark does not wait for after an epoch with this cut."""
+        read = [rank for rank in ranks if self._planner.positions[rank] >= ends[rank]]
+        ended = [rank for rank in read if self._has_ended(rank)]
+        idle = [rank for rank in read if rank not in ended and self._is_idle(rank, cut)]
         return [*map(Idle, idle), *map(Ended, ended)]
 
     def _idle_limit(self, rank: int) -> int | None:
         return self.idle.get(self._partitions[rank].source)
 
-    def _is_idle(self, rank: int, end: int, cut: Mapping[int, tuple[int, int]]) -> bool:
-        """True if the partition is idle from the next epoch's boundary on, and was not before."""
-        if self._planner.positions[rank] < end or self._idle_limit(rank) is None:
-            return False
-        if rank in self.epoch_log.totals.idle and rank not in cut:
+    def _is_idle(self, rank: int, cut: Mapping[int, tuple[int, int]]) -> bool:
+        """True if the partition, read to its end, is idle from the next epoch's boundary on, and was not before."""
+        if self._idle_limit(rank) is None or (rank in self.epoch_log.totals.idle and rank not in cut):
             return False
         empty = rank in self._added and rank not in cut
         return self.until_idle or empty or self._silence.is_over_limit(rank)
 
-    def _ended_partitions(self) -> list[int]:
-        """The partitions that are cut to their end and will get no more records."""
-        gone = self.epoch_log.totals.ended
-        return [
-            rank
-            for rank, partition in enumerate(self._partitions)
-            if rank not in gone
-            and self.logs[partition.source].ended(partition.name)
-            and self._planner.positions[rank] >= self.logs[partition.source].end(partition.name)
-        ]
+    def _has_ended(self, rank: int) -> bool:
+        """True if the partition is cut to its end and will get no more records."""
+        log, name = self.logs[self._partitions[rank].source], self._partitions[rank].name
+        return log.ended(name) and self._planner.positions[rank] >= log.end(name)
 
 
 @dataclass

@@ -108,6 +108,10 @@ class Log(Protocol):
         """One past the last offset that can be read. It may be a few milliseconds old. A run calls this frequently."""
         ...
 
+    def is_current(self, partition: str) -> bool:
+        """False if the last `end` was out of date, because the server does not answer: the partition is not silent."""
+        ...
+
     def ended(self, partition: str) -> bool:
         """True if no record will ever be appended after `end`."""
         ...

@@ -60,7 +60,7 @@ class EpochProcessor:
     def complete(self, epoch: Epoch, in_progress: EpochInProgress, attempt: int = 1) -> EpochResult:
         """Run the steps and the epoch boundary of an epoch whose first steps may have run in another process."""
         self._join(epoch)
-        self._event_time.observe(in_progress.latest, epoch.ranks)
+        self._event_time.observe(in_progress.latest)
         self._chain.run(in_progress, self._partitions)
         risen = self._event_time.boundary(epoch.ended, epoch.idle)
         if risen is not None:
@@ -69,9 +69,12 @@ class EpochProcessor:
         return EpochResult(epoch, rows, self._receipt(in_progress, rows, attempt))
 
     def skip(self, epoch: Epoch) -> None:
-        """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count."""
+        """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count.
+
+        The times of its records are unknown, so the watermark waits for the next records of their partitions.
+        """
         self._join(epoch)
-        self._event_time.observe({}, epoch.ranks)
+        self._event_time.lose(epoch.ranks)
         self._event_time.leave(epoch.ended, epoch.idle)
 
     def save(self) -> States:

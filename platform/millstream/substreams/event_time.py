@@ -28,7 +28,7 @@ class EventTime:
     >>> clock = EventTime()
     >>> clock.join(0), clock.join(1)
     (None, None)
-    >>> clock.observe({0: 50}, [0])
+    >>> clock.observe({0: 50})
     >>> clock.boundary(), clock.holder
     (None, 1)
     >>> clock.boundary(idle=[1]), clock.boundary(), clock.boundary(ended=[0, 1])
@@ -61,9 +61,9 @@ class EventTime:
         else:
             self._timeless.add(rank)
 
-    def observe(self, latest: Mapping[int, int | None], cut: Iterable[int]) -> None:
-        """Take the greatest time in each partition of which an epoch has records; `cut` has offsets of these ranks."""
-        self._idle.difference_update(cut)
+    def observe(self, latest: Mapping[int, int | None]) -> None:
+        """Take the greatest time in each partition of which an epoch has records: none of them is idle any more."""
+        self._idle.difference_update(latest)
         for rank, seen in latest.items():
             if rank not in self._greatest:
                 continue
@@ -72,6 +72,10 @@ class EventTime:
                 before = self._greatest[rank]
                 self._greatest[rank] = seen if before is None else max(before, seen)
                 self._most = seen if self._most is None else max(self._most, seen)
+
+    def lose(self, ranks: Iterable[int]) -> None:
+        """Wait for partitions whose records are lost: until a record of them is read, or they are idle again."""
+        self._idle.difference_update(ranks)
 
     def leave(self, ended: Iterable[int], idle: Iterable[int]) -> None:
         """Stop waiting for partitions that have ended, and for idle partitions until they are observed again."""
@@ -162,14 +166,14 @@ def reject_ahead(
 
     >>> records = pa.table({"_rank": [0, 0], "_time": [7, 8], "_reject": pa.nulls(2, pa.string())})
     >>> reject_ahead(records, {0: 8}, 5, {0: 2})["_reject"].to_pylist()
-    [None, 'its time is more than 2us ahead of the clock']
+    [None, 'its time is more than 2us ahead of the clock (`ahead`)']
     """
     for rank, seen in latest.items():
         limit = ahead[rank]
         if seen is None or limit is None or seen <= at + limit:
             continue
         wrong = pc.and_(pc.equal(records[RANK], rank), pc.greater(records[TIME], at + limit)).fill_null(False)
-        reason = pa.scalar(f"its time is more than {format_duration(limit)} ahead of the clock", pa.string())
+        reason = pa.scalar(f"its time is more than {format_duration(limit)} ahead of the clock (`ahead`)", pa.string())
         index = records.column_names.index(REJECT)
         reject = pc.coalesce(records[REJECT], pc.if_else(wrong, reason, pa.scalar(None, pa.string())))
         records = records.set_column(index, REJECT, reject)

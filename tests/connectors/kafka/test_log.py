@@ -258,6 +258,19 @@ def test_an_end_never_decreases() -> None:
     assert found == [[5, 5], [5, 9], [5, 9], [6, 9]]
 
 
+def test_an_end_is_not_current_while_no_broker_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[dict[tuple[str, int], int] | None] = [{("a", 0): 6}, None, None, {("a", 0): 9}]
+    now = 0.0
+    log = source(bootstrap="nowhere:9092", topic="a").open(OpenContext(tmp_path, tmp_path))
+    monkeypatch.setattr(log._cluster, "ends", lambda pairs, isolation: dict.fromkeys(pairs, 5))
+    monkeypatch.setattr(log._cluster, "ends_briefly", lambda pairs, isolation: answers.pop(0))
+    monkeypatch.setattr(log._end_offsets, "_clock", lambda: now)
+    found = []
+    for now in range(5):  # noqa: B007 - the clock of the log
+        found.append((log.end("a/0"), log.is_current("a/0")))
+    assert found == [(5, True), (6, True), (6, False), (6, False), (9, True)]
+
+
 @pytest.mark.kafka
 def test_another_process_reads_with_only_the_config(topics: TopicAdmin, broker: SharedBroker, opened: Any) -> None:
     topic = topics.create(broker.topic())

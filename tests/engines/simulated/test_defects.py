@@ -152,9 +152,9 @@ def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -
         worlds[:] = [scheduler]
         seen.clear()
 
-    def observe_at(clock: EventTime, latest: Mapping[int, int | None], cut: Iterable[int]) -> None:
+    def observe_at(clock: EventTime, latest: Mapping[int, int | None]) -> None:
         seen.update(dict.fromkeys(latest, worlds[0].now))
-        observe(clock, latest, cut)
+        observe(clock, latest)
 
     def leave_silent(clock: EventTime, ended: Iterable[int], idle: Iterable[int]) -> None:
         leave(clock, ended, [rank for rank, at in seen.items() if worlds[0].now - at > 300e-6])

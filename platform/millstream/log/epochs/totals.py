@@ -42,6 +42,7 @@ class Totals:
     positions: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     idle: set[int] = field(default_factory=set)
+    """The idle partitions, until a cut has offsets of them; the watermark leaves them out until it sees records."""
     sinks: dict[str, int] = field(default_factory=dict)
     """The current sinks, and for each the epoch that it begins with."""
     removed: set[str] = field(default_factory=set)

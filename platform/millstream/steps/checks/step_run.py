@@ -68,7 +68,7 @@ def run_step(
         ranks = np.unique(epoch[RANK].to_numpy()).tolist()
         for rank in ranks:
             clock.join(rank)
-        clock.observe(latest_times(epoch), ranks)
+        clock.observe(latest_times(epoch))
         results += [step.process(batch) for batch in cut(order(epoch))]
         joined.update(ranks)
         ended = clock.boundary(joined if number == len(epochs) else ())

@@ -87,6 +87,9 @@ class MemoryLog:
         part = self._parts[partition]
         return part.start + min(part.size, max(0, self._size_of(part)))
 
+    def is_current(self, partition: str) -> bool:
+        return True
+
     def ended(self, partition: str) -> bool:
         part = self._parts[partition]
         return part.ended and self.end(partition) == part.stop
