@@ -1,14 +1,41 @@
-"""A pipeline for the simulator: its config, and the records that it reads."""
+"""Pipelines for the simulator: the demo's, and one with keyed steps, rejects, windows and partitions that end."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import pytest
+from support.documents import write_documents
+
+from millstream.config.load import Loaded, load_config, read_config
 from millstream.config.models import Config
-from millstream.engines.simulated.world.logs import Recorded
+from millstream.engines.simulated.world.logs import Recorded, recorded
+from millstream.log.contracts import OpenContext
 
-__all__ = ["PipelineFactory", "SimulatedPipeline"]
+__all__ = ["PipelineFactory", "SimulatedPipeline", "demo_pipelines", "keyed_pipelines"]
+
+DEMO = Path(__file__).parents[2] / "configs/demo.yaml"
+FUNCTIONS = """
+def first_word(record):
+    return {"word": record["text"].split()[0]}
+
+def seen(record, state):
+    seen = state or 0
+    if seen % 7 == 6:
+        raise ValueError(f"seventh {record['word']}")
+    return {"seen": str(seen)}, seen + 1
+"""
+MODEL = {"type": "complement_nb", "batch_size": 16}
+STEPS: list[dict[str, Any]] = [
+    {"type": "map", "name": "word", "function": "simulated_functions:first_word", "adds": ["word"]},
+    {"type": "per_key", "key": "word", "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
+    {"type": "hashed_text", "dimensions": 256},
+    {"type": "popularity", "window": {"type": "tumbling", "size": "10m", "lateness": "1m"}, "threshold": 0.3},
+]
 
 
 @dataclass(frozen=True)
@@ -21,3 +48,44 @@ class SimulatedPipeline:
 
 PipelineFactory = Callable[..., SimulatedPipeline]
 """Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, and a model."""
+
+
+def demo_pipelines(folder: Path) -> PipelineFactory:
+    """Pipelines with the config of the demo; the folder is for caches."""
+
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1) -> SimulatedPipeline:
+        guarantee = _guarantee(delivery, checkpoint_every, commit_every)
+        sets = [f"guarantee.{name}={value}" for name, value in guarantee.items()]
+        return _with_records(load_config(str(DEMO), sets), folder / "cache", 300)
+
+    return make
+
+
+def keyed_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
+    """Pipelines with keyed steps; their documents and functions are in the folder."""
+    (folder / "simulated_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(folder))
+    sys.modules.pop("simulated_functions", None)
+    write_documents(folder / "documents", records=160)
+
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL) -> SimulatedPipeline:
+        config = {
+            "name": "keyed",
+            "source": {"type": "files", "path": "documents", "ends": True},
+            "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, STEPS[-1]]},
+            "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
+            "engine": {"type": "local"},
+        }
+        return _with_records(read_config(config, folder, "keyed.yaml"), folder / "cache", 160)
+
+    return make
+
+
+def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[str, Any]:
+    return {"delivery": delivery, "checkpoint_every": checkpoint_every, "commit_every": commit_every}
+
+
+def _with_records(loaded: Loaded, cache: Path, most: int) -> SimulatedPipeline:
+    source = loaded.config.logs[0]
+    log = source.config.open(OpenContext(loaded.folder, cache))
+    return SimulatedPipeline(loaded.config, recorded({source.name: log}, most))
