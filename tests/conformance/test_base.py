@@ -10,11 +10,11 @@ from support.engines import Engines, on_engines
 from support.golden import Golden, GoldenRuns
 from support.pipelines import Pipeline, results
 
-from millstream.errors import Contradiction, Truncated
+from millstream.errors import AlteredLog, Contradiction, Truncated
 from millstream.guarantees.audit import OutputClass
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import Base, EpochReader, Totals
 from millstream.log.journal import JournalReader
 
 
@@ -82,3 +82,33 @@ def test_other_steps_cannot_continue_from_the_base_of_a_replayed_run(golden: Gol
     other = dataclasses.replace(pipeline, model={"type": "naive_bayes"})
     with pytest.raises(Contradiction, match=r"begins after epoch \d, its base, and only the same steps can continue"):
         other.run("base-other-model", replay=pipeline.folder / "runs" / name)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_replay_begins_at_the_base_that_it_has_copied_also_if_the_base_moves_meanwhile(
+    golden: Golden, engines: Engines, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    pipeline, name = dataclasses.replace(golden.on(engines, "local"), keep="1us"), f"base-moves-{gone}"
+    run, read, bases = pipeline.folder / "runs" / name, EpochReader.base_totals, list[Base]()
+    interrupted(pipeline, name)
+
+    def read_and_move(reader: EpochReader) -> Totals:
+        totals = read(reader)
+        bases.append(totals.base)
+        if len(bases) == 1:
+            if not gone:
+                pipeline.run(name)
+            (run / f"checkpoints/{totals.base.checkpoint:010d}.json").unlink(missing_ok=True)
+        return totals
+
+    monkeypatch.setattr(EpochReader, "base_totals", read_and_move)
+    keeping_all = dataclasses.replace(pipeline, keep=None)
+    if gone:
+        with pytest.raises(
+            AlteredLog, match=r"checkpoint \d, with the state at its base, is incomplete: .* No such file"
+        ):
+            keeping_all.run(f"{name}-replay", replay=run)
+        return
+    again = keeping_all.run(f"{name}-replay", replay=run)
+    assert bases[0].epoch < bases[1].epoch
+    assert again.state == golden.summary.state

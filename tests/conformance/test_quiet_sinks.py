@@ -74,7 +74,7 @@ def crashed(pipeline: Pipeline, clock: Clock) -> EpochReader:
 
 
 @pytest.fixture
-def unforgotten(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def forget_last_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Removes from the headers of segments the last epoch that made rows."""
     from_header = Totals.from_header
 
@@ -101,14 +101,14 @@ def test_a_sink_of_which_the_only_row_is_before_the_base_changes_nothing(
 @pytest.mark.long
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_rows_before_the_base_that_were_removed_are_noticed_by_the_header(
-    tmp_path: Path, engines: Engines, unforgotten: Callable[[], None], forgotten: bool
+    tmp_path: Path, engines: Engines, forget_last_rows: Callable[[], None], forgotten: bool
 ) -> None:
     written(tmp_path)
     pipeline, clock = pipeline_in(tmp_path, engines, "local", {"type": "files"})
     crashed(pipeline, clock)
     shutil.rmtree(tmp_path / "runs/run/outputs/rejects")
     if forgotten:
-        unforgotten()
+        forget_last_rows()
         assert pipeline.run("run").delivered["rejects"] == 0  # without the header, nobody misses the row
         return
     with pytest.raises(ForeignSink, match="sink 'rejects' got rows from this run, the last ones of epoch 3, but"):

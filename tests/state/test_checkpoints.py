@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,6 +211,32 @@ def test_a_pinned_checkpoint_and_one_that_a_sink_needs_are_kept(chain: Checkpoin
     finish(chain.store.thin(needed=[3]))
     assert chain.store.numbers() == [0, 2, 3, 5, 6, 7]
     assert len(chain.store.states(chain.newest(2))["s"]["a"]) == 2
+
+
+def test_a_copy_is_durable_before_its_manifest_has_its_name(
+    chain: CheckpointChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, done = chain.write(0, {"s": {"a": np.arange(100)}}), list[tuple[str, str]]()
+    rename, fsync = os.rename, os.fsync
+
+    def renamed(source: Any, target: Any, **options: Any) -> None:
+        rename(source, target, **options)
+        done.append(("rename", Path(target).name))
+
+    def synced(file: int) -> None:
+        fsync(file)
+        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{file}")).name))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", renamed)
+        patched.setattr(os, "fsync", synced)
+        chain.store.copy(0, tmp_path / "other")
+    (layer,), manifest = checkpoint.files, checkpoint.name
+    copied = [(layer, "layers"), (manifest, "checkpoints")]
+    steps = [[("sync", f"{name}.tmp"), ("rename", name), ("sync", folder)] for name, folder in copied]
+    wanted = [*steps[0], *steps[1]]
+    assert [step for step in done if step in wanted] == wanted
+    assert len(CheckpointReader(tmp_path / "other", 0).states(checkpoint)["s"]["a"]) == 100
 
 
 def test_thinning_follows_the_clock_that_it_is_given(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ class Config(_Section):
     keep: Duration | None = Field(
         default=parse_duration("7d"),
         gt=0,
-        description="The period that replay and audit can reach back; `null` for everything.",
+        description="The period that replay and audit can reach back. Older epochs are removed from the epoch log, and "
+        "older checkpoints; `null` keeps everything.",
     )
     mlflow: _MlflowOrNot = Field(default=False, description="Recording in MLflow; `false` records nothing.")
 

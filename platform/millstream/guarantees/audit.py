@@ -8,10 +8,13 @@ from enum import StrEnum
 
 import numpy as np
 
+from millstream.digests import Digest
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.steps.contracts import Array
 
 __all__ = ["Audit", "OutputAudit", "OutputClass", "audit", "audit_output"]
+
+_NOTHING = Digest()
 
 
 class OutputClass(StrEnum):
@@ -73,11 +76,18 @@ class Audit:
 
 
 def audit_output(
-    identities: Array, contents: Array, golden_identities: Array, golden_contents: Array, earlier: int = 0
+    identities: Array,
+    contents: Array,
+    golden_identities: Array,
+    golden_contents: Array,
+    earlier: Digest = _NOTHING,
+    *,
+    once: bool = False,
 ) -> OutputAudit:
     """Compare rows in the order of their delivery. Each row is given by the hashes of its identity and its content.
 
-    Rows of epochs up to the base are not in the golden run: so many rows, `earlier`, may be unknown there.
+    Rows of epochs up to the base are not in the golden run. `earlier` is their digest; they may be missing. With
+    `once`, each of them was delivered once.
 
     >>> rows = lambda *values: np.array(values, dtype=np.uint64)
     >>> audit_output(rows(1, 2, 2), rows(10, 20, 20), rows(1, 2), rows(10, 20)).kind
@@ -87,8 +97,8 @@ def audit_output(
     """
     order = np.argsort(golden_identities, kind="stable")
     known, content = golden_identities[order], golden_contents[order]
-    unknown = ~np.isin(identities, golden_identities) if earlier else np.zeros(len(identities), bool)
-    too_many = max(0, int(np.unique(identities[unknown]).size) - earlier)
+    unknown = ~np.isin(identities, golden_identities) if earlier.count else np.zeros(len(identities), bool)
+    foreign = _foreign_rows(identities[unknown], contents[unknown], earlier, once=once)
     identities, contents = identities[~unknown], contents[~unknown]
     distinct, first, counts = np.unique(identities, return_index=True, return_counts=True)
     missing = int(np.setdiff1d(known, distinct).size)
@@ -97,7 +107,7 @@ def audit_output(
     same = (
         (known[index] == identities) & (content[index] == contents) if len(known) else np.zeros(len(identities), bool)
     )
-    changed = int(np.unique(identities[~same]).size) + too_many
+    changed = int(np.unique(identities[~same]).size) + foreign
     repeated = int((counts > 1).sum())
     if missing:
         kind = OutputClass.GAP
@@ -105,11 +115,23 @@ def audit_output(
         kind = OutputClass.PRECISE
     elif not changed:
         kind = OutputClass.REPEATING
-    elif bool(same[first].all()) and not too_many:
+    elif bool(same[first].all()) and not foreign:
         kind = OutputClass.CONVERGENT
     else:
         kind = OutputClass.DIVERGENT
     return OutputAudit(repeated, missing, changed, kind)
+
+
+def _foreign_rows(identities: Array, contents: Array, earlier: Digest, *, once: bool) -> int:
+    """The least number of these rows that are not `earlier` rows.
+
+    If `once`, and if no earlier row is missing, the sum of their hashes must be that of the earlier rows. If some are
+    missing, other rows in their place are not noticed.
+    """
+    if once and len(identities) >= earlier.count:
+        other = int(contents.sum(dtype=np.uint64)) != earlier.first
+        return max(len(identities) - earlier.count, int(other))
+    return max(0, int(np.unique(identities).size) - earlier.count)
 
 
 def audit(

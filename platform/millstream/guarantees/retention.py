@@ -21,16 +21,15 @@ class Retention:
     clock: Callable[[], int]
 
     def needed(self, settled: int) -> Collection[int]:
-        """The numbers of the checkpoints that must not be removed: of the base, and of the next base."""
+        """The numbers of the checkpoints that must not be removed: that of the base, and that of the next base."""
         wanted = (self.log.totals.base.checkpoint, getattr(self._next(settled), "number", None))
         return {number for number in wanted if number is not None}
 
     def work(self, settled: int) -> Iterator[None]:
-        """Move the base, drop segments, compact others, with pauses, also after each step on the disk.
+        """Move the base, drop the segments before it, and compact the closed segments. Yields after each step.
 
-        After each step, all readers see a whole log.
-
-        `settled` is the last epoch that is committed and that all sinks have: the base does not pass it.
+        After each step, a reader finds every epoch since the base. `settled` is the last epoch that is committed and
+        that all sinks have: the base does not pass it.
         """
         checkpoint = self._next(settled)
         if checkpoint is not None:

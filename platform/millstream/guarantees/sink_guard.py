@@ -115,13 +115,16 @@ class SinkGuard:
         return keeps
 
     def _before_rows(self, name: str, held: int) -> int:
-        """The last epoch before the first one after `held` that made rows for the sink."""
+        """The last epoch, `held` or a later one, before the next rows for the sink.
+
+        A merged receipt may have rows of epochs up to `held` too: then the answer is `held`.
+        """
         reader = self._log.reader()
         base = reader.base.epoch
         if reader.last_rows(base).get(name, -1) > held:
             return held
         made = (receipt.rows.get(name, (-1, -1)) for receipt in reader.receipts(max(held, base) + 1))
-        return next(first for first, last in made if last > held) - 1
+        return max(held, next(first for first, last in made if last > held) - 1)
 
     def _refuse_lost(self, name: str, epoch: int) -> NoReturn:
         """Refuse to guess: a reader may have seen the lost rows, and a second delivery is then not exactly once."""

@@ -12,6 +12,7 @@ from millstream.config.load import Loaded, read_config
 from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
+from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
@@ -99,8 +100,8 @@ def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last
         if name not in golden_outputs:
             message = f"{golden.path} has no output {name}; give a golden run of the same pipeline"
             raise Contradiction(message)
-        before = earlier.get(key, Digest()).count
-        outputs[name] = audit_output(*_hashes(output), *_hashes(golden_outputs[name]), before)
+        before, once = earlier.get(key, Digest()), Delivery(loaded.config.guarantee.delivery) is Delivery.EXACTLY_ONCE
+        outputs[name] = audit_output(*_hashes(output), *_hashes(golden_outputs[name]), before, once=once)
     same = newest is not None and golden_newest is not None and newest[1] == golden_newest[1]
     return audit(counts, applied, same, outputs, later)
 

@@ -22,7 +22,7 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
-from millstream.errors import ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
+from millstream.errors import AlteredLog, ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -232,15 +232,21 @@ def _begin_at_base(directory: RunDirectory, options: Options, fixed: Mapping[str
     if options.replay is None or any(directory.epochs.glob("*.journal")):
         return None
     original = RunDirectory.find(options.replay)
-    totals = EpochReader(original.epochs).base_totals()
-    if totals.base.checkpoint is not None:
+    reader = EpochReader(original.epochs)
+    while (number := (totals := reader.base_totals()).base.checkpoint) is not None:
         if original.fixed["steps"] != fixed["steps"]:
             message = (
                 f"{original.path} begins after epoch {totals.base.epoch}, its base, and only the same steps can "
                 "continue from the state there; `keep: null` keeps everything"
             )
             raise Contradiction(message)
-        CheckpointReader(original.path, totals.base.checkpoint).copy(totals.base.checkpoint, directory.path)
+        try:
+            CheckpointReader(original.path, number).copy(number, directory.path)
+            break
+        except FileNotFoundError as error:
+            if reader.base == totals.base:
+                message = f"{original.path}: checkpoint {number}, with the state at its base, is incomplete: {error}"
+                raise AlteredLog(message) from None
     return totals
 
 

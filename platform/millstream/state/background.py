@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -10,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 __all__ = ["Background", "Foreground", "Task", "ThreadedBackground", "Work", "finish"]
 
+_LOGGER = logging.getLogger(__name__)
 _Made = TypeVar("_Made")
 _Out = TypeVar("_Out", covariant=True)
 
@@ -33,7 +35,7 @@ class Task(Protocol[_Out]):
         ...
 
     def leave(self) -> None:
-        """Wait until this process no longer works on it; the result is not wanted."""
+        """Wait until this process no longer works on it; the result is not wanted, and an error is only logged."""
         ...
 
 
@@ -117,6 +119,8 @@ class _Thread(Task[_Made]):
 
     def leave(self) -> None:
         self._thread.join()
+        if self._error is not None:
+            _LOGGER.warning("work in the background failed: %s", self._error)
 
     def _run(self) -> None:
         began = self._clock()

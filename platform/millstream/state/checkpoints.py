@@ -9,20 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from millstream.errors import AlteredLog
 from millstream.log.epochs import EpochReader
 from millstream.log.journal.durability import make_folder
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import Work
-from millstream.state.files import write_durably
+from millstream.state.background import Work, finish
+from millstream.state.files import DiskFiles, write_durably
 from millstream.state.layers import Layers, Section, Sections
 from millstream.state.shards import SHARDS
 from millstream.state.stored_states import States, StoredStates
@@ -34,6 +33,7 @@ __all__ = ["Checkpoint", "CheckpointReader", "CheckpointStore", "read_newest"]
 _Read = TypeVar("_Read")
 _PREFIX = b'{"digest": "'
 _BODY = len(_PREFIX) + 64
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ class CheckpointReader:
         return next((each for each in newest_first if each.at <= time and each.epoch <= upto), None)
 
     def copy(self, number: int, run: Path) -> None:
-        """Copy a checkpoint with its layers to another run directory, whose epoch log must say that it counts."""
+        """Copy a checkpoint with its layers, durably, to another run directory; the epoch log there says it counts."""
         checkpoint = self._read(number)
         for folder, names in (("layers", checkpoint.files), ("checkpoints", [checkpoint.name])):
             make_folder(run / folder)
             for name in names:
-                shutil.copyfile(self._manifests.parent / folder / name, run / folder / f"{name}.tmp")
-                (run / folder / f"{name}.tmp").rename(run / folder / name)
+                with (self._manifests.parent / folder / name).open("rb") as file:
+                    finish(write_durably(DiskFiles(), run / folder / name, _chunks(file)))
 
     def states(self, checkpoint: Checkpoint) -> StoredStates:
         """The states in a checkpoint, read on demand."""
@@ -241,6 +241,11 @@ class CheckpointStore(CheckpointReader):
         if number not in self._known:
             self._known[number] = super()._read(number)
         return self._known[number]
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
 
 
 def _parse(path: Path) -> Checkpoint:

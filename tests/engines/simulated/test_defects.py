@@ -104,6 +104,15 @@ def a_guard_that_is_off_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SinkGuard, "_last_epoch", earlier)
 
 
+def a_guard_that_trusts_the_first_epoch_of_a_merged_receipt(patch: pytest.MonkeyPatch) -> None:
+    def before_rows(guard: SinkGuard, name: str, held: int) -> int:
+        reader = guard._log.reader()
+        made = (receipt.rows.get(name, (-1, -1)) for receipt in reader.receipts(max(held, reader.base.epoch) + 1))
+        return next(first for first, last in made if last > held) - 1
+
+    patch.setattr(SinkGuard, "_before_rows", before_rows)
+
+
 def a_commit_of_epochs_in_no_checkpoint(patch: pytest.MonkeyPatch) -> None:
     def commit(self: EpochLifecycle, epoch: int) -> bool:
         if epoch > self.log.totals.committed:
@@ -218,6 +227,7 @@ def found(simulated: SimulatedPipeline, folder: Path) -> bool:
         (a_manifest_without_the_sections_of_one_owner, "exactly_once"),
         (a_manifest_that_counts_without_its_line, "at_least_once"),
         (a_guard_that_is_off_by_one, "exactly_once"),
+        (a_guard_that_trusts_the_first_epoch_of_a_merged_receipt, "exactly_once"),
         (headers_without_the_last_epoch_of_rows, "exactly_once"),
         (segments_that_are_dropped_although_they_are_needed, "exactly_once"),
         (merged_receipts_that_lose_an_epoch, "exactly_once"),

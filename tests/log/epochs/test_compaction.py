@@ -7,7 +7,8 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 
@@ -24,8 +25,10 @@ from millstream.log.epochs import (
     PartitionName,
     Scores,
     SinkAdded,
+    SinkRemoved,
     Totals,
 )
+from millstream.log.journal import journal, packed_segment
 from millstream.log.journal.segment import first_indexes, segment_path
 from millstream_connectors.journal_url import JournalUrl
 
@@ -208,6 +211,150 @@ def test_after_a_crash_at_any_file_operation_the_log_is_whole(
         assert list(again.reader().epochs(61)) == [*wanted[61:], epoch(120)]
         again.close()
     assert count > 20
+
+
+def drop_upto(log: EpochLog, base: Base) -> None:
+    """Move the base and drop all segments before it."""
+    log.move_base(base)
+    while log.drop_oldest():
+        pass
+
+
+def moving_the_base(log: EpochLog, patch: pytest.MonkeyPatch, base: Base) -> None:
+    """Move the base of the log just after a reader has read the present one for the first time."""
+    read, moved = cast(property, EpochReader.base).fget, list[Base]()
+    assert read is not None
+
+    def read_and_move(reader: EpochReader) -> Base:
+        found: Base = read(reader)
+        if not moved:
+            moved.append(base)
+            drop_upto(log, base)
+        return found
+
+    patch.setattr(EpochReader, "base", property(read_and_move))
+
+
+def test_the_totals_at_the_base_are_of_one_base_while_it_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(tmp_path)
+    log.move_base(Base(400, 1))
+    reader = log.reader()
+    moving_the_base(log, monkeypatch, Base(1234, 2))
+    begin = reader.base_totals()
+    assert (begin.base, begin.next_epoch, begin.positions) == (Base(1234, 2), 1235, {0: 2470})
+
+
+@pytest.mark.parametrize("first", [None, 1500])
+def test_epochs_that_are_left_are_read_while_the_base_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int | None
+) -> None:
+    log = filled(tmp_path)
+    reader = log.reader()
+    moving_the_base(log, monkeypatch, Base(1234, 2))
+    assert [each.number for each in reader.epochs(first)] == list(range(first or 1235, EPOCHS))
+
+
+@pytest.mark.parametrize("following", [False, True])
+def test_a_reader_whose_epochs_are_dropped_names_the_base(tmp_path: Path, following: bool) -> None:
+    log = filled(tmp_path)
+    reader = log.reader()
+    epochs = reader.follow(0) if following else reader.epochs(0)
+    seen = [next(epochs).number]
+    drop_upto(log, Base(2500, 2))
+    with pytest.raises(Truncated) as raised:
+        seen.extend(each.number for each in epochs)
+    assert f"epoch {seen[-1] + 1} was dropped: the log begins after epoch 2500, its base" in str(raised.value)
+    assert "--fresh" not in str(raised.value)
+
+
+def test_a_segment_that_is_packed_while_a_reader_opens_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(tmp_path)
+    wanted, reader, real = list(log.reader().epochs()), log.reader(), os.pread
+    packed = False
+
+    def pread(file: int, length: int, offset: int) -> bytes:
+        nonlocal packed
+        data = real(file, length, offset)
+        if not packed and offset == 0:
+            packed = True
+            compact(log)
+        return data
+
+    epochs = reader.epochs()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", pread)
+        assert list(epochs) == wanted
+    assert packed
+
+
+def test_rows_of_a_sink_that_begins_within_a_merged_receipt_are_counted(tmp_path: Path) -> None:
+    events: dict[int, tuple[SinkAdded | SinkRemoved, ...]] = {
+        0: (SinkAdded("predictions"),),
+        7: (SinkAdded("predictions again"),),
+        20: (SinkRemoved("predictions"),),
+        31: (SinkAdded("predictions"),),
+    }
+    log = EpochLog(tmp_path)
+    for number in range(60):
+        log.cut(Epoch(number, {}, events.get(number, ())))
+        log.receipt(EpochReceipt(number, 1, 1, 0, {}, {}, {"predictions": Digest(1, number, 1)}))
+        log.commit(number)
+    log.move_base(Base(40, 1))
+    before = log.reader().rows_before_base()
+    assert before["predictions"].count == 20 + 10 and before["predictions again"].count == 34
+    compact(log, 60, frozenset({40}))
+    assert log.reader().rows_before_base() == before
+    assert any(each.merged for each in log.reader().receipts())
+
+
+def test_the_last_rows_are_not_those_of_a_repeated_earlier_epoch(tmp_path: Path) -> None:
+    log = filled(tmp_path, 11, range(0, 0), segment_bytes=1 << 20)
+    for number in (6, 7):
+        log.receipt(receipt(number, 2))
+    assert log.reader().last_rows(10) == log.totals.last_rows == {"predictions": 10, "rejects": 3}
+
+
+@pytest.mark.parametrize("failing", ["rename", "fsync"])
+def test_a_base_that_cannot_be_written_does_not_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    log = filled(tmp_path, 600)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, failing, mock.Mock(side_effect=OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space left"):
+            log.move_base(Base(500, 1))
+    assert log.totals.base == log.reader().base == Base()
+    assert not log.drop_oldest()
+    log.cut(epoch(600))
+    assert len(list(log.reader().epochs())) == 601
+
+
+def test_a_base_whose_name_cannot_be_synced_is_the_same_in_memory_and_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(tmp_path, 600)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "sync_folder", mock.Mock(side_effect=OSError(5, "Input/output error")))
+        with pytest.raises(OSError, match="Input/output error"):
+            log.move_base(Base(500, 1))
+    assert log.totals.base == log.reader().base == Base(500, 1)
+    log.cut(epoch(600))
+    assert [each.number for each in log.reader().epochs()] == list(range(501, 601))
+
+
+def test_compaction_with_nothing_to_do_lists_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(tmp_path)
+    compact(log)
+    compact(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", mock.Mock(side_effect=AssertionError("a list of the folder")))
+        opened = mock.Mock(wraps=packed_segment.open_segment)
+        patched.setattr(journal, "open_segment", opened)
+        compact(log)
+        assert not log.drop_oldest()
+    assert opened.call_count <= 2
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:

@@ -48,6 +48,8 @@ _KEEPS = (None, 1, 100, 1000)
 """The possible values of `keep`, in microseconds: a schedule takes some milliseconds of simulated time."""
 _EXPIRING = 0.3
 """The share of sinks that do not keep their rows, with exactly_once."""
+_RESTORED = 0.5
+"""The share of schedules in which the sink of predictions may be put back from a copy, with exactly_once."""
 _STALL_LIMIT = 20_000
 """The number of steps without progress that is allowed: more than any schedule needs."""
 _FOLLOWS = 0.3
@@ -96,6 +98,7 @@ class Simulation:
         world = World(scheduler, plan)
         guarded = self._config.guarantee.delivery == "exactly_once"
         expiring = [name for name in ("rejects", "topics") if guarded and rng.random() < _EXPIRING]
+        restored = ["predictions"] if guarded and rng.random() < _RESTORED else []
         run = SimulatedRun(
             self._config,
             self._graphs,
@@ -104,6 +107,7 @@ class Simulation:
             folder,
             lambda: next(options),
             expiring=expiring,
+            restored=restored,
             began=self._wall_clock(rng),
         )
         ended: FinishedRun | None = None

@@ -82,7 +82,10 @@ class EpochLog:
         with self._lock:
             assert self.totals.base.epoch < base.epoch <= self.totals.committed, (self.totals.base, base)
             self.totals.base = base
-            self._journal.roll()
+            try:
+                self._journal.roll()
+            finally:  # the disk may be full: then the newest segment still has the old base
+                self.totals.base = Totals.from_header(self._journal.header).base
 
     def drop_oldest(self) -> bool:
         """Drop the oldest segment, if all its lines are of epochs up to the base; false if there is none to drop."""
@@ -94,19 +97,24 @@ class EpochLog:
 
     def _next_epoch(self, segment: int) -> int:
         """The first epoch that is not cut before a segment."""
-        return Totals.from_header(self._journal.header_of(segment)).next_epoch
+        return self._totals_before(segment).next_epoch
+
+    def _totals_before(self, segment: int) -> Totals:
+        return Totals.from_header(self._journal.header_of(segment))
 
     def compact(self, settled: int, boundaries: Collection[int]) -> Iterator[None]:
-        """Pack the closed segments of which all epochs are settled, with pauses, and merge receipts in them.
+        """Pack the closed segments of which all epochs are settled, and merge receipts in them.
 
-        No merged receipt passes an epoch of `boundaries`.
+        Yields after each step. No merged receipt passes an epoch of `boundaries`, or the beginning of a sink.
         """
         for first, end in self._journal.closed_segments():
             if self._next_epoch(end) - 1 > settled:
                 return
+            begun = self._totals_before(first)
+            sinks = {begin - 1 for begin in (*begun.sinks.values(), *begun.returned.values())}
             lines: list[Entry] = []
             with JournalReader(self.folder) as reader:
-                for entry in merge_receipts(list(reader.read(first, end)), boundaries):
+                for entry in merge_receipts(list(reader.read(first, end)), {*boundaries, *sinks}):
                     if entry is None:
                         yield
                     else:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.digests import Digest
+from millstream.log.epochs.epoch import Epoch, SinkAdded, SinkRemoved
 from millstream.log.journal import Entry
 
 __all__ = ["merge_receipts"]
@@ -26,8 +27,10 @@ _NO_SUMS = frozenset({"receipt", "attempt", *_LAST})
 def merge_receipts(entries: Sequence[Entry], boundaries: Collection[int]) -> Iterator[Entry | None]:
     """Merge the first receipts of epochs; other lines stay as they are, and None is a pause.
 
-    No merged receipt passes an epoch of `boundaries`, or a multiple of 1,000: these may become the base.
+    No merged receipt passes an epoch of `boundaries`, or a multiple of 1,000: these may become the base. None passes
+    the beginning or the end of a sink, which gets only some of the rows.
     """
+    boundaries = {*boundaries, *_before_sink_events(entries)}
     kept: list[Entry] = []
     group: list[tuple[Entry, dict[str, Any]]] = []
     for number, entry in enumerate(entries):
@@ -44,6 +47,15 @@ def merge_receipts(entries: Sequence[Entry], boundaries: Collection[int]) -> Ite
     if group:
         kept.append(_merged(group))
     yield from sorted(kept, key=lambda entry: entry.index)
+
+
+def _before_sink_events(entries: Sequence[Entry]) -> Iterator[int]:
+    """The epochs just before those with which a sink begins or ends."""
+    for entry in entries:
+        if entry.payload.startswith(b'{"epoch"') and b'"sink' in entry.payload:
+            epoch = Epoch.from_line(json.loads(entry.payload))
+            if any(isinstance(event, SinkAdded | SinkRemoved) for event in epoch.events):
+                yield epoch.number - 1
 
 
 def _continues(before: Mapping[str, Any], line: Mapping[str, Any], boundaries: Collection[int]) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog, Truncated
@@ -17,6 +17,8 @@ from millstream.log.journal import Entry, JournalReader
 
 __all__ = ["EpochReader", "line_of"]
 
+_Read = TypeVar("_Read")
+
 
 class EpochReader:
     """Reads an epoch log, also while a writer in another thread or process appends to the epoch log."""
@@ -26,6 +28,8 @@ class EpochReader:
         self._reader = JournalReader(folder)
         self._next: int | None = None
         """The next entry of `follow`."""
+        self._following = 0
+        """The next epoch of `follow`."""
 
     @property
     def id(self) -> str:
@@ -36,30 +40,41 @@ class EpochReader:
         """The base of the epoch log: the epochs up to it are gone."""
         return Totals.from_header(self._reader.segment_start(self._reader.end())[1]).base
 
+    def with_base(self, read: Callable[[Base], _Read]) -> _Read:
+        """The result of `read` for the base. If the base moves past what `read` needs, `read` gets the new base."""
+        while True:
+            base = self.base
+            try:
+                return read(base)
+            except Truncated:
+                if self.base == base:
+                    raise
+
     @property
     def beginning(self) -> int:
         """The index of the first entry that is still needed: all lines before it are of epochs up to the base."""
-        return self._segment_before(self.base.epoch + 1)
+        return self._begin(None)[0]
 
     def base_totals(self) -> Totals:
         """The totals with which a log of the same epochs begins after the base: without counts, and without sinks."""
-        return self._totals_at_base().begun_at_base()
+        return self.with_base(self._totals_at).begun_at_base()
 
     def rows_before_base(self) -> dict[str, Digest]:
         """By sink, the digest of the rows of epochs up to the base."""
-        return self._totals_at_base().delivered
+        return self.with_base(self._totals_at).delivered
 
-    def _totals_at_base(self) -> Totals:
-        base, start = self.base, self.beginning
+    def _totals_at(self, base: Base) -> Totals:
+        start, first = self._begin(base.epoch + 1)
         totals = Totals.from_header(self._reader.segment_start(start)[1])
         for entry in self._reader.read(start):
             line = line_of(entry)
-            if "cut" in line and line["epoch"] > base.epoch:
-                break
-            if "cut" in line:
+            if "cut" in line and line["epoch"] < first:
                 totals.add_epoch(Epoch.from_line(line))
-        for receipt in self._receipts_upto(base.epoch, start):
-            totals.add_receipt(receipt)
+            elif "receipt" in line:
+                receipt = EpochReceipt.from_line(line)
+                if receipt.last >= first:
+                    break
+                totals.add_receipt(receipt)
         totals.base, totals.committed = base, base.epoch
         return totals
 
@@ -71,12 +86,16 @@ class EpochReader:
         return self._lines(*self._begin(first))
 
     def _lines(self, start: int, first: int) -> Iterator[dict[str, Any]]:
-        found = False
-        for entry in self._reader.read(start):
-            line = line_of(entry)
-            found = found or ("cut" in line and line["epoch"] == first)
-            if found:
-                yield line
+        following = first
+        try:
+            for entry in self._reader.read(start):
+                line = line_of(entry)
+                if "cut" in line and line["epoch"] == following:
+                    following += 1
+                if following > first:
+                    yield line
+        except Truncated:
+            raise self._dropped(following, self.base) from None
 
     def epochs(self, first: int | None = None) -> Iterator[Epoch]:
         """Return the epochs with the number `first` or a larger number, up to the current end of the epoch log."""
@@ -88,11 +107,12 @@ class EpochReader:
 
     def last_rows(self, upto: int) -> dict[str, int]:
         """By output, the last epoch up to `upto` that made rows, also an epoch before the base."""
-        start = self._segment_before(upto + 1)
-        last = Totals.from_header(self._reader.segment_start(start)[1]).last_rows
+        start, _ = self._begin(upto + 1)
+        made = Totals.from_header(self._reader.segment_start(start)[1]).last_rows
         for receipt in self._receipts_upto(upto, start):
-            last |= {output: epoch for output, (_, epoch) in receipt.rows.items()}
-        return last
+            for output, (_, last) in receipt.rows.items():
+                made[output] = max(last, made.get(output, -1))
+        return made
 
     def _receipts_upto(self, upto: int, start: int) -> Iterator[EpochReceipt]:
         """The receipts from the entry `start` on, up to the first one of a later epoch than `upto`."""
@@ -112,33 +132,46 @@ class EpochReader:
     def follow(self, first: int) -> Iterator[Epoch]:
         """Yield the epochs from number `first`, out of the lines that no earlier call of this method has read."""
         if self._next is None:
-            self._next, _ = self._begin(first)
-        for entry in self._reader.read(self._next):
-            self._next = entry.index + 1
-            if entry.payload.startswith(b'{"epoch"'):
-                epoch = Epoch.from_line(line_of(entry))
-                if epoch.number >= first:
-                    yield epoch
+            self._next, self._following = self._begin(first)
+        try:
+            for entry in self._reader.read(self._next):
+                self._next = entry.index + 1
+                if entry.payload.startswith(b'{"epoch"'):
+                    epoch = Epoch.from_line(line_of(entry))
+                    self._following = epoch.number + 1
+                    if epoch.number >= first:
+                        yield epoch
+        except Truncated:
+            raise self._dropped(max(first, self._following), self.base) from None
 
     def _begin(self, first: int | None) -> tuple[int, int]:
         """Return the index of an entry before the cut of `first`, and `first`; refuse an epoch up to the base."""
+        if first is None:
+            return self.with_base(lambda base: self._begin(base.epoch + 1))
         base = self.base
-        first = base.epoch + 1 if first is None else first
-        start = self._segment_before(first)
-        left = Totals.from_header(self._reader.segment_start(start)[1]).next_epoch
         if first <= base.epoch:
-            message = (
-                f"{self._folder}: epoch {first} was dropped: the log begins after epoch {base.epoch}, its base "
-                f"(checkpoint {base.checkpoint}); `keep` in the config is the period that it reaches back"
-            )
-            raise Truncated(message)
-        if first < left:
-            message = (
-                f"{self._folder}: epoch {first} is missing: the first segment that is left begins with epoch {left}, "
-                f"and the base of the log is epoch {base.epoch}; put the files back, or start over with --fresh"
-            )
-            raise AlteredLog(message)
-        return start, first
+            raise self._dropped(first, base)
+        try:
+            start = self._segment_before(first)
+            left = Totals.from_header(self._reader.segment_start(start)[1]).next_epoch
+        except Truncated:  # segments were dropped since they were listed
+            return self._begin(first)
+        if left <= first:
+            return start, first
+        if self.base != base:
+            return self._begin(first)
+        message = (
+            f"{self._folder}: epoch {first} is missing: the first segment that is left begins with epoch {left}, "
+            f"and the base of the log is epoch {base.epoch}; put the files back, or start over with --fresh"
+        )
+        raise AlteredLog(message)
+
+    def _dropped(self, epoch: int, base: Base) -> Truncated:
+        message = (
+            f"{self._folder}: epoch {epoch} was dropped: the log begins after epoch {base.epoch}, its base "
+            f"(checkpoint {base.checkpoint}); `keep` in the config is the period that it reaches back"
+        )
+        return Truncated(message)
 
     def _segment_before(self, epoch: int) -> int:
         """Return the index of the first entry in the newest segment that was begun before `epoch` was cut."""

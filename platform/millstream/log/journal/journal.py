@@ -14,6 +14,7 @@ power. When the journal is opened again, the incomplete end that an interrupted 
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import os
 import secrets
@@ -26,7 +27,7 @@ from millstream.log.journal.durability import make_folder, sync_folder
 from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines, encode_note
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
-from millstream.log.journal.packed_segment import is_packed, open_segment, pack_block, packed_file
+from millstream.log.journal.packed_segment import PackedSegment, open_segment, pack_block, packed_file
 from millstream.log.journal.reader import JournalReader, newest_segment
 from millstream.log.journal.segment import Segment, first_indexes, segment_head, segment_path, segment_seed
 
@@ -62,6 +63,10 @@ class Journal:
         self._lock = threading.RLock()
         self._file = -1
         self._reader: JournalReader | None = None
+        self._firsts: list[int] = []
+        """The first entry of each segment."""
+        self._packed = 0
+        """A segment before which no other one is left to be packed."""
         make_folder(folder)
         self._writer = FolderLock(folder)  # locked before any file is changed
         try:
@@ -90,6 +95,7 @@ class Journal:
             self.id, self.header = segment.journal, segment.header
             self.next_index, self.last_tag, self.note = segment.end, segment.tag, segment.note
             self._first, self._seed, self._size = segment.first, segment.seed, segment.end_byte
+            self._firsts = first_indexes(self._folder)
             self._file = os.open(segment.path, os.O_RDWR)
             if os.fstat(self._file).st_size > self._size:
                 os.ftruncate(self._file, self._size)
@@ -97,12 +103,13 @@ class Journal:
     @property
     def first_index(self) -> int:
         """The first entry that has not been dropped."""
-        return first_indexes(self._folder)[0]
+        return self._firsts[0]
 
     @property
     def second_index(self) -> int | None:
         """The first entry of the second segment; None if there is only one segment."""
-        return next(iter(first_indexes(self._folder)[1:]), None)
+        with self._lock:
+            return self._firsts[1] if len(self._firsts) > 1 else None
 
     def append(self, payload: bytes, tag: int = -1) -> int:
         """Append one entry and return its index; `sync` makes it durable."""
@@ -192,8 +199,11 @@ class Journal:
             self._check_writer()
             os.fsync(self._file)
             old = self._file
-            self._begin_segment()
-            os.close(old)
+            try:
+                self._begin_segment()
+            finally:
+                if self._file != old:
+                    os.close(old)
 
     def _begin_segment(self) -> None:
         header = self._header()
@@ -207,32 +217,41 @@ class Journal:
         except BaseException:
             os.close(file)
             raise
-        sync_folder(self._folder)
         self.header, self.note = header, b""
         self._file, self._first, self._size, self._seed = file, self.next_index, len(head), segment_seed(self.id)
+        if self._firsts[-1:] != [self._first]:
+            self._firsts.append(self._first)
+        sync_folder(self._folder)
 
     def drop_before(self, index: int) -> None:
         """Delete the segments that have only entries before `index`."""
         self._check_writer()
-        firsts = first_indexes(self._folder)
-        for first, following in itertools.pairwise(firsts):
-            if following <= index:
-                segment_path(self._folder, first).unlink()
+        while (second := self.second_index) is not None and second <= index:
+            self._drop_first()
 
     def drop_oldest(self) -> None:
         """Delete the oldest segment durably, which is not the newest one."""
         self._check_writer()
-        oldest, _, *_ = first_indexes(self._folder)
-        segment_path(self._folder, oldest).unlink()
+        assert self.second_index is not None, "the newest segment is never dropped"
+        self._drop_first()
         sync_folder(self._folder)
+
+    def _drop_first(self) -> None:
+        segment_path(self._folder, self._firsts[0]).unlink()
+        with self._lock:
+            del self._firsts[0]
 
     def closed_segments(self) -> list[tuple[int, int]]:
         """The closed segments that are not packed, oldest first: for each its first entry and that of the next one."""
+        with self._lock:
+            firsts = self._firsts[bisect.bisect_left(self._firsts, self._packed) :]
         found: list[tuple[int, int]] = []
-        for first, following in reversed(list(itertools.pairwise(first_indexes(self._folder)))):
-            if is_packed(self._folder, first):
-                break
+        for first, following in reversed(list(itertools.pairwise(firsts))):
+            with open_segment(self._folder, first) as segment:
+                if isinstance(segment, PackedSegment):
+                    break
             found.insert(0, (first, following))
+        self._packed = found[0][0] if found else firsts[-1]
         return found
 
     def header_of(self, first: int) -> bytes:
@@ -241,7 +260,7 @@ class Journal:
             return segment.header
 
     def pack(self, first: int, end: int, entries: Sequence[Entry]) -> Iterator[None]:
-        """Replace a closed segment by a packed one with these of its entries, with pauses between the steps.
+        """Replace a closed segment by a packed one with these of its entries; yields after each step.
 
         The replacement is one atomic step: readers see all entries of the closed segment, or these.
         """

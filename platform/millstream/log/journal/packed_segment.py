@@ -22,7 +22,7 @@ from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.line_columns import pack_lines, unpack_lines
 from millstream.log.journal.segment import Segment, segment_path, segment_seed
 
-__all__ = ["PackedSegment", "is_packed", "open_segment", "pack_block", "packed_file"]
+__all__ = ["PackedSegment", "open_segment", "pack_block", "packed_file"]
 
 _MAGIC = b"MSPACK1\n"
 _HEAD = struct.Struct("<16sqqI")
@@ -50,26 +50,26 @@ def pack_block(entries: Sequence[Entry]) -> Iterator[bytes]:
         yield _LENGTH.pack(len(packed)) + packed + pack_lines([entry.payload for entry in some])
 
 
-def is_packed(folder: Path, first: int) -> bool:
-    """True if the segment with this first entry is packed."""
-    with segment_path(folder, first).open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
-
-
 def open_segment(folder: Path, first: int, points: list[tuple[int, int]] | None = None) -> Segment | PackedSegment:
     """Open a segment of either kind. `points` is the sparse index of a segment that is not packed."""
-    return PackedSegment(folder, first) if is_packed(folder, first) else Segment(folder, first, points)
+    file = os.open(segment_path(folder, first), os.O_RDONLY)  # once: a packed segment may take the name at any time
+    if os.pread(file, len(_MAGIC), 0) == _MAGIC:
+        return PackedSegment(folder, first, file)
+    return Segment(folder, first, points, file)
 
 
 class PackedSegment:
-    """A packed segment that is open for reading, with the methods of `Segment` that readers of old segments need."""
+    """A packed segment that is open for reading, with the methods of `Segment` that readers of old segments need.
+
+    The segment closes the open `file`.
+    """
 
     _file = -1
     ready = True
 
-    def __init__(self, folder: Path, first: int) -> None:
+    def __init__(self, folder: Path, first: int, file: int) -> None:
         self.path = segment_path(folder, first)
-        self._file = os.open(self.path, os.O_RDONLY)
+        self._file = file
         head = next(read_frames(self._file, len(_MAGIC), 0), None)
         if head is None or len(head.payload) < _HEAD.size:
             self._refuse(len(_MAGIC))

@@ -142,8 +142,7 @@ class JournalReader:
             number = bisect.bisect_right(self._firsts, index) - 1
             if number < 0:
                 message = (
-                    f"{self._folder}: entry {index:,} was dropped; the first entry that is left is "
-                    f"{self.first_index:,}. Start over with --fresh"
+                    f"{self._folder}: entry {index:,} was dropped; the first entry that is left is {self.first_index:,}"
                 )
                 raise Truncated(message)
             first, following = self._firsts[number], self._firsts[number + 1]

@@ -56,10 +56,12 @@ class Segment:
 
     _file = -1
 
-    def __init__(self, folder: Path, first: int, points: list[tuple[int, int]] | None = None) -> None:
+    def __init__(
+        self, folder: Path, first: int, points: list[tuple[int, int]] | None = None, file: int | None = None
+    ) -> None:
         self.path = segment_path(folder, first)
         self.first = first
-        self._file = os.open(self.path, os.O_RDONLY)
+        self._file = os.open(self.path, os.O_RDONLY) if file is None else file
         self.inode = os.fstat(self._file).st_ino
         self.ready = False
         head = next(read_frames(self._file, len(_MAGIC), 0), None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.log.contracts import OpenContext
-from millstream.log.epochs import EpochReader, Totals
+from millstream.log.epochs import Base, EpochReader, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.watch.event_time import EventTimeStatus, event_time_status
@@ -170,9 +170,13 @@ def _epoch_log(directory: RunDirectory) -> tuple[Totals, int, str | None]:
     if not any(directory.epochs.glob("*")):
         return Totals(), -1, None
     reader = EpochReader(directory.epochs)
-    totals = reader.totals()
-    receipts = reader.receipts(max(totals.committed, totals.base.epoch + 1))
-    return totals, max((receipt.epoch for receipt in receipts), default=totals.committed), reader.id
+
+    def read(base: Base) -> tuple[Totals, int]:
+        totals = reader.totals()
+        receipts = reader.receipts(max(totals.committed, base.epoch + 1))
+        return totals, max((receipt.last for receipt in receipts), default=totals.committed)
+
+    return *reader.with_base(read), reader.id
 
 
 def _partitions(

@@ -38,6 +38,8 @@ __all__ = ["FinishedRun", "SimulatedRun", "StartOptions"]
 
 _EXPIRES = 0.3
 """The share of crashes after which a sink that does not keep its rows has lost them."""
+_RESTORED = 0.3
+"""The share of crashes after which such a sink has an old copy of its content."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class SimulatedRun:
     """A pipeline over recorded records, started again after every crash until a start ends by itself.
 
     `options` is called at each start. With `replay`, the run takes the epochs of another run, perhaps from a base on:
-    then its epoch log begins with the totals `begin`. `expiring` are the outputs whose sinks do not keep their rows.
+    then its epoch log begins with the totals `begin`. `expiring` are the outputs whose sinks do not keep their rows,
+    and `restored` those whose sinks may be put back from a copy.
     `began` is the wall clock at the beginning of the simulation, in microseconds since 1970.
     """
 
@@ -91,6 +94,7 @@ class SimulatedRun:
         replay: CutEpochs | None = None,
         begin: Totals | None = None,
         expiring: Collection[str] = (),
+        restored: Collection[str] = (),
         began: int = 0,
     ) -> None:
         plan = delivery_plan(config)
@@ -100,7 +104,8 @@ class SimulatedRun:
         self._options, self._replay, self._begin, self._began = options, replay, begin, began
         graph = graphs.lend()
         self.contents = {
-            name: SinkContent(row_schema(output), expires=name in expiring) for name, output in graph.outputs.items()
+            name: SinkContent(row_schema(output), expires=name in expiring, restored=name in restored)
+            for name, output in graph.outputs.items()
         }
         graphs.take_back(graph)
         self.history: History | None = None
@@ -156,6 +161,7 @@ class SimulatedRun:
                     self._totals().committed, newest.number if newest else -1, newest.epoch if newest else -1
                 )
         self._expire()
+        self._restore()
 
     def _expire(self) -> None:
         """Perhaps remove what a sink does not keep: rows that are older than the newest checkpoint."""
@@ -166,6 +172,14 @@ class SimulatedRun:
         for name, content in self.contents.items():
             if content.expires and made.get(name, -1) <= newest.epoch and self._scheduler.rng.random() < _EXPIRES:
                 content.expire()
+
+    def _restore(self) -> None:
+        """Perhaps put sinks back from a copy that is not older than the base."""
+        base = self._totals().base.epoch
+        for name, content in self.contents.items():
+            if content.restored and self._scheduler.rng.random() < _RESTORED:
+                content.restore(self._scheduler.rng, base)
+                self._scheduler.trace(lambda name=name, last=content.last: f"{name} is put back to epoch {last}")  # type: ignore[misc]
 
     def _crashed(self) -> None:
         """Record a crash: all memory is gone, or the memory of all workers."""

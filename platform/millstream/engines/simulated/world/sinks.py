@@ -19,17 +19,21 @@ class SinkContent:
 
     Progress without rows is durable only with the next append that has rows. `writer` is the sink that may append.
     With `expires`, a reader's rows and the progress may be removed; `appends` still has all rows, for the checker.
+    With `restored`, an old copy may replace the content: the last appends are then gone, and progress with them.
     """
 
-    def __init__(self, schema: pa.Schema, *, expires: bool = False) -> None:
-        self.schema, self.expires = schema, expires
+    def __init__(self, schema: pa.Schema, *, expires: bool = False, restored: bool = False) -> None:
+        self.schema, self.expires, self.restored = schema, expires, restored
         self.appends: list[tuple[int, pa.Table]] = []
+        self._copies: list[Progress] = []
+        """The progress of each append."""
         self.progress: Progress | None = None
         self.writer: MemorySink | None = None
         self._durable: Progress | None = None
 
     def add(self, rows: pa.Table, progress: Progress) -> None:
         self.appends.append((progress.epoch, rows))
+        self._copies.append(progress)
         self.progress = progress
         if rows.num_rows:
             self._durable = progress
@@ -46,6 +50,14 @@ class SinkContent:
     def expire(self) -> None:
         """Lose the progress together with all rows."""
         self.progress = self._durable = None
+
+    def restore(self, rng: random.Random, base: int) -> None:
+        """Put the content back to that after one of its appends, whose epoch is the base or a later one."""
+        copies = [index for index, progress in enumerate(self._copies) if progress.epoch >= base]
+        if copies:
+            index = rng.choice(copies)
+            del self.appends[index + 1 :], self._copies[index + 1 :]
+            self.progress = self._durable = self._copies[index]
 
     @property
     def last(self) -> int:
