@@ -52,6 +52,7 @@ def pipeline_in(folder: Path, engines: Engines, engine_name: str, rejects: dict[
         folder,
         engines[engine_name],
         engine_name=engine_name,
+        placement={},
         model={"type": "naive_bayes"},
         sinks={"rejects": rejects},
         keep="1h",

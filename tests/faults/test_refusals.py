@@ -182,6 +182,14 @@ def test_a_damaged_checkpoint_stops_the_run(pipeline: Pipeline, pattern: str) ->
         pipeline.run("run")
 
 
+def test_a_layer_that_is_gone_stops_the_run(pipeline: Pipeline) -> None:
+    pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 4))
+    layer = max((pipeline.folder / "runs/run/layers").glob("*.layer"))
+    layer.unlink()
+    with pytest.raises(AlteredLog, match=f"{layer.name} is gone, and checkpoint 4 needs this layer; put the file back"):
+        pipeline.run("run")
+
+
 def test_a_run_directory_whose_making_was_interrupted_is_made_again(pipeline: Pipeline) -> None:
     golden = pipeline.run("golden")
     try:

@@ -112,7 +112,7 @@ def _check_bases(reader: EpochReader, golden: RunDirectory, directory: RunDirect
     if other not in (-1, base):
         message = (
             f"{golden.path} begins after epoch {other}, and {directory.path} after epoch {base}, its base; "
-            f"make it again with `millstream run CONFIG --run DIR --replay {directory.path}`"
+            f"make it again with `millstream run CONFIG --run DIR --replay {directory.path} --set keep=null`"
         )
         raise Contradiction(message)
 

@@ -206,7 +206,16 @@ class CheckpointStore(CheckpointReader):
 
     def newest_states(self, checkpoint: Checkpoint | None) -> StoredStates:
         """The states with which a start continues: those in a checkpoint, or empty ones."""
-        return self.states(checkpoint) if checkpoint is not None else StoredStates(self._folder, {}, self.layers.shards)
+        if checkpoint is None:
+            return StoredStates(self._folder, {}, self.layers.shards)
+        for file in sorted(checkpoint.files):
+            if not (self._folder / file).exists():
+                message = (
+                    f"{self._folder / file} is gone, and checkpoint {checkpoint.number} needs this layer; put the file "
+                    "back, or start over with --fresh"
+                )
+                raise AlteredLog(message)
+        return self.states(checkpoint)
 
     def counts(self, checkpoint: Checkpoint) -> None:
         """Take note that the line of a checkpoint in the epoch log is durable."""
@@ -283,7 +292,10 @@ def read_newest(run: Path, read: Callable[[Checkpoint, States], _Read]) -> _Read
             return read(checkpoint, reader.states(checkpoint))
         except FileNotFoundError:  # dropped meanwhile: there is a newer one
             if vanished == checkpoint.number:
-                message = f"{run}: a file that checkpoint {checkpoint.number} needs is gone; start over with --fresh"
+                message = (
+                    f"{run}: a file that checkpoint {checkpoint.number} needs is gone; put it back, or start over with "
+                    "--fresh"
+                )
                 raise AlteredLog(message) from None
             vanished = checkpoint.number
     return None
