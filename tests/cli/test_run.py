@@ -164,6 +164,8 @@ def test_a_crash_that_did_not_happen_is_reported(millstream: Millstream) -> None
     assert summary_of(ran)["epochs"] == 10
     again = millstream("run", "demo.yaml", "--crash", "deliver.topics@9")
     assert "the crash at deliver.topics@9 did not happen: an earlier start had passed it" in again.err
+    rare = millstream("run", "demo.yaml", "--set", "guarantee.checkpoint_every=4", "--crash", "checkpoint.layers@4")
+    assert "did not happen: no checkpoint is taken after this epoch, with `checkpoint_every: 4`" in rare.err
     Path("runs/demo/crashed").write_text("checkpoint@3")
     assert "did not happen" not in millstream("run", "demo.yaml", "--crash", "checkpoint@3").err
 

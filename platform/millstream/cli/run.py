@@ -19,6 +19,7 @@ from millstream.cli.screen import Screen, Show, standard_error
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
 from millstream.guarantees.crash_point import CrashPoint
+from millstream.guarantees.delivery import Point, due
 from millstream.runs.directory import RunDirectory
 from millstream.runs.start import Options, start, versions
 from millstream.runs.summary import Summary
@@ -96,7 +97,7 @@ def run(
             (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
         watch = _Observers(screen, port)
         summary = _run(loaded, options, screen, watch)
-        if missed := _missed_crash(options, summary):
+        if missed := _missed_crash(options, summary, loaded.config.guarantee.checkpoint_every):
             screen.warn(missed)
     click.echo(summary.json() if as_json else watch.report(summary))
 
@@ -125,12 +126,15 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) ->
         return start(loaded, options, stop=signals.event, observers=watch.observers, fire=fire)
 
 
-def _missed_crash(options: Options, summary: Summary) -> str:
+def _missed_crash(options: Options, summary: Summary, checkpoint_every: int) -> str:
     """Return a warning if the requested crash happened neither in this start nor in an earlier one."""
-    if options.crash is None or str(options.crash) in RunDirectory(options.run).crashes():
+    crash = options.crash
+    if crash is None or str(crash) in RunDirectory(options.run).crashes():
         return ""
-    why = "the run ended before it" if options.crash.epoch >= summary.epochs else "an earlier start had passed it"
-    return f"the crash at {options.crash} did not happen: {why}"
+    why = "the run ended before it" if crash.epoch >= summary.epochs else "an earlier start had passed it"
+    if crash.point is Point.CHECKPOINT and crash.part and not due(crash.epoch, checkpoint_every):
+        why = f"no checkpoint is taken after this epoch, with `checkpoint_every: {checkpoint_every}`"
+    return f"the crash at {crash} did not happen: {why}"
 
 
 class _Observers:
