@@ -46,7 +46,7 @@ class Silence:
                 self._micros[rank] += min(gap, limit / 2)
 
     def interrupt(self, now: float, ranks: Iterable[int]) -> None:
-        """Begin the silence of partitions anew at the time `now`, because they had records since the last look."""
+        """Begin a new silence of partitions at the time `now`, because they had records since the last look."""
         since_look = 0.0 if self._looked_at is None else (now - self._looked_at) * 1e6
         self._micros.update(dict.fromkeys(ranks, -since_look))
 
