@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from millstream.engines.job import Job
-from millstream.guarantees.lifecycle import Steps
+from millstream.guarantees.contracts import Steps
 from millstream.log.epochs import Epoch, has_room
 from millstream.steps.outcome import Outcome
 

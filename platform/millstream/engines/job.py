@@ -12,9 +12,10 @@ from typing import Protocol
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import CutEpochs, Cutter, LogCutter, ReplayCutter
+from millstream.guarantees.contracts import LifecycleObserver
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery
-from millstream.guarantees.lifecycle import PAUSE, DeliveryPlan, EpochLifecycle, LifecycleObserver
+from millstream.guarantees.lifecycle import PAUSE, DeliveryPlan, EpochLifecycle
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import Epoch, EpochLog
 from millstream.state.checkpoints import CheckpointStore

@@ -11,29 +11,27 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog, Truncated
 from millstream.guarantees.checkpointer import Checkpointer
+from millstream.guarantees.contracts import LifecycleObserver, NoObserver, Steps
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
 from millstream.guarantees.replay import compare_replay
 from millstream.guarantees.retention import Retention
 from millstream.guarantees.sink_guard import SinkGuard
 from millstream.log.contracts import Sink
-from millstream.log.epochs import Epoch, EpochLog, EpochReceipt, PartitionName
+from millstream.log.epochs import Epoch, EpochLog, EpochReceipt
 from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import Background, Foreground, Task, Work
+from millstream.state.background import Foreground, Work
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
-from millstream.state.layers import Sections
-from millstream.state.stored_states import StoredStates
 from millstream.steps.processor import EpochResult
 from millstream.timestamps import wall_clock
 
-__all__ = ["PAUSE", "DeliveryPlan", "EpochLifecycle", "LifecycleObserver", "Steps"]
+__all__ = ["PAUSE", "DeliveryPlan", "EpochLifecycle"]
 
 
 PAUSE, _LONGEST_PAUSE = 9, 1.0
@@ -52,63 +50,6 @@ class DeliveryPlan:
     checkpoint_every: int = 1
     commit_every: int = 1
     keep: int | None = None
-
-
-class Steps(Protocol):
-    """All steps of a pipeline with their state, in one process or in several."""
-
-    def restore(self, states: StoredStates, partitions: Sequence[PartitionName]) -> None:
-        """Continue from these states; `partitions` are those of the epoch log."""
-        ...
-
-    def skip(self, epoch: Epoch) -> None:
-        """Skip an epoch that is lost to the state (at_most_once)."""
-        ...
-
-    def process(self, epoch: Epoch, attempt: int) -> EpochResult:
-        """Process the next epoch in all steps."""
-        ...
-
-    def save(self, next_layer: Callable[[], str], background: Background) -> Task[Sections]:
-        """Begin to write the state after the epochs processed so far into layers with names from `next_layer`.
-
-        This process writes in `background`.
-        """
-        ...
-
-    def work_ahead(self) -> None:
-        """Let the next epochs change state before the epochs just processed are delivered."""
-        ...
-
-
-class LifecycleObserver(Protocol):
-    """Receives the events of the lifecycle."""
-
-    def started(self, first: int) -> None:
-        """State is loaded; `first` is the first epoch to process."""
-        ...
-
-    def finished_epoch(self, result: EpochResult) -> None:
-        """An epoch has passed all its points."""
-        ...
-
-    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None:
-        """A checkpoint counts; `seconds` is the time that writing its files took."""
-        ...
-
-    def restarted(self, reason: str) -> None:
-        """The lifecycle starts again from the newest checkpoint, for this reason."""
-        ...
-
-
-class _NoObserver:
-    def started(self, first: int) -> None: ...
-
-    def finished_epoch(self, result: EpochResult) -> None: ...
-
-    def checkpointed(self, checkpoint: Checkpoint, seconds: float) -> None: ...
-
-    def restarted(self, reason: str) -> None: ...
 
 
 @dataclass
@@ -137,7 +78,7 @@ class EpochLifecycle:
     sinks: Mapping[str, Sink]
     sink_keys: Mapping[str, str]
     crash: Armed | None = None
-    observer: LifecycleObserver = field(default_factory=_NoObserver)
+    observer: LifecycleObserver = field(default_factory=NoObserver)
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], int] = wall_clock
     pause: float = PAUSE
