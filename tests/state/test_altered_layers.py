@@ -12,9 +12,9 @@ from support.checkpoint_chain import CheckpointChain
 from millstream.digests import Digest
 from millstream.errors import AlteredLog, UnknownFormat
 from millstream.state.checkpoints import read_newest
+from millstream.state.digests import states_digest
 from millstream.state.keyed_state import KeyedStore
 from millstream.state.stored_states import States
-from millstream.steps.outcome import outcome_of
 
 _MOST_BYTES = 4 << 20
 
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def digest(run: Path) -> Digest | None:
-    return read_newest(run, lambda _, states: outcome_of(states, None).digest)
+    return read_newest(run, lambda _, states: states_digest(states))
 
 
 @pytest.mark.parametrize("pattern", ["checkpoints/0000000001.json", "layers/*-0000000000.layer"])

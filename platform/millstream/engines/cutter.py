@@ -148,13 +148,14 @@ class LogCutter:
             self._silence.look(now, self._unread(ends))
         busy = self.backpressure.in_flight >= MOST_EPOCHS
         planned = self._planner.plan(ends, now, no_more=self.until_idle, busy=busy)
-        self._silence.interrupt(now, planned or ())
+        cut = planned or {}
+        self._silence.interrupt(now, cut)
         last = self.until_idle and planned is None
-        left = self._partitions_to_leave(ends, planned or {}, ends if look or last else planned or ())
+        left = self._partitions_to_leave(ends, cut, ends if look or last else cut)
         if planned is None and not left and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
-        return self._write(planned or {}, in_order([*self._events, *left]))
+        return self._write(cut, in_order([*self._events, *left]))
 
     def _write(self, cut: dict[int, tuple[int, int]], events: tuple[Event, ...]) -> Epoch:
         self._events, self._added = [], set()

@@ -22,7 +22,8 @@ class Retention:
 
     def needed(self, settled: int) -> Collection[int]:
         """The numbers of the checkpoints that must not be removed: that of the base, and that of the next base."""
-        wanted = (self.log.totals.base.checkpoint, getattr(self._next(settled), "number", None))
+        upcoming = self._next(settled)
+        wanted = (self.log.totals.base.checkpoint, upcoming.number if upcoming is not None else None)
         return {number for number in wanted if number is not None}
 
     def work(self, settled: int) -> Iterator[None]:

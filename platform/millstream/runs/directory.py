@@ -50,7 +50,6 @@ class RunDirectory:
         self._lock: TextIO | None = None
 
     epochs = property(lambda self: self.path / "epochs")
-    checkpoints = property(lambda self: self.path / "checkpoints")
     layers = property(lambda self: self.path / "layers")
     config = property(lambda self: self.path / "config.yaml")
     metrics = property(lambda self: self.path / "metrics.jsonl")

@@ -13,7 +13,7 @@ from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import Epoch, EpochReader, Event, SinkAdded, SinkRemoved
+from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
@@ -82,13 +82,13 @@ def _last_committed(directory: RunDirectory) -> int:
 
 
 def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
-    reader = EpochReader(directory.epochs)
-    _check_bases(reader, golden, directory)
-    counts = _records_by_epoch(reader, golden, last, directory)
+    reader, golden_reader = EpochReader(directory.epochs), EpochReader(golden.epochs)
+    _check_bases(reader.base, golden_reader.base, golden, directory)
+    counts = _records_by_epoch(reader, golden_reader, last, golden, directory)
     newest, golden_newest = read_newest(directory.path, _digest), read_newest(golden.path, _digest)
     applied = newest[0] if newest is not None else AppliedEpochs()
     sinks = reader.totals().sinks
-    earlier = reader.rows_before_base() if EpochReader(golden.epochs).base.epoch >= 0 else {}
+    earlier = reader.rows_before_base() if golden_reader.base.epoch >= 0 else {}
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
     golden_outputs = outputs_of(golden, load_run(golden))
@@ -106,20 +106,21 @@ def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last
     return audit(counts, applied, same, outputs, later)
 
 
-def _check_bases(reader: EpochReader, golden: RunDirectory, directory: RunDirectory) -> None:
+def _check_bases(base: Base, other: Base, golden: RunDirectory, directory: RunDirectory) -> None:
     """Refuse a golden run that begins elsewhere than the run, unless it has all epochs."""
-    base, other = reader.base.epoch, EpochReader(golden.epochs).base.epoch
-    if other not in (-1, base):
+    if other.epoch not in (-1, base.epoch):
         message = (
-            f"{golden.path} begins after epoch {other}, and {directory.path} after epoch {base}, its base; "
+            f"{golden.path} begins after epoch {other.epoch}, and {directory.path} after epoch {base.epoch}, its base; "
             f"make it again with `millstream run CONFIG --run DIR --replay {directory.path} --set keep=null`"
         )
         raise Contradiction(message)
 
 
-def _records_by_epoch(own: EpochReader, golden: RunDirectory, last: int, directory: RunDirectory) -> Mapping[int, int]:
+def _records_by_epoch(
+    own: EpochReader, reader: EpochReader, last: int, golden: RunDirectory, directory: RunDirectory
+) -> Mapping[int, int]:
     """The number of records of each epoch, from the golden run's receipts; both runs must have the same cuts."""
-    reader, begin = EpochReader(golden.epochs), own.base.epoch + 1
+    begin = own.base.epoch + 1
     for mine, other in zip(own.epochs(begin), reader.epochs(begin), strict=False):
         if mine.number > last:
             break

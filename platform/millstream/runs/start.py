@@ -141,7 +141,7 @@ def start(
         for source in config.logs:
             logs[source.name] = source.config.open(contexts[source.name])
             ending.callback(logs[source.name].close)
-        epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options, _fixed_parts(loaded)))
+        epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options))
         ending.callback(epoch_log.close)
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
@@ -227,14 +227,14 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
     return archived
 
 
-def _begin_at_base(directory: RunDirectory, options: Options, fixed: Mapping[str, Any]) -> Totals | None:
+def _begin_at_base(directory: RunDirectory, options: Options) -> Totals | None:
     """The totals with which a new epoch log begins, if it replays a run; the state at the run's base is copied."""
     if options.replay is None or any(directory.epochs.glob("*.journal")):
         return None
     original = RunDirectory.find(options.replay)
     reader = EpochReader(original.epochs)
     while (number := (totals := reader.base_totals()).base.checkpoint) is not None:
-        if original.fixed["steps"] != fixed["steps"]:
+        if original.fixed["steps"] != directory.fixed["steps"]:
             message = (
                 f"{original.path} begins after epoch {totals.base.epoch}, its base, and only the same steps can "
                 "continue from the state there; `keep: null` keeps everything"

@@ -53,13 +53,16 @@ class EpochProcessor:
 
     def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
         """Process one epoch in all steps. `records` has the log's columns and `_rank`; rows may be in any order."""
-        self._partitions.follow(epoch)
-        begun = begin_epoch(epoch.number, epoch.at, records, self.graph, self._partitions)
-        return self.complete(epoch, begun, attempt)
-
-    def complete(self, epoch: Epoch, in_progress: EpochInProgress, attempt: int = 1) -> EpochResult:
-        """Run the steps and the epoch boundary of an epoch whose first steps may have run in another process."""
         self._join(epoch)
+        begun = begin_epoch(epoch.number, epoch.at, records, self.graph, self._partitions)
+        return self._complete(epoch, begun, attempt)
+
+    def complete(self, epoch: Epoch, in_progress: EpochInProgress) -> EpochResult:
+        """Run the steps and the boundary of an epoch that another process has begun, and whose first steps it ran."""
+        self._join(epoch)
+        return self._complete(epoch, in_progress, attempt=1)
+
+    def _complete(self, epoch: Epoch, in_progress: EpochInProgress, attempt: int) -> EpochResult:
         self._event_time.observe(in_progress.latest)
         self._chain.run(in_progress, self._partitions)
         risen = self._event_time.boundary(epoch.ended, epoch.idle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
@@ -137,7 +137,7 @@ class _OwnedKeys:
 class _Writing:
     """Writes the layers of a role in the background."""
 
-    def __init__(self, layers: Layers, keyed: frozenset[str] | set[str], send: Send) -> None:
+    def __init__(self, layers: Layers, keyed: Collection[str], send: Send) -> None:
         self._layers, self._send = layers, send
         self._writer = LayerWriter(layers, keyed)
 

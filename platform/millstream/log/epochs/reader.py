@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,14 +56,24 @@ class EpochReader:
 
     def base_totals(self) -> Totals:
         """The totals with which a log of the same epochs begins after the base: without counts, and without sinks."""
-        return self.with_base(self._totals_at).begun_at_base()
+        return self.with_base(self._totals_at_base).begun_at_base()
 
     def rows_before_base(self) -> dict[str, Digest]:
         """By sink, the digest of the rows of epochs up to the base."""
-        return self.with_base(self._totals_at).delivered
+        return self.with_base(self._totals_at_base).delivered
 
-    def _totals_at(self, base: Base) -> Totals:
-        start, first = self._begin(base.epoch + 1)
+    def last_rows(self, upto: int) -> dict[str, int]:
+        """By output, the last epoch up to `upto` that made rows, also an epoch before the base."""
+        return self._totals_upto(upto).last_rows
+
+    def _totals_at_base(self, base: Base) -> Totals:
+        totals = self._totals_upto(base.epoch)
+        totals.base, totals.committed = base, base.epoch
+        return totals
+
+    def _totals_upto(self, epoch: int) -> Totals:
+        """The totals over the cuts and receipts of epochs up to this one, which is not before the base."""
+        start, first = self._begin(epoch + 1)
         totals = Totals.from_header(self._reader.segment_start(start)[1])
         for entry in self._reader.read(start):
             line = line_of(entry)
@@ -75,7 +84,6 @@ class EpochReader:
                 if receipt.last >= first:
                     break
                 totals.add_receipt(receipt)
-        totals.base, totals.committed = base, base.epoch
         return totals
 
     def lines(self, first: int | None = None) -> Iterator[dict[str, Any]]:
@@ -104,21 +112,6 @@ class EpochReader:
     def receipts(self, first: int | None = None) -> Iterator[EpochReceipt]:
         """Return the receipts that were written after epoch `first` was cut; a replayed epoch has several receipts."""
         return (EpochReceipt.from_line(line) for line in self.lines(first) if "receipt" in line)
-
-    def last_rows(self, upto: int) -> dict[str, int]:
-        """By output, the last epoch up to `upto` that made rows, also an epoch before the base."""
-        start, _ = self._begin(upto + 1)
-        made = Totals.from_header(self._reader.segment_start(start)[1]).last_rows
-        for receipt in self._receipts_upto(upto, start):
-            for output, (_, last) in receipt.rows.items():
-                made[output] = max(last, made.get(output, -1))
-        return made
-
-    def _receipts_upto(self, upto: int, start: int) -> Iterator[EpochReceipt]:
-        """The receipts from the entry `start` on, up to the first one of a later epoch than `upto`."""
-        lines = (line_of(entry) for entry in self._reader.read(start))
-        receipts = (EpochReceipt.from_line(line) for line in lines if "receipt" in line)
-        return itertools.takewhile(lambda receipt: receipt.last <= upto, receipts)
 
     def totals(self) -> Totals:
         """Return the totals over all lines that the epoch log has now."""
