@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from pathlib import Path
@@ -91,6 +92,13 @@ def test_a_baseline_as_the_model_has_the_accuracy_that_other_runs_report_for_it(
     summary = summary_of(millstream("run", "demo.yaml", "--run", "other", "--json"))
     model = ("--set", f"pipeline.model={{type: {baseline}}}")
     assert summary_of(millstream("run", "demo.yaml", *model, "--json"))["accuracy"] == summary["baselines"][baseline]
+
+
+@pytest.mark.usefixtures("demo")
+def test_no_record_waits_for_garbage_collection_among_the_objects_of_libraries(millstream: Millstream) -> None:
+    gc.unfreeze()
+    assert millstream("run", "demo.yaml", "--json").code == 0
+    assert gc.get_freeze_count() > 100_000, "the modules of NumPy, Arrow and Numba alone are more objects"
 
 
 @pytest.mark.usefixtures("demo")
