@@ -21,8 +21,16 @@ from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
-from millstream.engines.job import CutOptions, Engine, Storage, make_job
-from millstream.errors import AlteredLog, ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
+from millstream.engines.job import CutOptions, Engine, Job, Storage, make_job
+from millstream.errors import (
+    AlteredCheckpoint,
+    AlteredLog,
+    ConfigError,
+    Contradiction,
+    ForeignSink,
+    MillstreamError,
+    UnknownFormat,
+)
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -35,6 +43,7 @@ from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
+from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.state.layers import Layers
 from millstream.steps.graph import Graph
@@ -184,7 +193,7 @@ def start(
         )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
-            (engine or _make_engine(loaded)).run(job)
+            _run(engine or _make_engine(loaded), job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
                 write_whole(directory.error, loaded.redact(str(error)))
@@ -200,6 +209,16 @@ def start(
         write_whole(directory.summary, summary.json())
         group.finished(summary)
         return summary
+
+
+def _run(engine: Engine, job: Job) -> None:
+    """Run a job. With exactly_once, the error for a damaged checkpoint has the advice to use an older one."""
+    try:
+        engine.run(job)
+    except AlteredCheckpoint as error:
+        if job.lifecycle.plan.delivery is not Delivery.EXACTLY_ONCE:
+            raise
+        raise with_whole_checkpoint(error, job.lifecycle.checkpoints, job.epoch_log.totals.base.epoch) from None
 
 
 def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:
