@@ -231,3 +231,11 @@ def test_a_folder_that_is_no_run_directory_is_refused(demo: Path, millstream: Mi
     ran = millstream(command, "nowhere", *(["topics"] if command == "read" else []))
     assert (ran.code, ran.out) == (1, "")
     assert "nowhere is not a run directory" in ran.err
+
+
+@pytest.mark.parametrize("command", ["status", "predict", "audit"])
+def test_a_run_whose_epoch_log_is_gone_is_refused(run: Path, millstream: Millstream, command: str) -> None:
+    (run / "epochs").rename(run.parent / "epochs")
+    ran = millstream(command, run, *(["a goal"] if command == "predict" else []))
+    assert (ran.code, ran.out) == (3, "")
+    assert f"{run}/epochs, the folder with the epoch log of this run, is gone" in ran.err

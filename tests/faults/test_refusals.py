@@ -252,3 +252,31 @@ def test_records_that_are_gone_and_have_to_be_replayed(pipeline: Pipeline, monke
     monkeypatch.setattr(FilesLog, "resume", resume)
     with pytest.raises(Truncated, match=r"part0\.jsonl"):
         pipeline.run("run")
+
+
+@pytest.mark.parametrize("pattern", ["epochs", "epochs/*.journal"])
+def test_an_epoch_log_that_is_gone_is_named_and_no_sink_is_blamed(pipeline: Pipeline, pattern: str) -> None:
+    pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
+    run = pipeline.folder / "runs/run"
+    fixed = (run / "run.json").read_text()
+    for path in run.glob(pattern):
+        path.rename(pipeline.folder / path.name)
+    with pytest.raises(AlteredLog, match=r"run/epochs, the folder with the epoch log of this run, is gone .* --fresh"):
+        pipeline.run("run")
+    pipeline.model = {"type": "sgd", "batch_size": 16}
+    with pytest.raises(AlteredLog, match="run/epochs, the folder with the epoch log of this run, is gone"):
+        pipeline.run("run")  # the log is gone, so another config is not that of a run without epochs
+    assert (run / "run.json").read_text() == fixed
+    with pytest.raises(ForeignSink, match=r"rows of the epoch log \w+, and this run.s, which may be the same, is gone"):
+        pipeline.run("run", fresh=True)
+
+
+def test_an_epoch_log_that_is_put_back_is_continued(pipeline: Pipeline) -> None:
+    golden = pipeline.run("golden")
+    pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
+    epochs = pipeline.folder / "runs/run/epochs"
+    epochs.rename(pipeline.folder / "epochs")
+    with pytest.raises(AlteredLog, match="put it back"):
+        pipeline.run("run")
+    (pipeline.folder / "epochs").rename(epochs)
+    assert pipeline.run("run").outputs == golden.outputs

@@ -95,6 +95,7 @@ class _CheckpointModel:
 
 
 def _load_model(directory: RunDirectory) -> _CheckpointModel:
+    directory.check_epoch_log()
     loaded = load_run(directory)
     graph = graph_of(loaded)
     index = next((index for index, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)

@@ -238,9 +238,11 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         except UnknownFormat:
             raise
         except Contradiction:
+            directory.check_epoch_log()
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise
             directory.write(fixed, loaded.folder)  # no record was read yet, so every part may change
+        directory.check_epoch_log()
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
@@ -251,6 +253,7 @@ def _begin_at_base(directory: RunDirectory, options: Options) -> Totals | None:
     if options.replay is None or any(directory.epochs.glob("*.journal")):
         return None
     original = RunDirectory.find(options.replay)
+    original.check_epoch_log()
     reader = EpochReader(original.epochs)
     while (number := (totals := reader.base_totals()).base.checkpoint) is not None:
         if original.fixed["steps"] != directory.fixed["steps"]:
@@ -279,10 +282,12 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
     for output, sink in sink_configs(loaded.config, graph).items():
         progress = None if in_run_directory(sink, output, context) else sink.progress(context, output)
         if progress is not None and progress.log not in own_logs:
+            whose = f"rows of another run's epoch log ({progress.log}), not of {directory.path}"
+            if directory.epoch_log_lost:
+                whose = f"rows of the epoch log {progress.log}, and this run's, which may be the same, is gone"
             message = (
-                f"sink {output!r} holds rows of another run's epoch log ({progress.log}), not of {directory.path}: "
-                f"{sink.location(context, output)}; --fresh deletes no other run's rows, "
-                "so give the sink a location of its own, or move these rows away"
+                f"sink {output!r} holds {whose}: {sink.location(context, output)}; "
+                "--fresh deletes no other run's rows, so give the sink a location of its own, or move these rows away"
             )
             raise ForeignSink(message)
         sink.may_clear(context, output)
