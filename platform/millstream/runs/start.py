@@ -152,6 +152,7 @@ def start(
             ending.callback(logs[source.name].close)
         epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options))
         ending.callback(epoch_log.close)
+        epoch_log.reader().check_segments()
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
