@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["config_options"]
+__all__ = ["config_options", "optional_config_options"]
 
 R = TypeVar("R")
 
