@@ -106,3 +106,23 @@ def test_paths_of_set_start_at_the_config_and_runs_at_the_current_folder(
     ran = millstream("run", "../news.yaml", "--set", "source.path=other.jsonl", "--until-idle", "--json")
     assert ran.code == 0, ran.err
     assert (folder / "elsewhere/runs/news/run.json").exists()
+
+
+def test_a_run_stores_a_value_of_a_file_nowhere_that_it_does_not_store_one_of_the_environment(
+    millstream: Millstream, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "secret").write_text("hush-hush\n")
+    monkeypatch.setenv("SECRET_FOLDER", "hush-hush")
+    found = {}
+    for name, reference in (("file", "${file:secret}"), ("environment", "${SECRET_FOLDER}")):
+        sink = f"sinks.topics={{type: files, path: '{reference}/{name}'}}"
+        ran = millstream("run", "news.yaml", "--until-idle", "--run", f"runs/{name}", "--set", sink)
+        assert ran.code == 0, ran.err
+        run = folder / "runs" / name
+        assert reference in (run / "config.yaml").read_text()
+        found[name] = {
+            str(path.relative_to(run)) for path in run.rglob("*") if path.is_file() and b"hush" in path.read_bytes()
+        }
+        assert millstream("status", run).code == 0
+    assert found["file"] == found["environment"]
+    assert "config.yaml" not in found["file"] and "summary.json" not in found["file"]

@@ -126,7 +126,7 @@ def _problem(subject: str, text: str, fix: str) -> Finding:
 
 def _unreachable(subject: str, error: Exception, loaded: Loaded) -> Finding:
     text = loaded.redact(str(error)) or type(error).__name__
-    return _problem(subject, text, "start the server, or correct the options of the config")
+    return _problem(subject, text, "start the server, create what is missing, or correct the config")
 
 
 def _lines(found: Sequence[Finding], problems: int) -> Iterable[str]:
