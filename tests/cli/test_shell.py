@@ -68,3 +68,14 @@ def test_a_module_of_the_folder_replaces_no_module_of_python(
     (tmp_path / "a.yaml").write_text("name: a\nsource: {type: generator}\npipeline: {use: text_topics}\n")
     ran = subprocess.run([PROGRAM, "validate", "a.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_safe_mode_of_python_is_respected(folder: Path) -> None:
+    (folder / "own_rules.py").write_text("def keep(record):\n    return True\n")
+    (folder / "own.yaml").write_text(
+        "name: own\nsource: {type: generator}\npipeline: {steps: [{type: filter, function: 'own_rules:keep'}]}\n"
+    )
+    for safe, code in (("", 0), ("1", 2)):
+        environment = {**os.environ, "PYTHONSAFEPATH": safe}
+        ran = subprocess.run([PROGRAM, "validate", "own.yaml"], env=environment, capture_output=True, check=False)
+        assert ran.returncode == code, ran.stderr

@@ -141,6 +141,7 @@ def test_relative_paths_of_an_overlay_start_at_the_folder_of_the_config(config: 
     ("overlay", "message"),
     [
         ("\nengine: [local]\n", "overlay-0.yaml:2 engine: a list is not a mapping, `key: value`"),
+        ("\nsource: {type: journal}\n", "overlay-0.yaml:2 source.path: required"),
         ("source: news.jsonl\n", "overlay-0.yaml:1 source: a source is a mapping with `type`, one of "),
         ("name: {first: news}\n", "overlay-0.yaml:1 name: a mapping is not text"),
         ("engine:\n  epoch: {max_records: 0}\n", "overlay-0.yaml:2 engine.epoch.max_records: 0 is not allowed"),
