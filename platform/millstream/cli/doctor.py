@@ -87,6 +87,7 @@ def _connections(loaded: Loaded) -> Iterator[Finding]:
     config = loaded.config
     with tempfile.TemporaryDirectory(prefix="millstream-doctor-") as cache:
         for source in config.logs:
+            subject = "source" if source.name == "source" else f"source {source.name}"
             context = OpenContext(loaded.folder, Path(cache) / source.name, config.name, fail_fast=True)
             context.cache.mkdir()
             try:
@@ -95,9 +96,9 @@ def _connections(loaded: Loaded) -> Iterator[Finding]:
                     for partition in partitions:
                         log.end(partition.name)
             except Exception as error:  # any error of a source is a finding
-                yield _unreachable(f"source {source.name}", error, loaded)
+                yield _unreachable(subject, error, loaded)
             else:
-                yield _ok(f"source {source.name}", f"{source.config.type}, {_partitions(len(partitions))}")
+                yield _ok(subject, f"{source.config.type}, {_partitions(len(partitions))}")
     context = OpenContext(loaded.folder, Path("runs") / config.name, config.name, fail_fast=True)
     for output, sink in sink_configs(config, graph).items():
         try:

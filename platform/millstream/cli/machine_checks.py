@@ -73,6 +73,8 @@ def _install(package: str) -> str:
 
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*(?:;(.*))?")
+_NOT_CHECKED = ("all", "java")
+"""Extras that need no finding of their own: all the others together; and one Java, which `check_java` looks for."""
 _EXTRA = re.compile(r"""\s*extra\s*==\s*["']([^"']+)["']\s*""")
 
 
@@ -86,8 +88,8 @@ def _requirement(text: str) -> tuple[str, str, str] | None:
     if found is None or found[1] == "millstream":
         return None
     extra = _EXTRA.fullmatch(found[3]) if found[3] else None
-    if found[3] and (extra is None or extra[1] == "all"):
-        return None  # a marker about other machines; or the extra of all extras, which are checked one by one
+    if found[3] and (extra is None or extra[1] in _NOT_CHECKED):
+        return None  # or a marker about other machines
     return extra[1] if extra else "", found[1], found[2].strip()
 
 
