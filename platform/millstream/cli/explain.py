@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
 from millstream.config.load import Loaded, load_config
 
 if TYPE_CHECKING:
@@ -21,10 +21,9 @@ __all__ = ["explain"]
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
+def explain(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_json: bool) -> None:
     """Show the steps, outputs and sinks of CONFIG, and the worst effect of a crash at each point of an epoch.
 
     The command runs nothing and reads no records. The worst effect is the worst over all epochs, given
@@ -32,7 +31,7 @@ def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
     """
     from millstream.guarantees.validation import checked_graph
 
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
     description = _description(loaded, checked_graph(loaded))
     if as_json:
         click.echo(json.dumps(description, indent=2, ensure_ascii=False))

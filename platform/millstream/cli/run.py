@@ -13,7 +13,7 @@ import click
 
 from millstream import __version__
 from millstream.cli.log_bridge import show_warnings
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
 from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
@@ -38,8 +38,7 @@ __all__ = ["run"]
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--run", "directory", metavar="DIR", help="The run directory. Default: runs/NAME.")
 @click.option(
     "--until-idle/--follow",
@@ -63,6 +62,7 @@ __all__ = ["run"]
 def run(
     config: str,
     sets: tuple[str, ...],
+    overlays: tuple[str, ...],
     directory: str | None,
     until_idle: bool | None,
     records: int | None,
@@ -76,7 +76,7 @@ def run(
 
     Ctrl-C stops the run after the epoch in progress and writes a checkpoint; the same command continues from there.
     """
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
     options = Options(
         run=Path(directory) if directory is not None else Path("runs") / loaded.config.name,
         follow=None if until_idle is None else not until_idle,

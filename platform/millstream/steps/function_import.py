@@ -35,7 +35,7 @@ def import_function(step: str, function: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            hint = "install its package, or put its folder on PYTHONPATH"
+            hint = "install its package, run the command in its folder, or put the folder on PYTHONPATH"
             raise ConfigError(f"{where}: there is no module {error.name!r}; {hint}") from error
         raise ConfigError(f"{where}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
     path = module_name
