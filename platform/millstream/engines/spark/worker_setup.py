@@ -49,7 +49,7 @@ class WorkerSetup:
 
         opened = {}
         for name, options in self.sources.items():
-            config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
+            config: Any = plugins.plugin_class(plugins.SOURCES, options["type"]).model_validate(options)
             folder, cache, pipeline = self.contexts[name]
             opened[name] = config.open(OpenContext(Path(folder), Path(cache), pipeline))
         return opened
@@ -62,7 +62,7 @@ class WorkerSetup:
         schema = records_schema(self.fields)
         built: list[Node] = []
         for name, options in self.worker_steps:
-            config: Any = plugins.load(plugins.STEPS, options["type"]).model_validate(options)
+            config: Any = plugins.plugin_class(plugins.STEPS, options["type"]).model_validate(options)
             built.append(build_node(NamedStep(name, config), schema))
             schema = built[-1].made
         return built
