@@ -67,18 +67,17 @@ class LettersLog(Log):
 
 
 class Upper(StepConfig):
-    """Writes texts in capital letters."""
+    """Adds `upper`, the text in capital letters."""
 
     def build(self, records: pa.Schema) -> UpperStep:
         return UpperStep(records)
 
 
 class UpperStep(Step):
-    traits = Traits(Scope.STATELESS, ordered=False, idempotent=True)
+    traits = Traits(Scope.STATELESS, ordered=False, idempotent=True, only_adds=True)
 
     def process(self, records: pa.Table) -> Result:
-        index = records.column_names.index("text")
-        return Result(records.set_column(index, records.schema.field(index), pc.utf8_upper(records["text"])))
+        return Result(records.append_column("upper", pc.utf8_upper(records["text"])))
 
 
 class LengthModel(ModelConfig):
