@@ -38,7 +38,8 @@ def import_name(text: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             hint = "install its package, or put its folder on PYTHONPATH"
             raise ConfigError(f"there is no module {error.name!r}; {hint}") from error
-        message = f"{module} cannot be imported: {type(error).__name__}: {error}{_place(error)}"
+        first = f"{type(error).__name__}: {error}".splitlines()[0]
+        message = f"{module} cannot be imported: {first}{_place(error)}"
         raise ConfigError(message) from error
     path = module
     for part in name.split("."):
