@@ -108,7 +108,7 @@ def test_a_class_of_a_notebook_runs_in_one_process_only(
     assert millstream("run", "mine.yaml", *model, "--json").code == 0
     ran = millstream("validate", "mine.yaml", *model, "--set", sets)
     assert ran.code == 2
-    assert f"pipeline.steps.1: {where} cannot import LengthModel, which a notebook, a script or a fu" in ran.err
+    assert f"pipeline.steps.1.model: {where} cannot import LengthModel, which a notebook, a script or a fu" in ran.err
     assert "run in one process with `engine: {type: local, workers: 1}`" in ran.err
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
-from millstream.config.document import KeyPath, Problem
+from millstream.config.document import Problem
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.notebook_classes import notebook_problems
 from millstream.log.contracts import OpenContext
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 from millstream.steps.placement import placement_problems
@@ -21,8 +21,9 @@ def checked_graph(loaded: Loaded) -> Graph:
     """Build the steps of a config; `ConfigError` with all problems that can be found without a run."""
     config = loaded.config
     context = OpenContext(loaded.folder, loaded.folder, config.name)
-    checks = (_source_problems, _sink_problems, _shared_sinks, _cycles, _out_of_reach)
+    checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
     problems = [problem for check in checks for problem in check(config, context)]
+    problems += notebook_problems(config)
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields, config.source_times)
     problems += found
@@ -89,31 +90,3 @@ def _shared_sinks(config: Config, context: OpenContext) -> list[Problem]:
             message = f"sinks {first!r} and {output!r} both write to {location}; give each output a location of its own"
             problems.append(Problem(("sinks", output), message))
     return problems
-
-
-def _out_of_reach(config: Config, context: OpenContext) -> list[Problem]:
-    """Problems with classes and functions that other processes of the engine cannot import."""
-    if config.engine.type == "local" and config.engine.workers == 1:
-        return []
-    parts: list[tuple[KeyPath, Any]] = [(source.path, source.config) for source in config.logs]
-    for step in config.steps:
-        parts += [(step.path, step.config), (step.path, getattr(step.config, "model", None))]
-    found = [(path, name) for path, part in parts if (name := _name_out_of_reach(part)) is not None]
-    where = "Spark's workers" if config.engine.type == "spark" else "the worker processes"
-    return [
-        Problem(
-            path,
-            f"{where} cannot import {name}, which a notebook, a script or a function defines; move it into a module, "
-            "or run in one process with `engine: {type: local, workers: 1}`",
-        )
-        for path, name in found
-    ]
-
-
-def _name_out_of_reach(part: Any) -> str | None:
-    """The name of a plug-in's class or function, if it is not in a module that other processes can import."""
-    function = getattr(part, "function", None)
-    if isinstance(function, str) and function.startswith("__main__:"):
-        return function.partition(":")[2]
-    kind = type(part)
-    return kind.__qualname__ if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__ else None
