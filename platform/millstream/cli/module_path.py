@@ -9,35 +9,24 @@ from contextlib import contextmanager
 
 __all__ = ["current_folder_importable"]
 
-_VARIABLE = "PYTHONPATH"
-
 
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
-    """Add the current folder at the end of the path, for this process and for those that it starts meanwhile.
+    """Add the current folder at the end of the path, for this process; workers get the path of the process.
 
-    At the end, a module of the folder replaces no module of Python or of an installed package in this process. The path
-    stays as it is if Python was started in its safe mode (`-P`).
+    At the end, a module of the folder replaces no module of Python or of an installed package. The path stays as it is
+    if Python was started in its safe mode (`-P`).
     """
     folder = _current_folder()
-    if folder is None or sys.flags.safe_path:
+    if folder is None or sys.flags.safe_path or folder in sys.path:
         yield
         return
-    path, inherited = list(sys.path), os.environ.get(_VARIABLE)
-    entries = inherited.split(os.pathsep) if inherited else []
-    if folder not in path:
-        sys.path.append(folder)
-    if folder not in entries and os.pathsep not in folder:
-        os.environ[_VARIABLE] = os.pathsep.join([*entries, folder])
+    sys.path.append(folder)
     try:
         yield
     finally:
-        if folder not in path and folder in sys.path:
+        if folder in sys.path:
             sys.path.remove(folder)
-        if inherited is None:
-            os.environ.pop(_VARIABLE, None)
-        else:
-            os.environ[_VARIABLE] = inherited
 
 
 def _current_folder() -> str | None:
