@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from millstream.cli.report import report
 from millstream.cli.screen import Screen, Show, standard_error
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
+from millstream.extras import require
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
 from millstream.runs.directory import RunDirectory
@@ -104,6 +105,7 @@ def run(
 
 
 def _open_port(port: int) -> MetricsPort:
+    require("metrics", "--metrics-port")
     from millstream.runs.watch.metrics_port import MetricsPort  # few runs need this import
 
     return MetricsPort(port)
@@ -160,7 +162,7 @@ class _Observers:
         stats = StatsCollector(watched)
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
-        if changed := changed_libraries(_newest_checkpoint(watched)):
+        if changed := changed_libraries(_newest_checkpoint(watched), versions(watched.loaded.config)):
             screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
@@ -189,9 +191,8 @@ def _newest_checkpoint(watched: Watched) -> Checkpoint | None:
     return CheckpointReader(watched.directory.path, watched.epoch_log.totals.checkpoint).newest()
 
 
-def changed_libraries(checkpoint: Checkpoint | None) -> str:
+def changed_libraries(checkpoint: Checkpoint | None, now: Mapping[str, str]) -> str:
     """Return the libraries whose version changed since this checkpoint was written, as text."""
-    now = versions()
     before = checkpoint.versions if checkpoint is not None else now
     return ", ".join(
         f"{name} {before[name]} (now {now[name]})" for name in before if now.get(name, before[name]) != before[name]

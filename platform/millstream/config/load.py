@@ -136,7 +136,7 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
         lines.append((line if isinstance(line, int) else 0, f"{file}{position}{path}: {problem.message}"))
     lines.sort(key=lambda line: line[0])
     head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
-    return ConfigError("\n".join([*head, *(text for _, text in lines)]))
+    return ConfigError(document.redact("\n".join([*head, *(text for _, text in lines)])))
 
 
 def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:

@@ -20,6 +20,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, Vali
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from millstream.errors import ConfigError
+from millstream.extras import explanation
 
 __all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "PluginField", "load", "plugin_field", "registered"]
 
@@ -65,8 +66,8 @@ def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
     try:
         loaded = point.load()
     except Exception as error:
-        message = f"{subject} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(message) from error
+        reason = f"{subject} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError(explanation(error, f"the {kind} {name!r}") or reason) from error
     if not (isinstance(loaded, type) and issubclass(loaded, BaseModel) and key in loaded.model_fields):
         message = f"{subject} is not a pydantic model with a field {key!r}; its author has to register one"
         raise ConfigError(message)

@@ -17,12 +17,14 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from millstream.compiled.later_imports import import_noted
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
 from millstream.errors import AlteredLog, ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
+from millstream.extras import EXTRAS, parts_extras
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -43,6 +45,8 @@ from millstream.timestamps import wall_clock
 
 __all__ = ["Options", "start", "versions"]
 
+_LIBRARIES = ("millstream", "numba", "numpy", "pyarrow")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -57,12 +61,17 @@ class Options:
     crash: CrashPoint | None = None
 
 
+def versions(config: Config) -> Mapping[str, str]:
+    """The versions of Python and of the libraries on which the bits of this config's results depend."""
+    extras = [extra for step in config.steps for extra, _ in parts_extras(step.config)]
+    extras += ["spark"] if config.engine.type == "spark" else []
+    used = (name for extra in dict.fromkeys(extras) for name in EXTRAS[extra].results)
+    return {"python": platform.python_version(), **{name: _version(name) for name in (*_LIBRARIES, *used)}}
+
+
 @cache
-def versions() -> Mapping[str, str]:
-    """The versions of Python and of the libraries on which the bits of the results depend."""
-    names = ("millstream", "pyspark", "scikit-learn", "river", "numba", "numpy", "scipy", "pyarrow")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return {"python": platform.python_version(), **found}
+def _version(package: str) -> str:
+    return importlib.metadata.version(package)
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -123,10 +132,9 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
-    import millstream.compiled.row_hashes  # noqa: F401  # fails before anything is written if numba cannot be used
-
     config = loaded.config
-    graph = checked_graph(loaded)
+    graph = checked_graph(loaded, packages=engine is None)
+    import_noted()  # fails before anything is written if numba cannot be used
     directory = RunDirectory(options.run)
     directory.lock()
     with ExitStack() as ending:
@@ -147,6 +155,7 @@ def start(
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
+        libraries = versions(config)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
             folder=directory.path,
@@ -154,7 +163,7 @@ def start(
             epoch_log=epoch_log,
             checkpoints=CheckpointStore(
                 directory.path,
-                versions(),
+                libraries,
                 epoch_log.totals.checkpoint,
                 Layers(directory.layers, config.guarantee.shards),
                 config.keep,
@@ -194,7 +203,7 @@ def start(
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
         summary = summarise(
-            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, versions()
+            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, libraries
         )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
