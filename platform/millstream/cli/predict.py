@@ -75,6 +75,7 @@ class _CheckpointModel:
         """Return an answer for each text; each becomes a record without any other field."""
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
+            self._check_key(node, records)
             records = process_batch(node, records, _TextOnly()).records
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
@@ -83,6 +84,16 @@ class _CheckpointModel:
         found = zip(*(answers[name].to_pylist() for name in ("predicted", "probability")), strict=True)
         by_offset = dict(zip(records[OFFSET].to_pylist(), found, strict=True))
         return [_Answer(*by_offset.get(index, (None, None))) for index in range(len(texts))]
+
+    def _check_key(self, node: Node, records: pa.Table) -> None:
+        """Refuse records without the key that a step needs: it would remove them all."""
+        key = node.traits.key
+        if key is not None and records.num_rows and records[key].null_count == records.num_rows:
+            message = (
+                f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
+                f"{node.name!r}, which needs the field {key!r}"
+            )
+            raise MillstreamError(message)
 
     @staticmethod
     def _column(field: pa.Field, texts: Sequence[str]) -> pa.Array:
@@ -96,6 +107,7 @@ class _CheckpointModel:
 
 
 def _load_model(directory: RunDirectory) -> _CheckpointModel:
+    directory.check_epoch_log()
     loaded = load_run(directory)
     graph = graph_of(loaded)
     index = next((index for index, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)
