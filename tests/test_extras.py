@@ -15,7 +15,7 @@ from support.absent_packages import environment_without
 from millstream.cli.failures import failure
 from millstream.config.load import load_config
 from millstream.extras import EXTRAS, install_command
-from millstream.runs.start import versions
+from millstream.runs.versions import versions
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -25,9 +25,10 @@ from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
 from millstream.plain_text import one_line
 from millstream.runs.directory import RunDirectory
-from millstream.runs.start import Options, start, versions
+from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
+from millstream.runs.versions import versions
 from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.progress_file import ProgressFile

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,6 @@ from millstream.errors import (
     MillstreamError,
     UnknownFormat,
 )
-from millstream.extras import EXTRAS, parts_extras
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -44,6 +40,7 @@ from millstream.runs.identities import check_sources, refuse_altered, remember_s
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
+from millstream.runs.versions import versions
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
@@ -52,9 +49,7 @@ from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.timestamps import wall_clock
 
-__all__ = ["Options", "start", "versions"]
-
-_LIBRARIES = ("millstream", "numba", "numpy", "pyarrow")
+__all__ = ["Options", "start"]
 
 
 @dataclass(frozen=True)
@@ -68,19 +63,6 @@ class Options:
     replay: Path | None = None
     replay_last: int | None = None
     crash: CrashPoint | None = None
-
-
-def versions(config: Config) -> Mapping[str, str]:
-    """The versions of Python and of the libraries on which the bits of this config's results depend."""
-    extras = [extra for step in config.steps for extra, _ in parts_extras(step.config)]
-    extras += ["spark"] if config.engine.type == "spark" else []
-    used = (name for extra in dict.fromkeys(extras) for name in EXTRAS[extra].results)
-    return {"python": platform.python_version(), **{name: _version(name) for name in (*_LIBRARIES, *used)}}
-
-
-@cache
-def _version(package: str) -> str:
-    return importlib.metadata.version(package)
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
