@@ -35,6 +35,7 @@ from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
+from millstream.plain_text import without_passwords
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
@@ -188,7 +189,7 @@ def start(
             _run(engine or _make_engine(loaded), job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
-                write_whole(directory.error, loaded.redact(str(error)))
+                write_whole(directory.error, without_passwords(loaded.redact(str(error))))
             raise
         finally:
             job.lifecycle.abandon()
