@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from millstream.guarantees.audit import Audit
+from millstream.plain_text import one_line
 from millstream.runs.run_audit import audit_run
 
 __all__ = ["audit"]
@@ -81,4 +82,4 @@ def _text(found: Audit) -> str:
         lines.append(f"  {output.kind}: {_MEANING[output.kind]}")
     for name, began in found.later.items():
         lines.append(f"{name}: not compared, its sink was added later and begins with epoch {began}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))

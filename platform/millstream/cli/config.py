@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.options import config_options
+from millstream.cli.session import current_session
+from millstream.plain_text import json_text, one_line
 
 if TYPE_CHECKING:
     from millstream.config.document import KeyPath
@@ -33,15 +35,17 @@ def config(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_jso
     from millstream.config.origins import origins
 
     loaded = load_config(config, sets, overlays=overlays)
+    current_session().redact = loaded.redact
     resolved, found = loaded.resolved(), origins(loaded)
     if as_json:
         by_name = {".".join(map(str, path)): _as_object(origin) for path, origin in found.items()}
-        click.echo(json.dumps({"config": config, "resolved": resolved, "origins": by_name}, ensure_ascii=False))
+        found_json = {"config": config, "resolved": resolved, "origins": by_name}
+        click.echo(json_text(json.dumps(found_json, ensure_ascii=False)))
         return
     lines = list(_lines(resolved, found, ()))
     width = min(_WIDEST, max(len(text) for text, _ in lines))
     for text, origin in lines:
-        click.echo(f"{text:<{width}}  # {origin}" if origin else text)
+        click.echo(one_line(f"{text:<{width}}  # {origin}" if origin else text))
 
 
 def _as_object(origin: Origin) -> dict[str, Any]:

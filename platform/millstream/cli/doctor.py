@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream.cli.options import optional_config_options
+from millstream.cli.session import current_session
+from millstream.plain_text import printable
 
 if TYPE_CHECKING:
     from millstream.cli.machine_checks import Finding
@@ -39,6 +41,7 @@ def doctor(config: str | None, sets: tuple[str, ...], overlays: tuple[str, ...],
 
         try:
             loaded = load_config(config, sets, overlays=overlays)
+            current_session().redact = loaded.redact
         except ConfigError as error:
             broken = [_problem("config", str(error), f"correct the config; `millstream validate {config}` checks it")]
     found = [*_machine(loaded), *broken, *(_connections(loaded) if loaded is not None else ())]
@@ -46,7 +49,7 @@ def doctor(config: str | None, sets: tuple[str, ...], overlays: tuple[str, ...],
     if as_json:
         click.echo(json.dumps({"problems": problems, "findings": [asdict(finding) for finding in found]}))
     else:
-        click.echo("\n".join(_lines(found, problems)))
+        click.echo(printable("\n".join(_lines(found, problems))))
     return 1 if problems else 0
 
 

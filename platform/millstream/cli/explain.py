@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.options import config_options
+from millstream.cli.session import current_session
 from millstream.config.load import Loaded, load_config
+from millstream.plain_text import json_text
 
 if TYPE_CHECKING:
     from millstream.config.sources import NamedSource
@@ -32,9 +34,10 @@ def explain(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_js
     from millstream.guarantees.validation import checked_graph
 
     loaded = load_config(config, sets, overlays=overlays)
+    current_session().redact = loaded.redact
     description = _description(loaded, checked_graph(loaded))
     if as_json:
-        click.echo(json.dumps(description, indent=2, ensure_ascii=False))
+        click.echo(json_text(json.dumps(description, indent=2, ensure_ascii=False)))
         return
     from millstream.cli.explain_view import show
 

@@ -14,6 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from millstream.plain_text import one_line
+
 __all__ = ["show"]
 
 _PIPED_WIDTH = 120
@@ -21,10 +23,19 @@ _PIPED_WIDTH = 120
 
 def show(description: Mapping[str, Any]) -> None:
     """Print the description of a config, from its steps to the effects of crashes."""
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, markup=False)
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
-        _draw(console, description)
+        _draw(console, _shown(description))
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _shown(value: Any) -> Any:
+    """The description with every text as one line of printable characters."""
+    if isinstance(value, Mapping):
+        return {name: _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(inner) for inner in value]
+    return one_line(value) if isinstance(value, str) else value
 
 
 def _waiting(most: str) -> str:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.plain_text import one_line
+
 if TYPE_CHECKING:
     from millstream.runs.watch.run_list import RunEntry
 
@@ -60,12 +62,12 @@ def _table(entries: Sequence[RunEntry]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
     for entry in entries:
         if entry.problem is not None:
-            yield f"{_printable(entry.name)}: {_printable(entry.problem)}"
+            yield f"{one_line(entry.name)}: {one_line(entry.problem)}"
 
 
 def _cells(entry: RunEntry) -> tuple[str, ...]:
     return (
-        _printable(entry.name),
+        one_line(entry.name),
         entry.state,
         entry.engine or "-",
         entry.delivery or "-",
@@ -73,10 +75,6 @@ def _cells(entry: RunEntry) -> tuple[str, ...]:
         "-" if entry.accuracy is None else f"{entry.accuracy:.4f}",
         "-" if entry.age is None else _age(entry.age),
     )
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else ascii(text)
 
 
 def _age(seconds: float) -> str:

@@ -14,6 +14,7 @@ import click
 import pyarrow as pa
 
 from millstream.errors import MillstreamError
+from millstream.plain_text import json_text, one_line
 from millstream.records import OFFSET, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of, load_run
@@ -148,10 +149,10 @@ def _texts(lines: Sequence[bytes]) -> list[str]:
 
 def _as_json(text: str, answer: _Answer) -> str:
     row = {"text": text, "predicted": answer.predicted, "probability": answer.probability}
-    return json.dumps(row, ensure_ascii=False)
+    return json_text(json.dumps(row, ensure_ascii=False))
 
 
 def _as_text(text: str, answer: _Answer) -> str:
     if answer.predicted is None or answer.probability is None:
-        return f"-  -  {text}"
-    return f"{answer.predicted}  {answer.probability:.3f}  {text}"
+        return one_line(f"-  -  {text}")
+    return one_line(f"{answer.predicted}  {answer.probability:.3f}  {text}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +11,24 @@ from typing import TYPE_CHECKING
 import click
 
 from millstream import __version__
-from millstream.cli.log_bridge import show_warnings
+from millstream.cli.epoch_lines import EpochLines
 from millstream.cli.options import config_options
 from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
-from millstream.cli.screen import Screen, Show, standard_error
+from millstream.cli.run_log import RunLog, log_options
+from millstream.cli.screen import Screen
+from millstream.cli.session import current_session
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
+from millstream.extras import require
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
+from millstream.plain_text import one_line
 from millstream.runs.directory import RunDirectory
-from millstream.runs.start import Options, start, versions
+from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
+from millstream.runs.versions import versions
 from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.progress_file import ProgressFile
@@ -50,6 +54,7 @@ __all__ = ["run"]
 @click.option("--fresh", is_flag=True, help="Move the run directory aside, clear the sinks and start over.")
 @click.option("--replay", metavar="RUN", help="Cut the same epochs as RUN, and stop after its last epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
+@log_options
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
@@ -69,6 +74,9 @@ def run(
     fresh: bool,
     replay: str | None,
     as_json: bool,
+    log_form: str | None,
+    verbose: bool,
+    quiet: bool,
     metrics_port: int | None,
     crash: str | None,
 ) -> None:
@@ -76,7 +84,11 @@ def run(
 
     Ctrl-C stops the run after the epoch in progress and writes a checkpoint; the same command continues from there.
     """
+    if verbose and quiet:
+        raise click.UsageError("-v and -q exclude each other; leave one of them out")
+    log = RunLog(current_session(), log_form, verbose=verbose, warnings_only=as_json or quiet)
     loaded = load_config(config, sets, overlays=overlays)
+    log.begin(loaded.config.name, loaded.redact)
     options = Options(
         run=Path(directory) if directory is not None else Path("runs") / loaded.config.name,
         follow=None if until_idle is None else not until_idle,
@@ -86,24 +98,21 @@ def run(
         crash=CrashPoint.parse(crash) if crash is not None else None,
     )
     with ExitStack() as stack:
-        file = standard_error()
-        if file is not sys.stderr:
-            stack.callback(file.close)
-        screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
-        stack.callback(screen.close)
-        stack.enter_context(show_warnings(screen.warn))
+        screen = stack.enter_context(log.screen())
         port = None
         if metrics_port is not None:
             port = stack.enter_context(closing(_open_port(metrics_port)))
             (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
-        watch = _Observers(screen, port)
+        watch = _Observers(screen, port, log.epoch_lines(screen))
         summary = _run(loaded, options, screen, watch)
         if missed := _missed_crash(options, summary, loaded.config.guarantee.checkpoint_every):
             screen.warn(missed)
-    click.echo(summary.json() if as_json else watch.report(summary))
+    if as_json or not quiet:
+        click.echo(summary.json() if as_json else watch.report(summary))
 
 
 def _open_port(port: int) -> MetricsPort:
+    require("metrics", "--metrics-port")
     from millstream.runs.watch.metrics_port import MetricsPort  # few runs need this import
 
     return MetricsPort(port)
@@ -148,8 +157,8 @@ class _FrozenHeap(Observer):
 class _Observers:
     """Creates the observers of one start: screen, metrics, and Prometheus and MLflow if requested."""
 
-    def __init__(self, screen: Screen, port: MetricsPort | None) -> None:
-        self._screen, self._port = screen, port
+    def __init__(self, screen: Screen, port: MetricsPort | None, epoch_lines: EpochLines) -> None:
+        self._screen, self._port, self._epoch_lines = screen, port, epoch_lines
         self._watched: Watched | None = None
         self._run_figures: RunFigures | None = None
 
@@ -160,7 +169,7 @@ class _Observers:
         stats = StatsCollector(watched)
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
-        if changed := changed_libraries(_newest_checkpoint(watched)):
+        if changed := changed_libraries(_newest_checkpoint(watched), versions(watched.loaded.config)):
             screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
@@ -168,13 +177,14 @@ class _Observers:
             self._port.register(RunCollector(watched, stats, __version__))
         live = ProgressFile(watched.directory, stats.run_stats, warn=screen.warn)
         config = watched.loaded.config.mlflow
+        usual = [stats, self._run_figures, live, self._epoch_lines]
         if not config:
-            return [_FrozenHeap(), Metrics(watched, warn=screen.warn), stats, self._run_figures, live]
+            return [_FrozenHeap(), Metrics(watched, warn=screen.warn), *usual]
         from millstream.runs.watch.mlflow import MlflowObserver  # a slow import
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
         metrics = Metrics(watched, warn=screen.warn, then=mirror.window)
-        return [_FrozenHeap(), metrics, stats, self._run_figures, live, mirror]
+        return [_FrozenHeap(), metrics, *usual, mirror]
 
     def waits_for(self) -> str:
         return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to open"
@@ -182,16 +192,16 @@ class _Observers:
     def report(self, summary: Summary) -> str:
         if self._watched is None or self._run_figures is None:
             return ""
-        return "\n".join(report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed()))
+        lines = report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed())
+        return "\n".join(map(one_line, lines))
 
 
 def _newest_checkpoint(watched: Watched) -> Checkpoint | None:
     return CheckpointReader(watched.directory.path, watched.epoch_log.totals.checkpoint).newest()
 
 
-def changed_libraries(checkpoint: Checkpoint | None) -> str:
+def changed_libraries(checkpoint: Checkpoint | None, now: Mapping[str, str]) -> str:
     """Return the libraries whose version changed since this checkpoint was written, as text."""
-    now = versions()
     before = checkpoint.versions if checkpoint is not None else now
     return ", ".join(
         f"{name} {before[name]} (now {now[name]})" for name in before if now.get(name, before[name]) != before[name]

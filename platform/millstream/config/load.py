@@ -134,7 +134,7 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
         lines.append((_order(place), f"{_position(file, place)}{path}: {problem.message}"))
     lines.sort(key=lambda line: line[0])
     head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
-    return ConfigError("\n".join([*head, *(text for _, text in lines)]))
+    return ConfigError(document.redact("\n".join([*head, *(text for _, text in lines)])))
 
 
 def _order(place: Place | None) -> tuple[str, int]:

@@ -1,0 +1,56 @@
+"""The message and the exit code of every exception that can end a command."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+import click
+
+from millstream.errors import DISK_FULL, ConfigError, MillstreamError, Unavailable
+from millstream.extras import explanation
+
+__all__ = ["failure", "is_expected"]
+
+_INTERRUPTED = 130
+_DEFECT = "this is a defect, and --debug shows where"
+_REMEDIES: Mapping[int | None, str] = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EFBIG: "allow larger files (ulimit -f)",
+    errno.EROFS: "choose a folder that you can write to",
+    errno.EACCES: "choose a folder that you may read and write",
+    errno.EPERM: "choose a folder that you may read and write",
+    errno.EMFILE: "allow more open files (ulimit -n)",
+}
+"""The remedy for each error of the operating system that is no defect."""
+
+
+def is_expected(error: BaseException) -> bool:
+    """True for the end of a command that no traceback explains: a wrong command line, or an interrupt."""
+    return isinstance(error, click.ClickException | click.Abort | KeyboardInterrupt)
+
+
+def failure(error: BaseException) -> tuple[str, int]:
+    """The message about an exception, and the exit code of the command that it ends."""
+    if isinstance(error, click.ClickException):
+        message = error.format_message()
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            message = f"{message}\n{error.ctx.get_usage()}"
+        return message, error.exit_code
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted", _INTERRUPTED
+    if isinstance(error, MillstreamError):
+        return str(error), error.exit_code
+    if isinstance(error, OSError):
+        return _system_error(error)
+    if missing := explanation(error, "this command"):
+        return missing, ConfigError.exit_code
+    return f"{type(error).__name__}: {error}; {_DEFECT}", MillstreamError.exit_code
+
+
+def _system_error(error: OSError) -> tuple[str, int]:
+    message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    known = error.errno in _REMEDIES
+    hint = f"{_REMEDIES[error.errno]}, and run the same command again" if known else _DEFECT
+    return f"{message}; {hint}", Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
