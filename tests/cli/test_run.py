@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.command_result import CommandResult, Millstream
 
-from millstream.cli.run import changed_libraries
+from millstream.api.observers import changed_libraries
 from millstream.runs.start import versions
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint
@@ -247,7 +247,8 @@ def test_status_has_the_error_of_a_failed_run_until_the_run_continues(
 
 
 def test_libraries_that_changed_since_the_newest_checkpoint_are_reported() -> None:
-    before = {**versions(), "numpy": "1.0"}
-    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before)) == f"numpy 1.0 (now {versions()['numpy']})"
-    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), versions())) == ""
-    assert changed_libraries(None) == ""
+    now = versions()
+    before = {**now, "numpy": "1.0"}
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before), now) == f"numpy 1.0 (now {now['numpy']})"
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), now), now) == ""
+    assert changed_libraries(None, now) == ""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
 from millstream import __version__
 from millstream.cli import plugin_commands
-from millstream.errors import DISK_FULL, MillstreamError, Unavailable
+from millstream.errors import MillstreamError
 from millstream.suggestions import suggestion
+from millstream.system_errors import system_error
 
 __all__ = ["main", "millstream"]
 
@@ -61,25 +61,16 @@ class _Commands(click.Group):
 
 
 _DEFECT = "this is a defect, and --debug shows where"
-_REMEDIES: Mapping[int | None, str] = {
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room",
-    errno.EFBIG: "allow larger files (ulimit -f)",
-    errno.EROFS: "choose a folder that you can write to",
-    errno.EACCES: "choose a folder that you may read and write",
-    errno.EPERM: "choose a folder that you may read and write",
-    errno.EMFILE: "allow more open files (ulimit -n)",
-}
-"""The remedy for each error of the operating system that is no defect."""
 
 
 def _report(error: OSError) -> int:
     """Report an error of the operating system, and return the exit code."""
+    if (known := system_error(error)) is not None:
+        click.echo(f"millstream: {known}", err=True)
+        return known.exit_code
     message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    known = error.errno in _REMEDIES
-    hint = f"{_REMEDIES[error.errno]}, and run the same command again" if known else _DEFECT
-    click.echo(f"millstream: {message}; {hint}", err=True)
-    return Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
+    click.echo(f"millstream: {message}; {_DEFECT}", err=True)
+    return MillstreamError.exit_code
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -91,6 +82,7 @@ def millstream(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, and exit with one of the documented exit codes."""
+    importlib.import_module("millstream.blas_threads")  # before numpy; the import of this module changes nothing
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     code = _run([argument for argument in given if argument != "--debug"], debug)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from millstream.guarantees.audit import Audit
-from millstream.runs.run_audit import audit_run
+from millstream.api.run import Audit, open_run
 
 __all__ = ["audit"]
 
@@ -40,7 +39,7 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
         if not as_json:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
-    found = audit_run(run, against, announce)
+    found = open_run(run).audit(None if against is None else open_run(against), announce=announce)
     click.echo(json.dumps(as_object(found)) if as_json else _text(found))
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from millstream.config.document import Document, KeyPath, Problem, apply_sets, parse, substitute
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
-from millstream.errors import ConfigError, Contradiction
+from millstream.errors import ConfigError, ConfigProblem, Contradiction
 from millstream.suggestions import suggestion
 
 __all__ = ["Loaded", "load_config", "read_back", "read_config"]
@@ -32,6 +32,11 @@ class Loaded:
         """Return the config with its defaults, for `read_config`; values of the environment stay `${NAME}`."""
         data: dict[str, Any] = _without_secrets(self.config.model_dump(mode="json"), self.document)
         return data
+
+    def changed(self, sets: Sequence[str], environment: Mapping[str, str] | None = None) -> Loaded:
+        """Return this config with other values, given as those of `--set`; the file is not read again."""
+        document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
+        return _validated(document, self.file, self.folder, sets, environment)
 
     def redact(self, text: str) -> str:
         """Return the text with `${NAME}` in place of values of the environment."""
@@ -60,10 +65,17 @@ def load_config(file: Path | str, sets: Sequence[str] = (), environment: Mapping
 
 
 def read_config(
-    data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None
+    data: Mapping[str, Any],
+    folder: Path,
+    file: str,
+    environment: Mapping[str, str] | None = None,
+    sets: Sequence[str] = (),
 ) -> Loaded:
-    """Validate a config that `Loaded.resolved` returned. Relative paths in it start at `folder`."""
-    return _validated(Document(data=dict(data)), file, folder, (), environment)
+    """Validate a config that is no file, such as one that `Loaded.resolved` returned; `sets` change `data`.
+
+    Relative paths in it start at `folder`; `file` is its name in messages.
+    """
+    return _validated(Document(data=dict(data)), file, folder, sets, environment)
 
 
 def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
@@ -128,15 +140,15 @@ def _text_of(file: Path) -> str:
 
 
 def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
-    lines = []
+    found = []
     for problem in problems:
         line = document.where(problem.path)
         position = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
-        path = " " + ".".join(map(str, problem.path)) if problem.path else ""
-        lines.append((line if isinstance(line, int) else 0, f"{file}{position}{path}: {problem.message}"))
-    lines.sort(key=lambda line: line[0])
-    head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
-    return ConfigError("\n".join([*head, *(text for _, text in lines)]))
+        placed = ConfigProblem(f"{file}{position}", ".".join(map(str, problem.path)), problem.message)
+        found.append((line if isinstance(line, int) else 0, placed))
+    found.sort(key=lambda each: each[0])
+    head = [f"{file}: {len(found)} problems"] if len(found) > 1 else []
+    return ConfigError("\n".join([*head, *(str(each) for _, each in found)]), [each for _, each in found])
 
 
 def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:

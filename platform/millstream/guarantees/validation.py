@@ -9,6 +9,7 @@ from millstream.config.document import Problem
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.notebook_classes import notebook_problems
 from millstream.log.contracts import OpenContext
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 from millstream.steps.placement import placement_problems
@@ -22,6 +23,7 @@ def checked_graph(loaded: Loaded) -> Graph:
     context = OpenContext(loaded.folder, loaded.folder, config.name)
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
     problems = [problem for check in checks for problem in check(config, context)]
+    problems += notebook_problems(config)
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields, config.source_times)
     problems += found

@@ -129,6 +129,14 @@ class CheckpointReader:
         """The states in a checkpoint, read on demand."""
         return StoredStates(self._folder, checkpoint.sections, checkpoint.shards)
 
+    def all(self) -> list[Checkpoint]:
+        """The checkpoints at this moment, in ascending order."""
+        found = []
+        for number in self.numbers():
+            with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
+                found.append(self._read(number))
+        return found
+
     def numbers(self) -> list[int]:
         """The numbers of the checkpoints, in ascending order."""
         return [number for number in self._on_disk() if number <= self._last]
