@@ -35,14 +35,14 @@ class JournalUrl:
         """The journal, or all journals below the folder."""
         folders = sorted({segment.parent for segment in self._folder.glob("**/*.journal")}) or [self._folder]
         for folder in folders:
-            with JournalReader(folder) as reader:
+            with _reader(folder) as reader:
                 end, first = reader.end(), reader.first_index
                 size = sum(segment.stat().st_size for segment in folder.glob("*.journal"))
                 tag = f", last tag {reader.last_tag}" if reader.last_tag >= 0 else ""
                 yield f"{folder}  entries {first}-{end} ({end - first}), {size} bytes, id {reader.id}{tag}"
 
     def entries(self, start: int | None = None, *, follow: bool = False) -> Iterator[bytes]:
-        with JournalReader(self._folder) as reader:
+        with _reader(self._folder) as reader:
             at = reader.first_index if start is None else start
             while True:
                 for entry in reader.read(at):
@@ -80,3 +80,14 @@ class JournalUrl:
         if header:
             message = f"{self._folder} is the epoch log or a sink of a pipeline, which alone appends to it"
             raise ConfigError(message)
+
+
+def _reader(folder: Path) -> JournalReader:
+    """The reader of a journal. A folder that is missing, or is a run directory, is named as such."""
+    if not folder.is_dir():
+        message = f"there is no folder {folder}: neither a journal nor a run directory"
+        raise ConfigError(message)
+    if (folder / "run.json").exists():
+        message = f"{folder} is a run directory; its epoch log is the journal {folder / 'epochs'}"
+        raise ConfigError(message)
+    return JournalReader(folder)

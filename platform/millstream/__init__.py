@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from millstream.api.running import Running
     from millstream.api.validation import validate
     from millstream.errors import (
+        AlteredCheckpoint,
         AlteredLog,
         ConfigError,
         Contradiction,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AlteredCheckpoint",
     "AlteredLog",
     "Config",
     "ConfigError",

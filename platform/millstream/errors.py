@@ -4,6 +4,7 @@ MillstreamError                 1: anything else that a user can act on
 ├── ConfigError                 2: the config is wrong, as `validate` reports without a run
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
 │   ├── AlteredLog              3: a log or a file of the run directory was altered
+│   │   └── AlteredCheckpoint   3: a file of a checkpoint is gone or was altered
 │   ├── ForeignSink             3: a sink holds rows of another epoch log
 │   ├── Truncated               3: a range that the run needs was removed from a log
 │   └── UnknownFormat           3: a run directory, a journal or a checkpoint has the format of another version
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "DISK_FULL",
+    "AlteredCheckpoint",
     "AlteredLog",
     "ConfigError",
     "ConfigProblem",
@@ -85,6 +87,15 @@ class Contradiction(MillstreamError):
 
 class AlteredLog(Contradiction):
     """A log or a file of the run directory was altered."""
+
+
+class AlteredCheckpoint(AlteredLog):
+    """A file of a checkpoint is gone or was altered. The message is the damage, a semicolon and the advice."""
+
+    @property
+    def damage(self) -> str:
+        """The part of the message that names the file and its damage."""
+        return str(self).rpartition("; ")[0]
 
 
 class ForeignSink(Contradiction):

@@ -97,15 +97,27 @@ def test_lines_of_a_pipe_are_appended_as_they_arrive(tmp_path: Path) -> None:
 
 
 def test_a_wrong_url_is_refused_with_the_reason(tmp_path: Path, millstream: Millstream) -> None:
-    nothing = millstream("log", "cat", tmp_path / "nothing")
-    assert nothing.code == 2
-    assert "holds no journal" in nothing.err
+    for command in ("cat", "ls"):
+        nothing = millstream("log", command, tmp_path / "nothing")
+        assert nothing.code == 2
+        assert f"there is no folder {tmp_path / 'nothing'}: neither a journal nor a run directory" in nothing.err
+        assert "append" not in nothing.err
+        assert "holds no journal" in millstream("log", command, tmp_path).err
     elsewhere = millstream("log", "ls", "pulsar://somewhere")
     assert elsewhere.code == 2
     assert "journal://" in elsewhere.err
     missing = millstream("log", "import", tmp_path / "no.jsonl", tmp_path / "all")
     assert missing.code == 2
     assert "no.jsonl" in missing.err
+
+
+def test_a_run_directory_is_no_journal_and_its_epoch_log_is_named(tmp_path: Path, millstream: Millstream) -> None:
+    EpochLog(tmp_path / "run/epochs").close()
+    (tmp_path / "run/run.json").touch()
+    refused = millstream("log", "cat", tmp_path / "run")
+    assert refused.code == 2
+    assert f"its epoch log is the journal {tmp_path / 'run/epochs'}" in refused.err
+    assert str(tmp_path / "run/epochs") in millstream("log", "ls", tmp_path / "run").out
 
 
 def test_the_journals_of_a_pipeline_are_neither_appended_to_nor_changed(tmp_path: Path) -> None:

@@ -231,3 +231,50 @@ def test_a_folder_that_is_no_run_directory_is_refused(demo: Path, millstream: Mi
     ran = millstream(command, "nowhere", *(["topics"] if command == "read" else []))
     assert (ran.code, ran.out) == (1, "")
     assert "nowhere is not a run directory" in ran.err
+
+
+@pytest.mark.parametrize("command", ["status", "predict", "audit"])
+def test_a_run_whose_epoch_log_is_gone_is_refused(run: Path, millstream: Millstream, command: str) -> None:
+    (run / "epochs").rename(run.parent / "epochs")
+    ran = millstream(command, run, *(["a goal"] if command == "predict" else []))
+    assert (ran.code, ran.out) == (3, "")
+    assert f"{run}/epochs, the folder with the epoch log of this run, is gone" in ran.err
+
+
+AUTHORS = "def count(record, state):\n    return {}, (state or 0) + 1\n"
+WITH_AUTHORS = """\
+name: authors
+source: {type: files, path: authors.jsonl, fields: {text: text, label: label, author: author}}
+pipeline:
+  steps:
+    - {type: per_key, name: seen, key: KEY, function: "authors_seen:count"}
+    - {type: hashed_text, dimensions: 1024}
+    - {type: classify, model: {type: complement_nb}}
+engine: {type: local}
+"""
+
+
+def with_authors(folder: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch, key: str) -> Path:
+    """A run whose model gets its input from a step with a state by key."""
+    (folder / "authors.jsonl").write_text('{"text": "a late goal", "label": "sport", "author": "ann"}\n' * 3)
+    (folder / "authors_seen.py").write_text(AUTHORS)
+    (folder / "authors.yaml").write_text(WITH_AUTHORS.replace("KEY", key))
+    monkeypatch.syspath_prepend(str(folder))
+    assert millstream("run", "authors.yaml", "--json").code == 0
+    return folder / "runs/authors"
+
+
+def test_predict_names_the_field_that_a_text_lacks(
+    folder: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_authors(folder, millstream, monkeypatch, "author")
+    ran = millstream("predict", run, "a goal")
+    assert (ran.code, ran.out) == (1, "")
+    assert "cannot predict from a text alone: its input comes from the step 'seen', which needs" in ran.err
+
+
+def test_predict_answers_behind_a_step_whose_key_the_text_has(
+    folder: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = with_authors(folder, millstream, monkeypatch, "text")
+    assert millstream("predict", run, "a goal").out == "sport  1.000  a goal\n"

@@ -14,6 +14,7 @@ from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, Truncated
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
+from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import load_run, outputs_of
 from millstream_connectors.files.sink import PartFiles
@@ -251,4 +252,57 @@ def test_records_that_are_gone_and_have_to_be_replayed(pipeline: Pipeline, monke
 
     monkeypatch.setattr(FilesLog, "resume", resume)
     with pytest.raises(Truncated, match=r"part0\.jsonl"):
+        pipeline.run("run")
+
+
+@pytest.mark.parametrize("pattern", ["epochs", "epochs/*.journal"])
+def test_an_epoch_log_that_is_gone_is_named_and_no_sink_is_blamed(pipeline: Pipeline, pattern: str) -> None:
+    pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
+    run = pipeline.folder / "runs/run"
+    fixed = (run / "run.json").read_text()
+    for path in run.glob(pattern):
+        path.rename(pipeline.folder / path.name)
+    with pytest.raises(AlteredLog, match=r"run/epochs, the folder with the epoch log of this run, is gone .* --fresh"):
+        pipeline.run("run")
+    pipeline.model = {"type": "sgd", "batch_size": 16}
+    with pytest.raises(AlteredLog, match="run/epochs, the folder with the epoch log of this run, is gone"):
+        pipeline.run("run")  # the log is gone, so another config is not that of a run without epochs
+    assert (run / "run.json").read_text() == fixed
+    with pytest.raises(ForeignSink, match=r"rows of the epoch log \w+, and this run.s, which may be the same, is gone"):
+        pipeline.run("run", fresh=True)
+
+
+def test_an_epoch_log_that_is_put_back_is_continued(pipeline: Pipeline) -> None:
+    golden = pipeline.run("golden")
+    pipeline.crash("run", CrashPoint(Point.COMMIT, 4))
+    epochs = pipeline.folder / "runs/run/epochs"
+    epochs.rename(pipeline.folder / "epochs")
+    with pytest.raises(AlteredLog, match="put it back"):
+        pipeline.run("run")
+    (pipeline.folder / "epochs").rename(epochs)
+    assert pipeline.run("run").outputs == golden.outputs
+
+
+@pytest.fixture
+def segments(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The segments of the epoch log of a run that has ended; the closed ones are compacted."""
+    monkeypatch.setattr(EpochLog.__init__, "__defaults__", (None, 1500))
+    for _ in range(EPOCHS):
+        pipeline.run("run", records=EPOCH_RECORDS)
+    found = sorted((pipeline.folder / "runs/run/epochs").glob("*.journal"))
+    assert sum(path.read_bytes().startswith(b"MSPACK1") for path in found) > 2
+    return found
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_old_segment_of_the_epoch_log_that_is_gone(pipeline: Pipeline, segments: list[Path], number: int) -> None:
+    segments[number].unlink()
+    message = rf"{segments[number].name} is gone" if number else "epoch 0 is missing: the first segment that is left"
+    with pytest.raises(AlteredLog, match=message):
+        pipeline.run("run")
+
+
+def test_an_old_segment_of_the_epoch_log_that_was_cut(pipeline: Pipeline, segments: list[Path]) -> None:
+    segments[1].write_bytes(segments[1].read_bytes()[:-1])
+    with pytest.raises(AlteredLog, match=rf"{segments[1].name} was cut or damaged at byte"):
         pipeline.run("run")

@@ -105,6 +105,7 @@ class Run:
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints on disk, the oldest first."""
+        self._directory.check_epoch_log()
         if not self._directory.epochs.is_dir():
             return []
         last = EpochReader(self._directory.epochs).totals().checkpoint

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+import warnings
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 
 from millstream.config.models import Config
 
-__all__ = ["fork_server"]
+__all__ = ["fork_server", "start_process"]
 
 _FIRST = "millstream.blas_threads"
 """The module that comes before numpy: it sets the number of BLAS threads, which this process may leave alone."""
@@ -28,3 +30,15 @@ def fork_server(config: Config) -> ForkServerContext:
     names = [name for name in sys.modules if name.partition(".")[0] in roots]
     context.set_forkserver_preload([_FIRST, *names])
     return context
+
+
+def start_process(process: BaseProcess) -> None:
+    """Start a process through the fork server.
+
+    With the fork server, Python starts a process that removes the named semaphores and shared memory of processes that
+    were killed. If it was killed itself, Python starts it again, with a warning that some may be left. A pipeline has
+    neither, so the warning says nothing to its user.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "resource_tracker: process died unexpectedly", UserWarning)
+        process.start()

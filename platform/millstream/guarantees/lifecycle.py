@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from millstream.digests import Digest
-from millstream.errors import AlteredLog, Truncated
+from millstream.errors import AlteredCheckpoint, AlteredLog, Truncated
 from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.contracts import LifecycleObserver, NoObserver, Steps
 from millstream.guarantees.crash_point import Armed
@@ -130,7 +130,9 @@ class EpochLifecycle:
         totals = self.log.totals
         self._guard = SinkGuard(self.log, self.sinks, self.sink_keys)
         checkpoint = self.checkpoints.newest()
-        if self._guarded and checkpoint is not None:
+        if not self._guarded:
+            self._check_newest(checkpoint)
+        elif checkpoint is not None:
             self._guard.catch_up(checkpoint.epoch)
             checkpoint = self.checkpoints.newest(upto=self._guard.lowest(checkpoint.epoch))
         newest = max(self.checkpoints.ahead(), totals.committed, self._guard.highest())
@@ -152,6 +154,16 @@ class EpochLifecycle:
         self._read_log(first)
         self.observer.started(first)
         return first
+
+    def _check_newest(self, checkpoint: Checkpoint | None) -> None:
+        """Refuse to begin with an older checkpoint than the last one: only exactly_once replays the epochs between."""
+        last = self.log.totals.checkpoint
+        if last != (checkpoint.number if checkpoint is not None else -1):
+            message = (
+                f"{self.checkpoints.manifest(last)} is gone, and {self.plan.delivery} needs the newest checkpoint; "
+                "put the file back, or start over with --fresh"
+            )
+            raise AlteredCheckpoint(message)
 
     def _check_base(self, checkpoint: Checkpoint | None) -> None:
         """Refuse to begin before the base, whose earlier epochs are gone."""

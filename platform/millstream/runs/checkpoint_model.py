@@ -56,6 +56,7 @@ class CheckpointModel:
         """Return a prediction for each text, with its `top` labels; each text becomes a record with no other field."""
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
+            self._check_key(node, records)
             records = process_batch(node, records, _TextOnly()).records
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
@@ -77,6 +78,16 @@ class CheckpointModel:
             for row in chances
         ]
 
+    def _check_key(self, node: Node, records: pa.Table) -> None:
+        """Refuse records without the key that a step needs: it would remove them all."""
+        key = node.traits.key
+        if key is not None and records.num_rows and records[key].null_count == records.num_rows:
+            message = (
+                f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
+                f"{node.name!r}, which needs the field {key!r}"
+            )
+            raise MillstreamError(message)
+
     @staticmethod
     def _column(field: pa.Field, texts: Sequence[str]) -> pa.Array:
         if field.name == "text":
@@ -90,6 +101,7 @@ class CheckpointModel:
 
 def load_model(directory: RunDirectory, loaded: Loaded) -> CheckpointModel:
     """Load the model of the newest checkpoint; `MillstreamError` if the run has none."""
+    directory.check_epoch_log()
     graph = graph_of(loaded)
     index = next((index for index, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)
     if index is None:

@@ -174,6 +174,20 @@ class RunDirectory:
                 raise Contradiction(message)
         self.write(fixed, config_folder)
 
+    def check_epoch_log(self) -> None:
+        """Refuse a run that has read its sources if its epoch log is gone."""
+        if self.epoch_log_lost:
+            message = (
+                f"{self.epochs}, the folder with the epoch log of this run, is gone or has lost its segments; "
+                "put it back, or start over with --fresh"
+            )
+            raise AlteredLog(message)
+
+    @property
+    def epoch_log_lost(self) -> bool:
+        """True if there is no epoch log any more: sources.json is written after the first segment."""
+        return self.sources.exists() and not any(self.epochs.glob("*.journal"))
+
     def archive(self) -> Path | None:
         """Move the content to a new folder and return it; None if there is no content.
 

@@ -76,6 +76,7 @@ def _last_committed(directory: RunDirectory) -> int:
     if directory.in_use:
         message = f"{directory.path} is running; wait until it has ended, or stop it, then audit it"
         raise MillstreamError(message)
+    directory.check_epoch_log()
     totals = EpochReader(directory.epochs).totals()
     if totals.committed < 0 and totals.processed:
         message = (

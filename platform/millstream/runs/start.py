@@ -7,8 +7,8 @@ import json
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,15 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
-from millstream.errors import AlteredLog, ConfigError, Contradiction, ForeignSink, MillstreamError, UnknownFormat
+from millstream.errors import (
+    AlteredCheckpoint,
+    AlteredLog,
+    ConfigError,
+    Contradiction,
+    ForeignSink,
+    MillstreamError,
+    UnknownFormat,
+)
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -35,6 +43,7 @@ from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
+from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.state.layers import Layers
 from millstream.steps.graph import Graph
@@ -143,6 +152,7 @@ def start(
             ending.callback(logs[source.name].close)
         epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options))
         ending.callback(epoch_log.close)
+        epoch_log.reader().check_segments()
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
@@ -172,19 +182,21 @@ def start(
             group.observers = observers(watched)
             return group
 
-        job = make_job(
-            config,
-            graph,
-            storage,
-            _cut_options(loaded, options),
-            stop=stop,
-            observe=observe,
-            crash=_arm_crash(directory, options.crash, list(sinks), fire),
-            wall_clock=wall_clock,
-        )
+        with _advice(config, storage):  # observers read the newest checkpoint
+            job = make_job(
+                config,
+                graph,
+                storage,
+                _cut_options(loaded, options),
+                stop=stop,
+                observe=observe,
+                crash=_arm_crash(directory, options.crash, list(sinks), fire),
+                wall_clock=wall_clock,
+            )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
-            (engine or _make_engine(loaded)).run(job)
+            with _advice(config, storage):
+                (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
                 write_whole(directory.error, loaded.redact(str(error)))
@@ -200,6 +212,17 @@ def start(
         write_whole(directory.summary, summary.json())
         group.finished(summary)
         return summary
+
+
+@contextmanager
+def _advice(config: Config, storage: Storage) -> Iterator[None]:
+    """With exactly_once, add the advice to use an older checkpoint to the error for a damaged one."""
+    try:
+        yield
+    except AlteredCheckpoint as error:
+        if Delivery(config.guarantee.delivery) is not Delivery.EXACTLY_ONCE:
+            raise
+        raise with_whole_checkpoint(error, storage.checkpoints, storage.epoch_log.totals.base.epoch) from None
 
 
 def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:
@@ -219,9 +242,11 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         except UnknownFormat:
             raise
         except Contradiction:
+            directory.check_epoch_log()
             if any(directory.epochs.glob("*")) and EpochReader(directory.epochs).totals().next_epoch:
                 raise
             directory.write(fixed, loaded.folder)  # no record was read yet, so every part may change
+        directory.check_epoch_log()
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
@@ -232,6 +257,7 @@ def _begin_at_base(directory: RunDirectory, options: Options) -> Totals | None:
     if options.replay is None or any(directory.epochs.glob("*.journal")):
         return None
     original = RunDirectory.find(options.replay)
+    original.check_epoch_log()
     reader = EpochReader(original.epochs)
     while (number := (totals := reader.base_totals()).base.checkpoint) is not None:
         if original.fixed["steps"] != directory.fixed["steps"]:
@@ -260,10 +286,12 @@ def _check_sinks(directory: RunDirectory, loaded: Loaded, graph: Graph) -> None:
     for output, sink in sink_configs(loaded.config, graph).items():
         progress = None if in_run_directory(sink, output, context) else sink.progress(context, output)
         if progress is not None and progress.log not in own_logs:
+            whose = f"rows of another run's epoch log ({progress.log}), not of {directory.path}"
+            if directory.epoch_log_lost:
+                whose = f"rows of the epoch log {progress.log}, and this run's, which may be the same, is gone"
             message = (
-                f"sink {output!r} holds rows of another run's epoch log ({progress.log}), not of {directory.path}: "
-                f"{sink.location(context, output)}; --fresh deletes no other run's rows, "
-                "so give the sink a location of its own, or move these rows away"
+                f"sink {output!r} holds {whose}: {sink.location(context, output)}; "
+                "--fresh deletes no other run's rows, so give the sink a location of its own, or move these rows away"
             )
             raise ForeignSink(message)
         sink.may_clear(context, output)

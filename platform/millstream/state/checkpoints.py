@@ -16,13 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from millstream.errors import AlteredLog
+from millstream.errors import AlteredCheckpoint
 from millstream.log.epochs import EpochReader
 from millstream.log.journal.durability import make_folder
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.background import Work, finish
 from millstream.state.files import DiskFiles, write_durably
-from millstream.state.layers import Layers, Section, Sections
+from millstream.state.layers import Layers, OpenLayers, Section, Sections
 from millstream.state.shards import SHARDS
 from millstream.state.stored_states import States, StoredStates
 from millstream.state.thinning import DAY, kept
@@ -137,6 +137,24 @@ class CheckpointReader:
                 found.append(self._read(number))
         return found
 
+    def verify(self, number: int, verified: set[Section]) -> Checkpoint:
+        """Read all bytes of a checkpoint, except those of the sections in `verified`, which grows.
+
+        A file that was altered raises `AlteredCheckpoint`, and one that is gone `FileNotFoundError`.
+        """
+        checkpoint = self._read(number)
+        with OpenLayers(self._folder) as layers:
+            for step, shards in checkpoint.sections.items():
+                for shard, chain in shards.items():
+                    for section in set(chain) - verified:
+                        layers[section.file].verify(step, shard, section)
+                        verified.add(section)
+        return checkpoint
+
+    def manifest(self, number: int) -> Path:
+        """The path of the manifest of a checkpoint."""
+        return self._manifests / f"{number:010d}.json"
+
     def numbers(self) -> list[int]:
         """The numbers of the checkpoints, in ascending order."""
         return [number for number in self._on_disk() if number <= self._last]
@@ -145,7 +163,7 @@ class CheckpointReader:
         return sorted(int(path.stem) for path in self._manifests.glob("*.json") if path.stem.isdecimal())
 
     def _read(self, number: int) -> Checkpoint:
-        return _parse(self._manifests / f"{number:010d}.json")
+        return _parse(self.manifest(number))
 
 
 class CheckpointStore(CheckpointReader):
@@ -222,7 +240,7 @@ class CheckpointStore(CheckpointReader):
                     f"{self._folder / file} is gone, and checkpoint {checkpoint.number} needs this layer; put the file "
                     "back, or start over with --fresh"
                 )
-                raise AlteredLog(message)
+                raise AlteredCheckpoint(message)
         return self.states(checkpoint)
 
     def counts(self, checkpoint: Checkpoint) -> None:
@@ -270,7 +288,7 @@ def _parse(path: Path) -> Checkpoint:
     body = data[_BODY:]
     if data[:_BODY] != _PREFIX + hashlib.sha256(body).hexdigest().encode():
         message = f"{path} was altered: its content does not match its digest; start over with --fresh"
-        raise AlteredLog(message)
+        raise AlteredCheckpoint(message)
     fields: dict[str, Any] = json.loads(data)
     sections = {
         step: {int(shard): [Section(*section) for section in chain] for shard, chain in shards.items()}
@@ -304,7 +322,7 @@ def read_newest(run: Path, read: Callable[[Checkpoint, States], _Read]) -> _Read
                     f"{run}: a file that checkpoint {checkpoint.number} needs is gone; put it back, or start over with "
                     "--fresh"
                 )
-                raise AlteredLog(message) from None
+                raise AlteredCheckpoint(message) from None
             vanished = checkpoint.number
     return None
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from millstream.arrays import Array
-from millstream.errors import AlteredLog, UnknownFormat
+from millstream.errors import AlteredCheckpoint, UnknownFormat
 from millstream.state.background import Background, ThreadedBackground
 from millstream.state.files import DiskFiles, Files
 from millstream.state.sections import ArrayEntry, read_arrays, read_keys
@@ -108,6 +108,11 @@ class Layer:
         self._verify(section)
         yield from read_keys(lambda at, size: self._read(section.offset + at, size), section.length)
 
+    def verify(self, step: str, shard: int, section: Section) -> None:
+        """Read all bytes of a section, and compare them with its digest."""
+        self._check_place(step, shard, section)
+        self._verify(section)
+
     def kind(self, section: Section) -> bytes:
         """The first byte of a section, which is not verified yet."""
         return self._read(section.offset, 1)
@@ -147,11 +152,11 @@ class Layer:
             raise self._altered("it is shorter than it was")
         return os.pread(self._handle, size, offset)
 
-    def _altered(self, how: str) -> AlteredLog:
+    def _altered(self, how: str) -> AlteredCheckpoint:
         message = f"{self._path} was altered: {how}; start over with --fresh"
-        return AlteredLog(message)
+        return AlteredCheckpoint(message)
 
-    def _format_error(self, magic: bytes) -> AlteredLog | UnknownFormat:
+    def _format_error(self, magic: bytes) -> AlteredCheckpoint | UnknownFormat:
         """The error for a file that does not begin with the magic bytes of this format."""
         other = _ANY_MAGIC.fullmatch(magic)
         if other is None:

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -96,3 +96,22 @@ def test_an_exit_code_that_comes_late_is_reported(tmp_path: Path) -> None:
 
     with pytest.raises(WorkerLost, match=r"^reader 1 \(process \d+\) was killed by SIGKILL$"):
         start(loaded(tmp_path), Options(tmp_path / "run"), engine=Using(kill))
+
+
+def test_workers_start_without_a_warning_after_python_lost_its_tracker_of_resources(tmp_path: Path) -> None:
+    """The tracker is a process of the run too, and may be killed with the workers; here a warning is an error."""
+
+    class Killing(Using):
+        def run(self, job: Job) -> None:
+            with LocalWorkerPool(job):
+                tracker = resource_tracker._resource_tracker._pid  # type: ignore[attr-defined]
+                os.kill(tracker, signal.SIGKILL)
+                os.waitid(os.P_PID, tracker, os.WEXITED | os.WNOWAIT)
+            super().run(job)
+
+    def end(pool: LocalWorkerPool) -> None:
+        message = "the workers have started again"
+        raise WorkerLost(message)
+
+    with pytest.raises(WorkerLost, match="the workers have started again"):
+        start(loaded(tmp_path), Options(tmp_path / "run"), engine=Killing(end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -375,6 +376,45 @@ def test_a_damaged_compacted_segment_is_refused_and_never_read_as_a_gap(tmp_path
             list(EpochReader(tmp_path).epochs(0))
     path.write_bytes(whole)
     assert len(list(EpochReader(tmp_path).epochs())) == EPOCHS
+
+
+def compacted(folder: Path) -> list[Path]:
+    """The segments of a closed log in which all segments except the newest one are compacted."""
+    log = filled(folder)
+    compact(log)
+    log.close()
+    return [segment_path(folder, first) for first in first_indexes(folder)]
+
+
+@pytest.mark.parametrize("opening", [EpochLog, EpochReader])
+def test_a_missing_newest_segment_is_named_and_not_the_compacted_one_before(
+    tmp_path: Path, opening: Callable[[Path], object]
+) -> None:
+    *_, before, newest = compacted(tmp_path)
+    newest.unlink()
+    with pytest.raises(AlteredLog, match=rf"^{re.escape(str(newest))} is gone: the segment before it, {before.name}"):
+        opening(tmp_path)
+    assert before.exists()
+
+
+def test_a_check_of_the_segments_misses_each_one_that_is_gone_or_cut(tmp_path: Path) -> None:
+    first, *others, _ = compacted(tmp_path / "log")
+    reader, rng = EpochReader(tmp_path / "log"), random.Random(0)
+    reader.check_segments()
+    for path in (first, *others):
+        whole = path.read_bytes()
+        path.unlink()
+        with pytest.raises(AlteredLog, match="epoch 0 is missing" if path == first else f"^{path} is gone: "):
+            reader.check_segments()
+        for size in (*rng.sample(range(len(whole)), 20), len(whole) - 1):
+            path.write_bytes(whole[:size])
+            with pytest.raises(AlteredLog, match=f"^{path} "):
+                reader.check_segments()
+        path.write_bytes(whole + b"more")
+        with pytest.raises(AlteredLog, match=f"^{path} was cut or damaged"):
+            reader.check_segments()
+        path.write_bytes(whole)
+    reader.check_segments()
 
 
 def test_the_lines_of_a_merged_receipt(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 from typing import NoReturn
 
-from millstream.engines.fork_server import fork_server
+from millstream.engines.fork_server import fork_server, start_process
 from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.worker_process import BEAT_SECONDS, WorkerSpec, run_worker
@@ -77,7 +77,7 @@ class LocalWorkerPool:
             process = context.Process(
                 target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
             )
-            process.start()
+            start_process(process)
             self._processes[name] = process
         for name in self.names:
             beats[name][1].close()

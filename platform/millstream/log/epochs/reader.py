@@ -137,6 +137,10 @@ class EpochReader:
         except Truncated:
             raise self._dropped(max(first, self._following), self.base) from None
 
+    def check_segments(self) -> None:
+        """Refuse an epoch log in which epochs since the base are missing, as far as the headers of segments show."""
+        self._reader.check_segments(self.beginning)
+
     def _begin(self, first: int | None) -> tuple[int, int]:
         """Return the index of an entry before the cut of `first`, and `first`; refuse an epoch up to the base."""
         if first is None:

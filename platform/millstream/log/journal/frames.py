@@ -33,6 +33,7 @@ __all__ = [
     "encode_entries",
     "encode_lines",
     "encode_note",
+    "frame_ends",
     "is_cut_short",
     "read_frames",
     "refuse_altered",
@@ -180,6 +181,16 @@ def read_frames(file: int, at: int, seed: int) -> Iterator[Frame]:
             (entries,) = _COUNT.unpack_from(payload) if payload else (0,)
         yield Frame(at, stop, flagged & _MORE != 0, entries, tag, payload)
         at = stop
+
+
+def frame_ends(file: int, at: int, seed: int) -> Iterator[int]:
+    """Yield the end of each whole frame from byte `at` on. Reads the headers of frames, and no payload."""
+    size = os.fstat(file).st_size
+    while (fields := _fields(os.pread(file, HEADER_BYTES, at), at, seed)) is not None:
+        at += HEADER_BYTES + (fields[0] & _LENGTH)
+        if at > size:
+            return
+        yield at
 
 
 def is_cut_short(file: int, at: int, seed: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from millstream.errors import AlteredLog
-from millstream.log.journal.frames import Frame, encode_entries, read_frames
+from millstream.log.journal.frames import Frame, encode_entries, frame_ends, read_frames
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.line_columns import pack_lines, unpack_lines
 from millstream.log.journal.segment import Segment, segment_path, segment_seed
@@ -73,7 +73,7 @@ class PackedSegment:
         head = next(read_frames(self._file, len(_MAGIC), 0), None)
         if head is None or len(head.payload) < _HEAD.size:
             self._refuse(len(_MAGIC))
-        identity, self.first, self._end, self._blocks = _HEAD.unpack_from(head.payload)
+        identity, self.first, self.end, self._blocks = _HEAD.unpack_from(head.payload)
         self.journal: str = identity.hex()
         self.header = head.payload[_HEAD.size :]
         self._begin = head.stop
@@ -95,6 +95,12 @@ class PackedSegment:
                 return
         if blocks < self._blocks or at != os.fstat(self._file).st_size:
             self._refuse(at)
+
+    def check_length(self) -> None:
+        """Refuse a file that does not end with its last block. Reads the headers of the blocks only."""
+        ends = [self._begin, *frame_ends(self._file, self._begin, segment_seed(self.journal))]
+        if len(ends) != 1 + self._blocks or ends[-1] != os.fstat(self._file).st_size:
+            self._refuse(ends[-1])
 
     def _refuse(self, at: int) -> NoReturn:
         message = (

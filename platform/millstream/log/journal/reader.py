@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from millstream.errors import AlteredLog, ConfigError, Truncated
 from millstream.log.journal.frames import Frame
 from millstream.log.journal.line_blocks import Entry, LineBlock
 from millstream.log.journal.packed_segment import PackedSegment, open_segment
-from millstream.log.journal.segment import Segment, first_indexes, segment_name
+from millstream.log.journal.segment import Segment, first_indexes, segment_name, segment_path
 
 __all__ = ["JournalReader", "newest_segment"]
 
@@ -22,9 +23,14 @@ def newest_segment(folder: Path, *, remove: bool = False) -> Segment | None:
     while firsts := first_indexes(folder) if folder.is_dir() else []:
         for first in reversed(firsts):
             try:
-                segment = Segment(folder, first)
+                segment = open_segment(folder, first)
             except FileNotFoundError:  # dropped since it was listed
                 break
+            if isinstance(segment, PackedSegment):
+                segment.close()
+                if first_indexes(folder)[-1:] > firsts[-1:]:  # the writer has begun a segment, and packed this one
+                    break
+                raise _following_gone(folder, segment)
             if segment.ready:
                 return segment
             segment.close()
@@ -33,6 +39,15 @@ def newest_segment(folder: Path, *, remove: bool = False) -> Segment | None:
         else:
             return None
     return None
+
+
+def _following_gone(folder: Path, packed: PackedSegment) -> AlteredLog:
+    """The error for a missing segment: a packed segment was closed, so another one follows it."""
+    message = (
+        f"{segment_path(folder, packed.end)} is gone: the segment before it, {packed.path.name}, was closed, so the "
+        "journal went on in this file. Restore it from a copy, or start over with --fresh"
+    )
+    return AlteredLog(message)
 
 
 class JournalReader:
@@ -164,6 +179,20 @@ class JournalReader:
             )
             raise AlteredLog(message)
         return segment
+
+    def check_segments(self, start: int) -> None:
+        """Refuse missing segments from this one on, and packed segments that were cut, as far as headers show.
+
+        A closed segment that is not packed does not say where it ends: only reading its entries would show that the
+        next one is missing.
+        """
+        firsts = (first for first in first_indexes(self._folder) if first >= start)
+        for first, following in itertools.pairwise(firsts):
+            with self._open(first) as segment:
+                if isinstance(segment, PackedSegment):
+                    if segment.end != following:
+                        raise _following_gone(self._folder, segment)
+                    segment.check_length()
 
     def close(self) -> None:
         self._newest.close()

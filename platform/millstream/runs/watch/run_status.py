@@ -167,6 +167,7 @@ def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str
 
 def _epoch_log(directory: RunDirectory) -> tuple[Totals, int, str | None]:
     """The totals of the epoch log, the last epoch with a receipt, and the log's id; -1 and None without a log."""
+    directory.check_epoch_log()
     if not any(directory.epochs.glob("*")):
         return Totals(), -1, None
     reader = EpochReader(directory.epochs)
