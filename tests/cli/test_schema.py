@@ -108,6 +108,7 @@ def test_shipped_configs_are_valid_for_an_editor(schema: dict[str, Any], name: s
         ("engine", {"epoch": {"max_records": 0}}),
         ("keep", "7 moons"),
         ("mlflow", True),
+        ("source", {"type": "my_parts.Csv", "path": "texts.csv"}),
     ],
 )
 def test_an_editor_rejects_a_wrong_value(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
@@ -125,6 +126,9 @@ def test_an_editor_rejects_a_wrong_value(schema: dict[str, Any], folder: Path, k
         ("guarantee", {"checkpoint_every": "${CHECKPOINT_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),
         ("pipeline", {"steps": [{"type": "hashed_text", "name": "words"}]}),
         ("engine", {"epoch": {"max_wait": "1s"}, "placement": {"features": "driver"}}),
+        ("source", {"type": "my_parts:Csv", "path": 3, "idle": "1m"}),
+        ("sinks", {"predictions": {"type": "my_parts.sinks:Sqlite", "path": "rows"}}),
+        ("pipeline", {"steps": [{"type": "my_parts:Shorten", "name": "short", "length": 3}]}),
     ],
 )
 def test_an_editor_accepts_a_right_value(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
@@ -134,6 +138,6 @@ def test_an_editor_accepts_a_right_value(schema: dict[str, Any], folder: Path, k
 
 def test_the_schema_has_the_models_of_other_packages(millstream: Millstream, lengths: None) -> None:
     printed = json.loads(millstream("schema").out)
-    types = printed["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["enum"]
+    types = printed["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["anyOf"][0]["enum"]
     assert "lengths" in types
     assert printed["$defs"]["Lengths"]["properties"]["type"]["const"] == "lengths"

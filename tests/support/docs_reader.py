@@ -21,6 +21,7 @@ NOT_RUN = {
     r"make demo": "scripts/demo.py is run instead",
     r"\. \.venv/bin/activate": "PATH has the commands already",
     r"pip install -e \w+": "what it would register is on the path already",
+    r"export PYTHONPATH=\S+": "the folder is on the path already",
 }
 
 

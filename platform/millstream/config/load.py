@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from millstream.config.absent_plugin import with_absent
 from millstream.config.document import Document, KeyPath, Problem, apply_sets, parse, substitute
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
@@ -83,6 +84,7 @@ def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Map
 
     Environment variables may be missing: `${NAME}` stays, and `Loaded.need` refuses a value that a command needs. A
     config that is no longer valid raises `Contradiction`.
+    A class that cannot be imported here is an `AbsentPlugin`, which refuses its use.
     """
     return _validated(Document(data=dict(data)), file, folder, (), environment, read_only=True)
 
@@ -105,7 +107,7 @@ def _validated(
     apply_sets(document, sets)
     substitute(document, os.environ if environment is None else environment, read_only=read_only)
     try:
-        config = Config.model_validate(document.data)
+        config = Config.model_validate(with_absent(document.data) if read_only else document.data)
     except ValidationError as error:
         if document.unset:
             raise _refusal(file, document, document.unset) from error

@@ -1,9 +1,12 @@
-"""Sources, sinks, steps, models and pipelines that packages register through entry points.
+"""Sources, sinks, steps, models and pipelines that a config selects: by a registered name, or by their class.
 
 A package registers a pydantic model under a name, in one of the groups below; a config selects the model by this name:
 
     [project.entry-points."millstream.models"]
     my_model = "my_package.models:MyModel"
+
+Without a package, a config selects the class itself, as in `type: my_module:MyModel`: a subclass of a base class in
+`millstream.plugin`.
 
 A plug-in is imported when a config uses it, so a plug-in that fails to import affects only configs that use it.
 """
@@ -19,9 +22,22 @@ from typing import Any
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from millstream.config.imported_names import IMPORTED_NAME, import_name
+from millstream.config.plugin_bases import ModelConfig, PluginConfig, SinkConfig, SourceConfig, StepConfig
 from millstream.errors import ConfigError
 
-__all__ = ["MODELS", "PIPELINES", "SINKS", "SOURCES", "STEPS", "PluginField", "load", "plugin_field", "registered"]
+__all__ = [
+    "MODELS",
+    "PIPELINES",
+    "SINKS",
+    "SOURCES",
+    "STEPS",
+    "PluginField",
+    "load",
+    "plugin_class",
+    "plugin_field",
+    "registered",
+]
 
 SOURCES = "millstream.sources"
 SINKS = "millstream.sinks"
@@ -30,6 +46,12 @@ MODELS = "millstream.models"
 PIPELINES = "millstream.pipelines"
 
 _KINDS = {SOURCES: "source", SINKS: "sink", STEPS: "step", MODELS: "model", PIPELINES: "pipeline"}
+_BASES: Mapping[str, type[PluginConfig]] = {
+    SOURCES: SourceConfig,
+    SINKS: SinkConfig,
+    STEPS: StepConfig,
+    MODELS: ModelConfig,
+}
 
 
 @functools.cache
@@ -73,6 +95,43 @@ def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
     return loaded
 
 
+def _is_class_name(group: str, name: object) -> bool:
+    """True if a config names a class by its module, `module:Class`, in a group that allows it."""
+    return isinstance(name, str) and ":" in name and group in _BASES
+
+
+def plugin_class(group: str, name: str, key: str = "type") -> type[BaseModel]:
+    """Return the class that a config selects: the one registered as `name`, or the one that `module:Class` names."""
+    return _import_class(group, name) if _is_class_name(group, name) else load(group, name, key)
+
+
+def _import_class(group: str, name: str) -> type[BaseModel]:
+    """Import a class by its module and name; `ConfigError` if it is not a plug-in of this group."""
+    kind, base = _KINDS[group], _BASES[group]
+    found = import_name(name)
+    remedy = f"the class of a {kind} derives from millstream.plugin.{base.__name__}"
+    if not isinstance(found, type):
+        message = f"{name} is not a class but a value of the type {type(found).__name__}; {remedy}"
+        raise ConfigError(message)
+    if not issubclass(found, base):
+        others = [_KINDS[other] for other, theirs in _BASES.items() if issubclass(found, theirs)]
+        message = f"{name} is {f'a {others[0]}, ' if others else ''}not a {kind}; {remedy}"
+        raise ConfigError(message)
+    if missing := sorted(getattr(found, "__abstractmethods__", ())):
+        message = f"{name} does not define {', '.join(missing)}, as every {kind} does"
+        raise ConfigError(message)
+    if found.model_fields["type"].annotation is not str:
+        message = f"{name} has a field `type` of its own; leave it out, because `{name}` selects the class"
+        raise ConfigError(message)
+    return found
+
+
+def _class_schema() -> dict[str, Any]:
+    """The JSON Schema of a plug-in that a config selects by its class: an editor does not know its options."""
+    name = {"type": "string", "pattern": IMPORTED_NAME, "description": "A class of your own: module:Class."}
+    return {"type": "object", "required": ["type"], "properties": {"type": name}, "additionalProperties": True}
+
+
 def _refusal(where: tuple[str | int, ...], kind: str, message: str, value: object, **context: Any) -> ValidationError:
     # The message is a value of the context, because pydantic would read braces in a template as placeholders.
     error = PydanticCustomError("plugin_" + kind, "{message}", {"message": message, **context})
@@ -81,7 +140,7 @@ def _refusal(where: tuple[str | int, ...], kind: str, message: str, value: objec
 
 @dataclass(frozen=True)
 class PluginField:
-    """The annotation of a field that holds a registered model of a group."""
+    """The annotation of a field that holds a plug-in of a group: a registered model, or a class by its module."""
 
     group: str
     key: str
@@ -97,11 +156,11 @@ class PluginField:
             message = f"missing; one of {', '.join(names)}"
             raise _refusal((self.key,), "missing", message, value)
         name = value[self.key]
-        if name not in names:
+        if name not in names and not _is_class_name(self.group, name):
             message = f"no such {kind} is installed; one of {', '.join(names)}"
             raise _refusal((self.key,), "unknown", message, name, allowed=names)
         try:
-            model = load(self.group, name, self.key)
+            model = plugin_class(self.group, name, self.key)
         except ConfigError as error:
             raise _refusal((self.key,), "broken", str(error), name) from error
         return model.model_validate(value, extra="forbid")
@@ -110,7 +169,7 @@ class PluginField:
         """Return the model that a mapping names; None if there is none or it is broken."""
         name = value.get(self.key) if isinstance(value, Mapping) else None
         try:
-            return self.described(load(self.group, name, self.key)) if isinstance(name, str) else None
+            return self.described(plugin_class(self.group, name, self.key)) if isinstance(name, str) else None
         except ConfigError:
             return None
 
@@ -135,20 +194,27 @@ class PluginField:
             except ConfigError:
                 continue  # `validate` refuses configs that use the plug-in; the other plug-ins keep their schema
             names.append(name)
-            choices.append(handler(self.described(model).__pydantic_core_schema__))
+            choice = handler(self.described(model).__pydantic_core_schema__)
+            if "const" not in (given := choice.get("properties", {}).get(self.key, {})):
+                given |= {"const": name, "default": name}  # a `type` for which the class allows every name
+            choices.append(choice)
         if not names:
             return {"type": "object", "required": [self.key]}
+        known: dict[str, Any] = {"enum": names}
+        if self.group in _BASES:
+            choices.append(_class_schema())
+            known = {"anyOf": [known, {"type": "string", "pattern": IMPORTED_NAME}]}
         return {
             "type": "object",
             "required": [self.key],
-            "properties": {self.key: {"enum": names}},
+            "properties": {self.key: known},
             "oneOf": choices,
             "discriminator": {"propertyName": self.key},
         }
 
 
 def plugin_field(group: str, key: str = "type") -> Any:
-    """Return the annotation of a field that holds a registered model of a group, selected by its `type`.
+    """Return the annotation of a field that holds a plug-in of a group, selected by its `type`.
 
     A config has a mapping in this field; an instance of a model is accepted unchanged. All problems inside the mapping
     are reported, each at its own key path.

@@ -69,7 +69,7 @@ def _share(part: Any, definitions: dict[str, Any], shared: dict[str, str], insid
 def _clean(part: Any, key: str | None) -> Any:
     """Return the schema for editors: no Python examples, no titles made from names, `${NAME}` allowed as any value."""
     if isinstance(part, list):
-        return [_clean(item, None) for item in part]
+        return [_clean(item, key) for item in part]
     if not isinstance(part, dict):
         return part
     part = {name: content for name, content in part.items() if name not in _NOT_SHOWN}
@@ -92,7 +92,7 @@ def _clean(part: Any, key: str | None) -> Any:
         elif name in _VERBATIM:
             tidy[name] = content
         else:
-            tidy[name] = _clean(content, None)
+            tidy[name] = _clean(content, key if name == "anyOf" else None)
     if "anyOf" in tidy:
         tidy["anyOf"] = _flat(tidy["anyOf"])
     return _allow_references(tidy) if key not in _LITERAL_KEYS and _refuses_references(tidy) else tidy

@@ -6,6 +6,7 @@ epochs/        the epoch log
 checkpoints/   the manifests of checkpoints
 layers/        the states of the steps
 outputs/       the outputs without a sink of their own
+outputs.json   the outputs of the steps, with their columns
 cache/         indexes of sources (safe to delete)
 spark/         Spark's log, and Spark's own checkpoint, which every start deletes
 metrics.jsonl  accuracy and speed by windows
@@ -55,6 +56,7 @@ class RunDirectory:
     metrics = property(lambda self: self.path / "metrics.jsonl")
     live = property(lambda self: self.path / "live.json")
     summary = property(lambda self: self.path / "summary.json")
+    output_file = property(lambda self: self.path / "outputs.json")
     sources = property(lambda self: self.path / "sources.json")
     mlflow = property(lambda self: self.path / "mlflow.json")
     error = property(lambda self: self.path / "error.txt")
@@ -247,6 +249,7 @@ _NAMES = {
     "metrics.jsonl",
     "mlflow.json",
     "outputs",
+    "outputs.json",
     "run.json",
     "checkpoints",
     "sources.json",

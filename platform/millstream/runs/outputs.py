@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.load import Loaded, read_back
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log.contracts import OpenContext, Progress, SinkConfig
 from millstream.runs.directory import RunDirectory
-from millstream.runs.sinks import sink_configs
+from millstream.runs.output_file import read_outputs
+from millstream.runs.sinks import sinks_of
 from millstream.steps.contracts import Output
 from millstream.steps.graph import Graph, build_graph
 from millstream.steps.output_rows import identity_columns, row_schema
@@ -47,8 +49,9 @@ class RunOutput:
 
     @property
     def found(self) -> bool:
-        """True if the location of the rows is known: it may depend on an environment variable that is not set."""
-        return not self.loaded.unset("sinks", self.output.name)
+        """True if the location of the rows is known, without environment variables or modules that are missing."""
+        absent = isinstance(self.sink, AbsentPlugin)
+        return not absent and not self.loaded.unset("sinks", self.output.name)
 
     def progress(self) -> Progress | None:
         """The progress of the sink, also while a run appends to it."""
@@ -85,11 +88,16 @@ def graph_of(loaded: Loaded) -> Graph:
 
 
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
-    """The outputs of a run, by name."""
-    graph = graph_of(loaded)
+    """The outputs of a run, by name. The steps are built only if the run directory does not have the outputs.
+
+    So the rows in files can be read without the modules of the steps.
+    """
+    outputs = read_outputs(directory.output_file)
+    if outputs is None:
+        outputs = dict(graph_of(loaded).outputs)
     context = OpenContext(loaded.folder, directory.path, loaded.config.name, fail_fast=True)
-    configs = sink_configs(loaded.config, graph)
-    return {name: RunOutput(graph.outputs[name], config, context, loaded) for name, config in configs.items()}
+    configs = sinks_of(loaded.config, outputs)
+    return {name: RunOutput(outputs[name], config, context, loaded) for name, config in configs.items()}
 
 
 def output_of(directory: RunDirectory, loaded: Loaded, name: str) -> RunOutput:

@@ -39,6 +39,7 @@ from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
+from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
@@ -248,6 +249,7 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
             directory.write(fixed, loaded.folder)  # no record was read yet, so every part may change
         directory.check_epoch_log()
     directory.error.unlink(missing_ok=True)
+    write_outputs(directory.output_file, graph.outputs)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
     return archived
 
