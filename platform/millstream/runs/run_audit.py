@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream.config.load import Loaded
+from millstream.config.load import Loaded, read_config
 from millstream.config.models import Guarantee
 from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
@@ -41,14 +41,14 @@ def audit_run(
     `loaded` is the config of the run, if this process has it.
     """
     directory = RunDirectory.find(run)
-    loaded = load_run(directory) if loaded is None else loaded
+    own, loaded = loaded, load_run(directory) if loaded is None else loaded
     last = _last_committed(directory)
     if against is not None:
         other = RunDirectory.find(against)
         return _compare(directory, loaded, other, load_run(other), last)
     with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
         golden = Path(folder) / "golden"
-        plain = _golden_config(loaded)
+        plain = _golden_config(loaded) if own is None else _golden_copy(own)
         making()
         start(plain, Options(golden, replay=run, replay_last=last))
         return _compare(directory, loaded, RunDirectory(golden), plain, last)
@@ -56,19 +56,29 @@ def audit_run(
 
 def _golden_config(loaded: Loaded) -> Loaded:
     """The config of the golden run: the same pipeline on the local engine, with outputs in its own run directory."""
-    if unset := [problem for problem in loaded.unset() if problem.path[0] not in ("sinks", "mlflow")]:
-        loaded.refuse(unset)
-    config = loaded.config
+    plain = loaded.resolved()
+    plain["sinks"] = {}
+    guarantee = loaded.config.guarantee
+    plain["guarantee"] = {
+        "delivery": guarantee.delivery,
+        "shards": guarantee.shards,
+    }  # without crashes, `recovery` and `checkpoint_every` change nothing
+    plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
+    plain["mlflow"], plain["keep"] = False, None
+    return read_config(plain, loaded.folder, loaded.file)
+
+
+def _golden_copy(own: Loaded) -> Loaded:
+    """The same for the config of this process, whose classes need not be registered: those of a notebook are not."""
+    config = own.config
     changes = {
         "sinks": {},
-        "guarantee": Guarantee(
-            delivery=config.guarantee.delivery, shards=config.guarantee.shards
-        ),  # without crashes, `recovery` and `checkpoint_every` change nothing
+        "guarantee": Guarantee(delivery=config.guarantee.delivery, shards=config.guarantee.shards),
         "engine": config.engine.model_copy(update={"type": "local", "placement": {}}),
         "mlflow": False,
         "keep": None,
     }
-    return replace(loaded, config=config.model_copy(update=changes))
+    return replace(own, config=config.model_copy(update=changes))
 
 
 def _last_committed(directory: RunDirectory) -> int:
