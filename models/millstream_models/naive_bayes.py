@@ -9,7 +9,7 @@ tests compare them with the results of scikit-learn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ __all__ = ["ComplementNB", "MultinomialNB"]
 class _NaiveBayesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    extra: ClassVar[str] = "sklearn"  # SciPy's sparse rows
     batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
 

@@ -37,6 +37,7 @@ class RiverNB(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reads: ClassVar[str] = "text"
+    extra: ClassVar[str] = "river"
     type: Literal["river_nb"] = "river_nb"
     batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")

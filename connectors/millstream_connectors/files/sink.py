@@ -33,7 +33,7 @@ from millstream.errors import ConfigError, ForeignSink, Truncated
 from millstream.log.contracts import OpenContext, Progress
 from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.journal import JournalReader
-from millstream.log.journal.durability import sync_folder
+from millstream.log.journal.durability import sync_file, sync_folder
 from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.segment import first_indexes
 from millstream_connectors.sink_journal import SinkJournal, progress_of, state_of
@@ -201,7 +201,7 @@ class PartFiles:
                 metadata = {**(rows.schema.metadata or {}), b"millstream": tag.encode()}
                 pq.write_table(rows.replace_schema_metadata(metadata), file)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         closing.rename(self._folder / f"part-{self._closed + 1:08d}.{self._config.format}")
         sync_folder(self._folder)
         self._empty_journal()

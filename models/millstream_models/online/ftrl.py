@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
 from millstream_models.chances import of_length_one
 from millstream_models.online.learner import Learner, OnlineModel
@@ -33,8 +34,7 @@ class FTRL(OnlineModel):
     l2: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0.")
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.softmax  # noqa: F401  # fails at once if numba cannot be used
-
+        import_at_start("millstream_models.compiled.softmax")
         return _FTRL(self, records)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from millstream.compiled.later_imports import import_at_start
 from millstream.errors import StepFailed
 from millstream.steps.contracts import Array, State
 from millstream_models.features import Counted
@@ -42,8 +43,7 @@ class NaiveBayes(OnlineModel):
     )
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.naive_bayes  # noqa: F401  # fails at once if numba cannot be used
-
+        import_at_start("millstream_models.compiled.naive_bayes")
         return _NaiveBayes(self, records)
 
 
@@ -57,7 +57,9 @@ class _NaiveBayes(Learner):
 
     def check(self, rows: Counted) -> None:
         super().check(rows)
-        if len(rows.data) and not (rows.data.min() >= 1 and (rows.data % 1 == 0).all()):
+        if not len(rows.data):  # as when a pipeline is built: nothing compiled is needed
+            return
+        if not (rows.data.min() >= 1 and (rows.data % 1 == 0).all()):
             wrong = rows.data[(rows.data < 1) | (rows.data % 1 != 0)][0]
             message = f"naive_bayes counts words, and {wrong} is no count; softmax and ftrl take any numbers"
             raise StepFailed(message)

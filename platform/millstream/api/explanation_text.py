@@ -12,6 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from millstream.plain_text import one_line
+
 __all__ = ["explanation_text"]
 
 _PLAIN_WIDTH = 120
@@ -25,10 +27,20 @@ def explanation_text(description: Mapping[str, Any], *, terminal: bool = False) 
         force_jupyter=False,
         highlight=False,
         markup=False,
+        emoji=False,
     )
     with console.capture() as captured:
-        _draw(console, description, box.SIMPLE_HEAD if terminal else None)
+        _draw(console, _shown(description), box.SIMPLE_HEAD if terminal else None)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _shown(value: Any) -> Any:
+    """The description with every text as one line of printable characters."""
+    if isinstance(value, Mapping):
+        return {name: _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(inner) for inner in value]
+    return one_line(value) if isinstance(value, str) else value
 
 
 def _waiting(most: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from millstream.runs.start import versions
+from millstream.runs.versions import versions
 from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.progress_file import ProgressFile
@@ -24,7 +24,7 @@ def make_observers(watched: Watched, more: MoreObservers) -> Sequence[Observer]:
     """Make the observers of one start; warnings go to the logger of this module."""
     stats = StatsCollector(watched)
     added = more(watched, stats)
-    if changed := changed_libraries(_newest_checkpoint(watched), versions()):
+    if changed := changed_libraries(_newest_checkpoint(watched), versions(watched.loaded.config)):
         _LOGGER.warning("the newest checkpoint was written with %s; results may differ in their last bits", changed)
     live = ProgressFile(watched.directory, stats.run_stats, warn=_LOGGER.warning)
     config = watched.loaded.config.mlflow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -12,9 +13,10 @@ import click
 
 from millstream import __version__
 from millstream.cli import plugin_commands
-from millstream.errors import MillstreamError
+from millstream.cli.failures import failure, is_expected
+from millstream.cli.session import Session
+from millstream.plain_text import printable
 from millstream.suggestions import suggestion
-from millstream.system_errors import system_error
 
 __all__ = ["main", "millstream"]
 
@@ -60,19 +62,6 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-_DEFECT = "this is a defect, and --debug shows where"
-
-
-def _report(error: OSError) -> int:
-    """Report an error of the operating system, and return the exit code."""
-    if (known := system_error(error)) is not None:
-        click.echo(f"millstream: {known}", err=True)
-        return known.exit_code
-    message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    click.echo(f"millstream: {message}; {_DEFECT}", err=True)
-    return MillstreamError.exit_code
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="millstream", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show tracebacks; allowed anywhere on the command line.")
@@ -84,45 +73,29 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, and exit with one of the documented exit codes."""
     importlib.import_module("millstream.blas_threads")  # before numpy; the import of this module changes nothing
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    code = _run([argument for argument in given if argument != "--debug"], debug)
+    session = Session()
+    code = _run([argument for argument in given if argument != "--debug"], session, debug="--debug" in given)
     try:
         sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # the reader closed the pipe, which is no error
-            code = code or _report(error)
+        if not isinstance(error, BrokenPipeError) and not code:  # a closed pipe is no error: its reader has enough
+            message, code = failure(error)
+            session.error(message)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python writes again at exit
     sys.exit(code)
 
 
-def _run(arguments: list[str], debug: bool) -> int:
+def _run(arguments: list[str], session: Session, *, debug: bool) -> int:
     try:
-        code = millstream.main(args=arguments, prog_name="millstream", standalone_mode=False)
+        code = millstream.main(args=arguments, prog_name="millstream", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return 2
-    except click.ClickException as error:
-        message = error.format_message()
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            message = f"{message}\n{error.ctx.get_usage()}"
-        click.echo(f"millstream: {message}", err=True)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("millstream: interrupted", err=True)
-        return 130
-    except MillstreamError as error:
-        if debug:
-            raise
-        click.echo(f"millstream: {error}", err=True)
-        return error.exit_code
-    except OSError as error:
-        if debug:
-            raise
-        return _report(error)
-    except Exception as error:
-        if debug:
-            raise
-        message = f"{type(error).__name__}: {error}; {_DEFECT}"
-        click.echo(f"millstream: {message}", err=True)
-        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        message, exit_code = failure(error)
+        if debug and not is_expected(error):
+            click.echo(printable(session.hide(traceback.format_exc())), err=True, nl=False)
+        else:
+            session.error(message)
+        return exit_code
     return code if isinstance(code, int) else 0

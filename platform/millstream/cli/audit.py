@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from millstream.api.run import Audit, open_run
+from millstream.plain_text import one_line
 
 __all__ = ["audit"]
 
@@ -80,4 +81,4 @@ def _text(found: Audit) -> str:
         lines.append(f"  {output.kind}: {_MEANING[output.kind]}")
     for name, began in found.later.items():
         lines.append(f"{name}: not compared, its sink was added later and begins with epoch {began}")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))

@@ -8,6 +8,8 @@ import sys
 import click
 
 from millstream.cli.options import config_file, sets
+from millstream.cli.session import current_session
+from millstream.plain_text import json_text
 
 __all__ = ["explain"]
 
@@ -25,9 +27,11 @@ def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
     from millstream.api.explanation import explanation_of
     from millstream.config.load import load_config
 
-    content = explanation_of(load_config(config, sets)).content
+    loaded = load_config(config, sets)
+    current_session().redact = loaded.redact
+    content = explanation_of(loaded).content
     if as_json:
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        click.echo(json_text(json.dumps(content, indent=2, ensure_ascii=False)))
         return
     from millstream.api.explanation_text import explanation_text
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from millstream.api.run import open_run
+from millstream.plain_text import json_text, one_line
 from millstream.runs.checkpoint_model import Prediction
 
 __all__ = ["predict"]
@@ -51,10 +52,10 @@ def _texts(lines: Sequence[bytes]) -> list[str]:
 
 def _as_json(found: Prediction) -> str:
     row = {"text": found.text, "predicted": found.predicted, "probability": found.probability}
-    return json.dumps(row, ensure_ascii=False)
+    return json_text(json.dumps(row, ensure_ascii=False))
 
 
 def _as_text(found: Prediction) -> str:
     if found.predicted is None or found.probability is None:
-        return f"-  -  {found.text}"
-    return f"{found.predicted}  {found.probability:.3f}  {found.text}"
+        return one_line(f"-  -  {found.text}")
+    return one_line(f"{found.predicted}  {found.probability:.3f}  {found.text}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
@@ -12,13 +11,17 @@ import click
 
 from millstream import __version__
 from millstream.api.execution import Hooks, execute, make_options
-from millstream.cli.log_bridge import show_warnings
+from millstream.cli.epoch_lines import EpochLines
 from millstream.cli.options import config_file, sets
 from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
-from millstream.cli.screen import Screen, Show, standard_error
+from millstream.cli.run_log import RunLog, log_options
+from millstream.cli.screen import Screen
+from millstream.cli.session import current_session
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
+from millstream.extras import require
+from millstream.plain_text import one_line
 from millstream.runs.start import Options
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
@@ -45,6 +48,7 @@ __all__ = ["run"]
 @click.option("--fresh", is_flag=True, help="Move the run directory aside, clear the sinks and start over.")
 @click.option("--replay", metavar="RUN", help="Cut the same epochs as RUN, and stop after its last epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
+@log_options
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
@@ -63,6 +67,9 @@ def run(
     fresh: bool,
     replay: str | None,
     as_json: bool,
+    log_form: str | None,
+    verbose: bool,
+    quiet: bool,
     metrics_port: int | None,
     crash: str | None,
 ) -> None:
@@ -70,7 +77,11 @@ def run(
 
     Ctrl-C stops the run after the epoch in progress and writes a checkpoint; the same command continues from there.
     """
+    if verbose and quiet:
+        raise click.UsageError("-v and -q exclude each other; leave one of them out")
+    log = RunLog(current_session(), log_form, verbose=verbose, warnings_only=as_json or quiet)
     loaded = load_config(config, sets)
+    log.begin(loaded.config.name, loaded.redact)
     options = make_options(
         loaded,
         run=directory,
@@ -81,22 +92,19 @@ def run(
         crash=crash,
     )
     with ExitStack() as stack:
-        file = standard_error()
-        if file is not sys.stderr:
-            stack.callback(file.close)
-        screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
-        stack.callback(screen.close)
-        stack.enter_context(show_warnings(screen.warn))
+        screen = stack.enter_context(log.screen())
         port = None
         if metrics_port is not None:
             port = stack.enter_context(closing(_open_port(metrics_port)))
             (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
-        watch = _Observers(screen, port)
+        watch = _Observers(screen, port, log.epoch_lines(screen))
         summary = _run(loaded, options, screen, watch)
-    click.echo(summary.json() if as_json else watch.report(summary))
+    if as_json or not quiet:
+        click.echo(summary.json() if as_json else watch.report(summary))
 
 
 def _open_port(port: int) -> MetricsPort:
+    require("metrics", "--metrics-port")
     from millstream.runs.watch.metrics_port import MetricsPort  # few runs need this import
 
     return MetricsPort(port)
@@ -131,8 +139,8 @@ class _FrozenHeap(Observer):
 class _Observers:
     """Creates the observers of the command: screen and figures, and Prometheus if requested."""
 
-    def __init__(self, screen: Screen, port: MetricsPort | None) -> None:
-        self._screen, self._port = screen, port
+    def __init__(self, screen: Screen, port: MetricsPort | None, epoch_lines: EpochLines) -> None:
+        self._screen, self._port, self._epoch_lines = screen, port, epoch_lines
         self._watched: Watched | None = None
         self._run_figures: RunFigures | None = None
 
@@ -146,7 +154,7 @@ class _Observers:
             from millstream.runs.watch.prometheus import RunCollector
 
             self._port.register(RunCollector(watched, stats, __version__))
-        return [_FrozenHeap(), self._run_figures]
+        return [_FrozenHeap(), self._run_figures, self._epoch_lines]
 
     def waits_for(self) -> str:
         return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to open"
@@ -154,4 +162,5 @@ class _Observers:
     def report(self, summary: Summary) -> str:
         if self._watched is None or self._run_figures is None:
             return ""
-        return "\n".join(report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed()))
+        lines = report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed())
+        return "\n".join(map(one_line, lines))

@@ -6,6 +6,8 @@ import json
 
 import click
 
+from millstream.plain_text import json_text
+
 __all__ = ["schema"]
 
 
@@ -18,4 +20,4 @@ def schema() -> None:
     """
     from millstream.config.schema import config_schema
 
-    click.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+    click.echo(json_text(json.dumps(config_schema(), indent=2, ensure_ascii=False)))

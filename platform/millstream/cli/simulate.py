@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millstream.cli.options import config_file, sets
+from millstream.cli.session import current_session
+from millstream.plain_text import one_line
 
 if TYPE_CHECKING:
     from millstream.config.load import Loaded
@@ -79,6 +81,7 @@ def simulate(
         message = "--trace prints lines, --json one object; leave out one of the two"
         raise click.UsageError(message)
     loaded = load_config(config, sets)
+    current_session().redact = loaded.redact
     _check(loaded)
     recorded = _read_records(loaded, records)
     if trace:
@@ -113,7 +116,7 @@ def _check(loaded: Loaded) -> None:
             f"step {node.name!r} is not deterministic, so a simulation cannot know the right results; "
             "remove or replace the step with --set",
         )
-        for node in checked_graph(loaded).steps
+        for node in checked_graph(loaded, packages=False).steps
         if not node.traits.deterministic
     ]
     if problems:
@@ -144,7 +147,7 @@ def _trace(loaded: Loaded, recorded: Recorded, seed: int) -> int:
     from millstream.engines.simulated.simulation import Simulation
 
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-") as folder:
-        outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, click.echo)
+        outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, lambda line: click.echo(one_line(line)))
     if not outcome.wrong:
         click.echo(f"seed {seed}  keeps the promise of {loaded.config.guarantee.delivery}")
     return 1 if outcome.wrong else 0
@@ -183,7 +186,7 @@ def _show(result: Mapping[str, Any], command: str) -> None:
         return
     click.echo(f"  seed {wrong['seed']} breaks the promise of {result['delivery']}:")
     for line in wrong["differences"]:
-        click.echo(f"    {line}")
+        click.echo(one_line(f"    {line}"))
     click.echo(f"  {command} --seed {wrong['seed']} --trace")
 
 

@@ -10,6 +10,7 @@ import click
 
 from millstream.api.run import open_run
 from millstream.cli.accuracy import accuracy_lines
+from millstream.plain_text import one_line
 from millstream.runs.watch.run_stats import RunStats
 from millstream.runs.watch.run_status import RunStatus
 
@@ -34,7 +35,7 @@ def status(run: str, as_json: bool) -> None:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
         click.echo(json.dumps({**asdict(found), "partitions": partitions, "behind": found.behind}))
     else:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join(map(one_line, _lines(found))))
 
 
 def _lines(found: RunStatus) -> Iterator[str]:
@@ -70,7 +71,14 @@ def _lines(found: RunStatus) -> Iterator[str]:
     for name, output in found.outputs.items():
         yield f"    {name:<{width}}  {counts[name]:>{most}} rows  {output.location}"
     if found.error is not None:
-        yield f"  error      {found.error}"
+        yield from _error(found.error)
+
+
+def _error(message: str) -> Iterator[str]:
+    first, *others = message.splitlines() or [""]
+    yield f"  error      {first}"
+    for line in others:
+        yield f"             {line}"
 
 
 def _stats(run_stats: RunStats) -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from millstream.cli.options import config_file, sets
+from millstream.cli.session import current_session
 from millstream.config.load import Loaded, load_config
+from millstream.plain_text import one_line
 
 __all__ = ["validate"]
 
@@ -21,8 +23,10 @@ def validate(config: str, sets: tuple[str, ...]) -> None:
     from millstream.guarantees.validation import checked_graph
 
     loaded = load_config(config, sets)
+    current_session().redact = loaded.redact
     graph = checked_graph(loaded)
-    click.echo(f"{config}: valid ({_summary(loaded, [node.name for node in graph.steps], list(graph.outputs))})")
+    summary = _summary(loaded, [node.name for node in graph.steps], list(graph.outputs))
+    click.echo(one_line(f"{config}: valid ({summary})"))
 
 
 def _summary(loaded: Loaded, steps: list[str], outputs: list[str]) -> str:

@@ -15,13 +15,12 @@ _LOGGER = logging.getLogger(__name__)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 try:
+    import numba
     from llvmlite import ir
     from numba import njit, types
     from numba.core.event import Event, Listener, register
     from numba.core.registry import cpu_target
     from numba.extending import intrinsic
-
-    from millstream.compiled.code_cache import CodeCache
 
     # Without these two lines, numba would refresh these contexts at the first call of a compiled function. The contexts
     # are refreshed now, so that processes that are forked from this process do not have to refresh them.
@@ -73,9 +72,32 @@ def compiled(function: _Function) -> _Function:
     dispatcher: Any = njit(function, **options)
     _COMPILED.add(function)
     with suppress(RuntimeError):  # raised if neither the package's folder nor the user's cache folder is writable
-        dispatcher._cache = CodeCache(function)
+        _cache_code(dispatcher, function)
     result: _Function = dispatcher
     return result
+
+
+def _cache_code(dispatcher: Any, function: Callable[..., Any]) -> None:
+    """Give a function our cache of compiled code, or numba's own if this numba lacks a name that our cache needs."""
+    try:
+        from millstream.compiled.code_cache import CodeCache
+
+        if not hasattr(dispatcher, "_cache"):
+            raise AttributeError("a dispatcher has no _cache")
+        dispatcher._cache = CodeCache(function)
+    except (ImportError, AttributeError, TypeError) as error:
+        _warn_of_moved_names(str(error))
+        dispatcher.enable_caching()
+
+
+_WARNED: list[str] = []
+
+
+def _warn_of_moved_names(reason: str) -> None:
+    if not _WARNED:
+        message = "numba %s lacks a name that Millstream's cache of compiled code needs (%s); numba's own cache is used"
+        _LOGGER.warning(message, numba.__version__, reason)
+    _WARNED.append(reason)
 
 
 def _load_eight(typing: Any, array: Any, index: Any) -> Any:

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.config.plugin_bases import ModelConfig, PluginConfig, SinkConfig, SourceConfig, StepConfig
 from millstream.errors import ConfigError
+from millstream.extras import explanation
 
 __all__ = [
     "MODELS",
@@ -87,8 +88,8 @@ def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
     try:
         loaded = point.load()
     except Exception as error:
-        message = f"{subject} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(message) from error
+        reason = f"{subject} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError(explanation(error, f"the {kind} {name!r}") or reason) from error
     if not (isinstance(loaded, type) and issubclass(loaded, BaseModel) and key in loaded.model_fields):
         message = f"{subject} is not a pydantic model with a field {key!r}; its author has to register one"
         raise ConfigError(message)

@@ -8,6 +8,7 @@ import warnings
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 
+from millstream.compiled.later_imports import import_noted
 from millstream.config.models import Config
 
 __all__ = ["fork_server", "start_process"]
@@ -22,8 +23,7 @@ def fork_server(config: Config) -> ForkServerContext:
 
     The fork server starts with the first process, and imports the libraries that this process has imported so far.
     """
-    import millstream.compiled.row_hashes  # noqa: F401  # else every process would import numba
-
+    import_noted()  # else every process would import numba
     plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
+from millstream.compiled.later_imports import import_noted
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
@@ -37,12 +35,14 @@ from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
+from millstream.plain_text import without_passwords
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
+from millstream.runs.versions import versions
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
@@ -51,7 +51,7 @@ from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.timestamps import wall_clock
 
-__all__ = ["Options", "start", "versions"]
+__all__ = ["Options", "start"]
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,6 @@ class Options:
     replay: Path | None = None
     replay_last: int | None = None
     crash: CrashPoint | None = None
-
-
-@cache
-def versions() -> Mapping[str, str]:
-    """The versions of Python and of the libraries on which the bits of the results depend."""
-    names = ("millstream", "pyspark", "scikit-learn", "river", "numba", "numpy", "scipy", "pyarrow")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return {"python": platform.python_version(), **found}
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -133,10 +125,9 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
-    import millstream.compiled.row_hashes  # noqa: F401  # fails before anything is written if numba cannot be used
-
     config = loaded.config
-    graph = checked_graph(loaded)
+    graph = checked_graph(loaded, packages=engine is None)
+    import_noted()  # fails before anything is written if numba cannot be used
     directory = RunDirectory(options.run)
     directory.lock()
     with ExitStack() as ending:
@@ -158,6 +149,7 @@ def start(
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
+        libraries = versions(config)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
             folder=directory.path,
@@ -165,7 +157,7 @@ def start(
             epoch_log=epoch_log,
             checkpoints=CheckpointStore(
                 directory.path,
-                versions(),
+                libraries,
                 epoch_log.totals.checkpoint,
                 Layers(directory.layers, config.guarantee.shards),
                 config.keep,
@@ -200,14 +192,14 @@ def start(
                 (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
-                write_whole(directory.error, loaded.redact(str(error)))
+                write_whole(directory.error, without_passwords(loaded.redact(str(error))))
             raise
         finally:
             job.lifecycle.abandon()
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
         summary = summarise(
-            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, versions()
+            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, libraries
         )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())

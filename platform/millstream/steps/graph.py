@@ -15,6 +15,7 @@ from millstream.config.pipeline import NamedStep, duplicates
 from millstream.config.sources import SourceTime
 from millstream.digests.layouts import layout_of
 from millstream.errors import ConfigError
+from millstream.extras import check_parts
 from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
 from millstream.steps.keys import check_key
@@ -132,6 +133,7 @@ def check_graph(
 def build_node(named: NamedStep, records: pa.Schema) -> Node:
     """Build a step for these records; `ConfigError` if its key or its columns are wrong."""
     try:
+        check_parts(named.config)
         step: Step = named.config.build(records)
         check_key(step.traits, records)
         made: pa.Schema = step.process(records.empty_table()).records.schema

@@ -17,6 +17,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -24,8 +25,10 @@ from typing import Any
 from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
+from millstream.plain_text import without_passwords
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
+from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
 from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver", "tracking_uri"]
@@ -62,7 +65,8 @@ class MlflowObserver(Observer):
             os.environ.setdefault(name, value)
         self._watched, self._config, self._warn = watched, config, warn
         self._uri = tracking_uri(config, os.environ)
-        self._queue: queue.SimpleQueue[Window | Summary | None] = queue.SimpleQueue()
+        self._began = _millis()
+        self._queue: queue.SimpleQueue[Window | Summary | _End] = queue.SimpleQueue()
         self._ending = threading.Event()
         for window in read_windows(watched.directory.metrics):
             self._queue.put(window)
@@ -77,7 +81,7 @@ class MlflowObserver(Observer):
         self._queue.put(summary)
 
     def close(self) -> None:
-        self._queue.put(None)
+        self._queue.put(_End(_millis()))
         self._ending.set()
         self._thread.join(_TIMEOUT_SECONDS)
         if self._thread.is_alive():
@@ -88,15 +92,15 @@ class MlflowObserver(Observer):
 
     def _work(self) -> None:
         try:
-            mirror = _Mirror(self._watched, self._config, self._uri, self._warn)
+            mirror = _Mirror(self._watched, self._config, self._uri, self._began, self._warn)
             while mirror.record(self._next_items()):
                 pass
         except Exception as error:  # any error of the store of MLflow: the run must not fail
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            message = f"MLflow: {self._watched.loaded.redact(reason)}"
+            message = f"MLflow: {without_passwords(self._watched.loaded.redact(reason))}"
             self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run continues without MLflow")
 
-    def _next_items(self) -> list[Window | Summary | None]:
+    def _next_items(self) -> list[Window | Summary | _End]:
         """Wait for an item, and a little longer, so that several items are recorded with few calls."""
         items = [self._queue.get()]
         self._ending.wait(_GATHER_SECONDS)
@@ -105,31 +109,45 @@ class MlflowObserver(Observer):
         return items
 
 
+@dataclass(frozen=True)
+class _End:
+    """The end of a start, in milliseconds since 1970."""
+
+    at: int
+
+
 class _Mirror:
     """The MLflow run of a run directory."""
 
-    def __init__(self, watched: Watched, config: MlflowConfig, uri: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, watched: Watched, config: MlflowConfig, uri: str, began: int, warn: Callable[[str], None]
+    ) -> None:
         from mlflow import MlflowClient
 
         for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations log many lines
             logging.getLogger(name).setLevel(logging.ERROR)
         self._client = MlflowClient(tracking_uri=uri)
-        self._directory, self._loaded, self._warn = watched.directory, watched.loaded, warn
+        self._directory, self._loaded, self._began, self._warn = watched.directory, watched.loaded, began, warn
+        self._epoch_log = watched.epoch_log
         self._run = self._open(self._experiment(config.experiment))
         self._ended = "FAILED"
-        self._last = max(
-            (metric.step for metric in self._client.get_metric_history(self._run, "epoch")), default=-1
-        )  # every window has an epoch
+        self._last = self._newest_step("epoch")  # every window has an epoch
+        self._summarised = self._newest_step("records")  # every summary has the records
 
-    def record(self, items: Sequence[Window | Summary | None]) -> bool:
-        """Record the items; False if they end with None, which ends the run in MLflow."""
+    def _newest_step(self, metric: str) -> int:
+        return max((found.step for found in self._client.get_metric_history(self._run, metric)), default=-1)
+
+    def record(self, items: Sequence[Window | Summary | _End]) -> bool:
+        """Record the items; False if they end with the end of the start, which ends the run in MLflow."""
         self._log_windows([item for item in items if isinstance(item, Window) and item.records > self._last])
         for item in items:
             if isinstance(item, Summary):
                 self._log_summary(item)
-        if None not in items:
+        if not isinstance(items[-1], _End):
             return True
-        self._client.set_terminated(self._run, self._ended)
+        if self._ended == "FAILED":
+            self._set_tags(self._run, {"millstream.ended": "failed"})
+        self._client.set_terminated(self._run, self._ended, items[-1].at)
         return False
 
     def _experiment(self, name: str) -> str:
@@ -145,14 +163,21 @@ class _Mirror:
         """The id of this directory's MLflow run, which continues; of a new one, if there is none."""
         run = self._known(experiment)
         if run is None:
-            made = self._client.create_run(experiment, run_name=self._directory.path.absolute().name)
+            name = self._directory.path.absolute().name
+            made = self._client.create_run(experiment, start_time=self._began, run_name=name)
             run, known = made.info.run_id, {}
             write_whole(self._directory.mlflow, json.dumps({"run": run}))
         else:
             known = self._client.get_run(run).data.params
             self._client.update_run(run, status="RUNNING")
         self._log_params(run, known)
+        self._set_tags(run, run_tags(self._loaded, self._directory.path))
         return run
+
+    def _set_tags(self, run: str, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self._client.log_batch(run, tags=[RunTag(name, self._loaded.redact(value)) for name, value in tags.items()])
 
     def _known(self, experiment: str) -> str | None:
         from mlflow.exceptions import MlflowException
@@ -186,28 +211,39 @@ class _Mirror:
     def _log_windows(self, windows: Sequence[Window]) -> None:
         from mlflow.entities import Metric
 
-        now = int(time.time() * 1000)
+        now = _millis()
         metrics = [
             Metric(name, float(value), now, window.records)
             for window in windows
             for name, value in _flat({name: getattr(window, name) for name in _METRICS})
             if value is not None
         ]
+        self._last = max([self._last, *(window.records for window in windows)])
         for start in range(0, len(metrics), _MOST_METRICS):
             self._client.log_batch(self._run, metrics=metrics[start : start + _MOST_METRICS])
 
     def _log_summary(self, summary: Summary) -> None:
         from mlflow.entities import Metric
 
-        values = {name: getattr(summary, name) for name in _SUMMARISED}
-        now = int(time.time() * 1000)
+        # the last window has these at the same step, if it ends with the last record
+        in_window = ("accuracy", "baselines") if summary.records == self._last else ()
+        values = {name: getattr(summary, name) for name in _SUMMARISED if name not in in_window}
+        now = _millis()
         metrics = [
             Metric(name, float(value), now, summary.records) for name, value in _flat(values) if value is not None
         ]
-        self._client.log_batch(self._run, metrics=metrics)
+        if summary.records != self._summarised:
+            self._client.log_batch(self._run, metrics=metrics)
+            self._summarised = summary.records
+        self._client.log_inputs(self._run, source_datasets(self._loaded, self._directory, self._epoch_log.totals))
+        self._set_tags(self._run, {"millstream.ended": summary.ended})
         self._client.log_artifact(self._run, str(self._directory.summary))
         self._client.log_text(self._run, json.dumps(dict(summary.versions), indent=1), "versions.json")
-        self._ended = "FINISHED" if summary.ended == "idle" else "KILLED"
+        self._ended = "FINISHED"
+
+
+def _millis() -> int:
+    return int(time.time() * 1000)
 
 
 def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,74 @@
+"""The messages of a run on standard error: the display for people, or log lines, without secrets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from millstream.cli.epoch_lines import EpochLines
+from millstream.cli.log_bridge import show_logging
+from millstream.cli.log_lines import Level, LogForm, LogLines, display_line
+from millstream.cli.screen import Screen, Show, standard_error
+from millstream.cli.session import Session
+from millstream.plain_text import printable
+
+__all__ = ["RunLog", "log_options"]
+
+
+def log_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options `--log`, `-v` and `-q` to a command."""
+    for option in (
+        click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors."),
+        click.option(
+            "-v", "--verbose", is_flag=True, help="Print each epoch, each checkpoint and the messages of connectors."
+        ),
+        click.option(
+            "--log",
+            "log_form",
+            type=click.Choice([form.value for form in LogForm]),
+            help="Print lines with time, level, pipeline and epoch, as text or JSON, instead of the display.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+class RunLog:
+    """The messages of one run. With `form`, also the error that ends the command is a log line."""
+
+    def __init__(self, session: Session, form: str | None, *, verbose: bool, warnings_only: bool) -> None:
+        self._session, self._verbose, self._warnings_only = session, verbose, warnings_only
+        self._lines = LogLines(LogForm(form), None) if form is not None else None
+        if self._lines is not None:
+            session.print_error = lambda message: click.echo(self._line(Level.ERROR, message), err=True)
+
+    def begin(self, pipeline: str, redact: Callable[[str], str]) -> None:
+        """Set the pipeline of the log lines, and the function that hides the secrets of its config."""
+        self._session.redact = redact
+        if self._lines is not None:
+            self._lines.pipeline = pipeline
+
+    @contextmanager
+    def screen(self) -> Iterator[Screen]:
+        """The screen of the run; it also shows the messages of our loggers."""
+        file = standard_error()
+        show = Show.LIVE if file.isatty() and self._lines is None else Show.LINES
+        screen = Screen(file, Show.WARNINGS if self._warnings_only else show, line=self._line, verbose=self._verbose)
+        try:
+            with show_logging(screen.log, verbose=self._verbose):
+                yield screen
+        finally:
+            screen.close()
+            if file is not sys.stderr:
+                file.close()
+
+    def epoch_lines(self, screen: Screen) -> EpochLines:
+        """The observer that logs epochs and checkpoints."""
+        return EpochLines(screen.log, self._lines)
+
+    def _line(self, level: Level, message: str) -> str:
+        hidden = self._session.hide(message)
+        return printable(display_line(level, hidden)) if self._lines is None else self._lines.line(level, hidden)

@@ -1,0 +1,52 @@
+"""Text of unknown origin, such as labels, file names and errors, made safe to print."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["json_text", "one_line", "printable", "without_passwords"]
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters that a terminal may interpret, but for tab and newline; and halves of characters, which have no bytes."""
+_PASSWORD = re.compile(r"(://[^\s/@:]*:)[^\s/@]+@")
+
+
+def printable(text: str) -> str:
+    r"""The text with its control characters written out, so that a terminal does not interpret them.
+
+    >>> printable("\x1b]0;title\x07 and \x9b31m")
+    '\\x1b]0;title\\x07 and \\x9b31m'
+    """
+    return _CONTROLS.sub(lambda found: _written_out(found[0]), text)
+
+
+def one_line(text: str) -> str:
+    r"""The text as one line of printable characters.
+
+    >>> one_line("sport\n10 rejects")
+    'sport\\n10 rejects'
+    """
+    return printable(text).replace("\n", "\\n")
+
+
+def json_text(text: str) -> str:
+    r"""A JSON text in which control characters are written out; its values stay the same.
+
+    >>> json_text('{"label": "\x9b31m"}')
+    '{"label": "\\u009b31m"}'
+    """
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def without_passwords(text: str) -> str:
+    """The text with `***` in place of the passwords of its URLs.
+
+    >>> without_passwords("no answer from http://ann:s3cret@127.0.0.1:5000/api")
+    'no answer from http://ann:***@127.0.0.1:5000/api'
+    """
+    return _PASSWORD.sub(r"\1***@", text)
+
+
+def _written_out(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
