@@ -146,7 +146,8 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
     for problem in problems:
         line = document.where(problem.path)
         position = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
-        placed = ConfigProblem(f"{file}{position}", ".".join(map(str, problem.path)), document.redact(problem.message))
+        message = document.redact(problem.message)
+        placed = ConfigProblem(f"{file}{position}", ".".join(map(str, problem.path)), message)
         found.append((line if isinstance(line, int) else 0, placed))
     found.sort(key=lambda each: each[0])
     head = [f"{file}: {len(found)} problems"] if len(found) > 1 else []
