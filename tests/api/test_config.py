@@ -58,6 +58,22 @@ def test_a_set_value_is_the_value_and_no_yaml(folder: Path) -> None:
         ms.run("news.yaml", set={"source": object()})
 
 
+def test_overlays_are_merged_over_a_file(folder: Path, config: dict[str, Any]) -> None:
+    (folder / "quick.yaml").write_text("engine: {epoch: {max_records: 96}}\nguarantee: {delivery: at_least_once}\n")
+    for made in (
+        ms.Config.from_file("news.yaml", overlays=["quick.yaml"]),
+        ms.run("news.yaml", overlays=["quick.yaml"]).config,
+    ):
+        assert made.resolved()["engine"]["epoch"]["max_records"] == 96
+        assert made.resolved()["guarantee"]["delivery"] == "at_least_once"
+    assert ms.explain("news.yaml", overlays=["quick.yaml"]).content["guarantee"]["delivery"] == "at_least_once"
+    (folder / "quick.yaml").write_text("engine: {type: flink}\n")
+    [problem] = ms.validate("news.yaml", overlays=["quick.yaml"])
+    assert (problem.where, problem.key) == ("quick.yaml:1", "engine.type")
+    with pytest.raises(ms.ConfigError, match="overlays are merged over the file of a config"):
+        ms.run(config, overlays=["quick.yaml"])
+
+
 def test_paths_start_at_the_folder_of_the_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / "elsewhere").mkdir()
     os.chdir(folder / "elsewhere")

@@ -136,7 +136,7 @@ def test_status_and_read_need_no_module_for_plain_files(mine: Path, millstream: 
     for command in (["read", "runs/mine", "rejects"], ["predict", "runs/mine", "a"], ["audit", "runs/mine"]):
         refused = millstream(*command)
         assert (refused.code, refused.out) == (2, "")
-        assert "there is no module 'my_parts'; install its package, or put its folder on PYTHONPATH" in refused.err
+        assert "there is no module 'my_parts'; install its package, run the command in its folder" in refused.err
 
 
 def test_status_and_read_need_no_module_of_a_function(folder: Path, millstream: Millstream) -> None:

@@ -102,6 +102,7 @@ def test_shipped_configs_are_valid_for_an_editor(schema: dict[str, Any], name: s
         ("source", {"path": "news.jsonl"}),
         ("source", {"type": "fils", "path": "news.jsonl"}),
         ("pipeline", {"use": "text_topics", "model": {"type": "complement_nb", "alfa": 1}}),
+        ("pipeline", {"use": "text_topics", "model": {"alfa": 1}}),
         ("pipeline", {"steps": []}),
         ("pipeline", {"steps": [{"type": "hashed_text", "dimensions": "many"}]}),
         ("guarantee", {"delivery": "twice"}),
@@ -121,6 +122,9 @@ def test_an_editor_rejects_a_wrong_value(schema: dict[str, Any], folder: Path, k
     [
         ("keep", None),
         ("keep", "${KEEP:-7d}"),
+        ("keep", "${file:/run/secrets/keep}"),
+        ("pipeline", {"use": "text_topics", "model": {"alpha": 0.5}, "popularity": {"threshold": 0.2}}),
+        ("pipeline", {"use": "text_topics", "popularity": {"window": {"size": "2h"}}}),
         ("mlflow", False),
         ("mlflow", {"experiment": "news"}),
         ("guarantee", {"checkpoint_every": "${CHECKPOINT_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),

@@ -132,8 +132,8 @@ LINES = {
     "a variable that is not closed": (
         "name: news",
         "name: ${HOME",
-        "news.yaml:1 name: `${` has no closing brace or no valid name; write ${NAME} or ${NAME:-default}, "
-        "and $$ for a $",
+        "news.yaml:1 name: `${` has no closing brace or no valid name; "
+        "write ${NAME}, ${NAME:-default} or ${file:PATH}, and $$ for a $",
     ),
     "YAML that is none": (
         "name: news",

@@ -75,7 +75,7 @@ def test_all_problems_inside_are_reported_at_their_key_paths() -> None:
     [
         (
             "no_such_module:M",
-            "there is no module 'no_such_module'; install its package, or put its folder on PYTHONPATH",
+            "there is no module 'no_such_module'; install its package, run the command in its folder",
         ),
         (f"{CLASSES}:LengthModle", f"{CLASSES} has no 'LengthModle'; did you mean `LengthModel`?"),
         (

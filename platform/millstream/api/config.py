@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
@@ -51,13 +51,16 @@ class Config:
         path: str | os.PathLike[str],
         *,
         set: Mapping[str, Any] | None = None,
+        overlays: Sequence[str | os.PathLike[str]] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Config:
-        """Read a config file. `set` changes values by key path; `environment` replaces the variables of the process.
+        """Read a config file, with `overlays` merged over it in their order.
+
+        `set` changes values by key path, after that; `environment` replaces the variables of the process.
 
         Relative paths in the config start at the folder of the file.
         """
-        return _made(load_config(Path(path), _sets_of(set), environment), environment)
+        return _made(load_config(Path(path), _sets_of(set), environment, list(map(Path, overlays))), environment)
 
     @classmethod
     def from_dict(
@@ -112,12 +115,17 @@ def config_of(loaded: Loaded) -> Config:
     return _made(loaded, None)
 
 
-def loaded_of(source: object, changes: Mapping[str, Any] | None = None) -> Loaded:
-    """Load a config that a caller gave, with `changes` by key path; `ConfigError` lists every problem."""
+def loaded_of(
+    source: object, changes: Mapping[str, Any] | None = None, overlays: Sequence[str | os.PathLike[str]] = ()
+) -> Loaded:
+    """Load a config that a caller gave, with overlays, and `changes` by key path; `ConfigError` lists every problem."""
+    if isinstance(source, str | os.PathLike):
+        return load_config(Path(source), _sets_of(changes), overlays=list(map(Path, overlays)))
+    if overlays:
+        message = "overlays are merged over the file of a config; give them to Config.from_file, or the path of a file"
+        raise ConfigError(message)
     if isinstance(source, Config):
         return source._changed(changes)
-    if isinstance(source, str | os.PathLike):
-        return load_config(Path(source), _sets_of(changes))
     if isinstance(source, Mapping):
         return _from_mapping(source, Path.cwd(), changes, None)
     message = f"a config is the path of a file, a mapping or a Config, not {_kind(source)}"

@@ -57,6 +57,7 @@ def run(
     *,
     run: str | os.PathLike[str] | None = None,
     set: Mapping[str, Any] | None = None,
+    overlays: Sequence[str | os.PathLike[str]] = (),
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
@@ -68,16 +69,17 @@ def run(
     """Run a pipeline, or continue its run directory, and wait for the end.
 
     The arguments are the options of `millstream run`: `run` is the run directory, by default `runs/NAME`; `set` changes
-    values of the config by key path; `follow` waits for new records, and false stops at the end of the logs; `records`
-    stops after so many more; `fresh` starts over; `replay` cuts the epochs of another run; `crash` kills this process
-    right after a point of an epoch, as in `deliver@3`. `progress` prints a line to standard error now and then.
+    values of the config by key path, and `overlays` are merged over it before; `follow` waits for new records, and
+    false stops at the end of the logs; `records` stops after so many more; `fresh` starts over; `replay` cuts the
+    epochs of another run; `crash` kills this process right after a point of an epoch, as in `deliver@3`. `progress`
+    prints a line to standard error now and then.
 
     An error is a `MillstreamError`. After an interrupt (Ctrl-C, or the stop button of a notebook), the run finishes the
     epoch in progress and writes a checkpoint; then `KeyboardInterrupt` is raised.
 
     With hooks, the run is in the thread of the caller, which handles interrupts itself.
     """
-    loaded = loaded_of(config, set)
+    loaded = loaded_of(config, set, overlays)
     options = make_options(
         loaded, run=_absolute(run, loaded), follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
     )
@@ -92,6 +94,7 @@ def start(
     *,
     run: str | os.PathLike[str] | None = None,
     set: Mapping[str, Any] | None = None,
+    overlays: Sequence[str | os.PathLike[str]] = (),
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
@@ -103,7 +106,7 @@ def start(
 
     The thread ends with the process, as in a crash: `with start(...) as running` stops the run in time.
     """
-    loaded = loaded_of(config, set)
+    loaded = loaded_of(config, set, overlays)
     options = make_options(
         loaded, run=_absolute(run, loaded), follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
     )

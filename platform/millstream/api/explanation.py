@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,16 @@ class Explanation:
         return explanation_text(self.content)
 
 
-def explain(config: Source, *, set: Mapping[str, Any] | None = None) -> Explanation:
+def explain(
+    config: Source, *, set: Mapping[str, Any] | None = None, overlays: Sequence[str | os.PathLike[str]] = ()
+) -> Explanation:
     """Explain a config: its steps, outputs and sinks, and the worst effect of a crash at each point of an epoch.
 
     >>> found = explain({"name": "demo", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}})
     >>> found.content["order"]
     ['cut', 'process', 'deliver', 'checkpoint', 'commit']
     """
-    return explanation_of(loaded_of(config, set))
+    return explanation_of(loaded_of(config, set, overlays))
 
 
 def explanation_of(loaded: Loaded) -> Explanation:

@@ -14,6 +14,7 @@ import click
 from millstream import __version__
 from millstream.cli import plugin_commands
 from millstream.cli.failures import failure, is_expected
+from millstream.cli.module_path import current_folder_importable
 from millstream.cli.session import Session
 from millstream.plain_text import printable
 from millstream.suggestions import suggestion
@@ -24,10 +25,15 @@ _COMMANDS = {
     "run": "Run a pipeline, or continue its run directory.",
     "validate": "Check a config without running it.",
     "explain": "Show the steps of a config, and the effect of a crash on its results.",
+    "config": "Print a config with its defaults, and the origin of every value.",
+    "init": "Write a small project that runs at once.",
+    "doctor": "Check this machine, and what a config needs.",
     "schema": "Print the JSON Schema of configs, for editors.",
     "read": "Print the rows of an output.",
     "predict": "Predict the label of a text with the model of a run.",
     "status": "Show the progress of a run.",
+    "ls": "List run directories.",
+    "stop": "End a run after its epoch, and wait for the end.",
     "audit": "Count the effects of crashes on a run's results.",
     "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
     "log": "List, read and append to logs.",
@@ -74,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     importlib.import_module("millstream.blas_threads")  # before numpy; the import of this module changes nothing
     given = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
-    code = _run([argument for argument in given if argument != "--debug"], session, debug="--debug" in given)
+    with current_folder_importable():
+        code = _run([argument for argument in given if argument != "--debug"], session, debug="--debug" in given)
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
 from millstream.cli.session import current_session
 from millstream.plain_text import json_text
 
@@ -15,10 +15,9 @@ __all__ = ["explain"]
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
+def explain(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_json: bool) -> None:
     """Show the steps, outputs and sinks of CONFIG, and the worst effect of a crash at each point of an epoch.
 
     The command runs nothing and reads no records. The worst effect is the worst over all epochs, given
@@ -27,7 +26,7 @@ def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
     from millstream.api.explanation import explanation_of
     from millstream.config.load import load_config
 
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
     current_session().redact = loaded.redact
     content = explanation_of(loaded).content
     if as_json:

@@ -12,7 +12,7 @@ import click
 from millstream import __version__
 from millstream.api.execution import Hooks, execute, make_options
 from millstream.cli.epoch_lines import EpochLines
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
 from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
 from millstream.cli.run_log import RunLog, log_options
@@ -35,8 +35,7 @@ __all__ = ["run"]
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--run", "directory", metavar="DIR", help="The run directory. Default: runs/NAME.")
 @click.option(
     "--until-idle/--follow",
@@ -61,6 +60,7 @@ __all__ = ["run"]
 def run(
     config: str,
     sets: tuple[str, ...],
+    overlays: tuple[str, ...],
     directory: str | None,
     until_idle: bool | None,
     records: int | None,
@@ -80,7 +80,7 @@ def run(
     if verbose and quiet:
         raise click.UsageError("-v and -q exclude each other; leave one of them out")
     log = RunLog(current_session(), log_form, verbose=verbose, warnings_only=as_json or quiet)
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
     log.begin(loaded.config.name, loaded.redact)
     options = make_options(
         loaded,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
 from millstream.cli.session import current_session
 from millstream.plain_text import one_line
 
@@ -30,8 +30,7 @@ _SCHEDULES, _RECORDS = 100, 300
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--seed", default=0, show_default=True, metavar="N", help="The first seed; each seed is one schedule.")
 @click.option(
     "--schedules",
@@ -62,6 +61,7 @@ _SCHEDULES, _RECORDS = 100, 300
 def simulate(
     config: str,
     sets: tuple[str, ...],
+    overlays: tuple[str, ...],
     seed: int,
     schedules: int,
     records: int,
@@ -80,7 +80,7 @@ def simulate(
     if trace and as_json:
         message = "--trace prints lines, --json one object; leave out one of the two"
         raise click.UsageError(message)
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
     current_session().redact = loaded.redact
     _check(loaded)
     recorded = _read_records(loaded, records)
@@ -101,7 +101,7 @@ def simulate(
     if as_json:
         click.echo(json.dumps(result))
     else:
-        _show(result, _command(config, sets, records))
+        _show(result, _command(config, sets, overlays, records))
     return 1 if done[-1].wrong else 0
 
 
@@ -190,8 +190,9 @@ def _show(result: Mapping[str, Any], command: str) -> None:
     click.echo(f"  {command} --seed {wrong['seed']} --trace")
 
 
-def _command(config: str, sets: tuple[str, ...], records: int) -> str:
+def _command(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], records: int) -> str:
     """Return the command that repeats a schedule, without its seed."""
-    options = [word for text in sets for word in ("--set", text)]
+    options = [word for file in overlays for word in ("--with", file)]
+    options += [word for text in sets for word in ("--set", text)]
     options += [] if records == _RECORDS else ["--records", str(records)]
     return shlex.join(["millstream", "simulate", config, *options])

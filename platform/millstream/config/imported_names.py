@@ -36,7 +36,7 @@ def import_name(text: str) -> Any:
         found: Any = importlib.import_module(module)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            hint = "install its package, or put its folder on PYTHONPATH"
+            hint = "install its package, run the command in its folder, or put the folder on PYTHONPATH"
             raise ConfigError(f"there is no module {error.name!r}; {hint}") from error
         first = f"{type(error).__name__}: {error}".splitlines()[0]
         message = f"{module} cannot be imported: {first}{_place(error)}"

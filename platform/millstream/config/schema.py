@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.config.durations import DURATION, format_duration
 from millstream.config.models import Config
+from millstream.config.references import REFERENCE
 
 __all__ = ["config_schema"]
 
@@ -37,8 +38,8 @@ def config_schema() -> dict[str, Any]:
     tidy = {"$schema": _DIALECT, **_clean(schema, None)}
     tidy["title"] = "A Millstream pipeline"
     tidy["anyOf"] = [{"required": ["source"]}, {"required": ["sources"]}]
-    environment = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
-    environment["description"] = "A value of the environment: ${NAME} or ${NAME:-default}."
+    environment = {"type": "string", "pattern": REFERENCE}
+    environment["description"] = "A value of the environment, ${NAME} or ${NAME:-default}, or of a file: ${file:PATH}."
     tidy["$defs"] = {name: _clean(definitions[name], None) for name in sorted(definitions)} | {
         "environment": environment
     }

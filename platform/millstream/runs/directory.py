@@ -9,7 +9,7 @@ outputs/       the outputs without a sink of their own
 outputs.json   the outputs of the steps, with their columns
 cache/         indexes of sources (safe to delete)
 spark/         Spark's log, and Spark's own checkpoint, which every start deletes
-metrics.jsonl  accuracy and speed by windows
+metrics.jsonl  accuracy and speed by windows of at least 1,000 records
 live.json      the current speed, latency and restarts of a running run
 summary.json   the summary of the last clean end
 error.txt      the error of the last start, if it failed

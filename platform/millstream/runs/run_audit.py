@@ -15,7 +15,7 @@ from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved
+from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
@@ -99,11 +99,18 @@ def _last_committed(directory: RunDirectory) -> int:
         raise MillstreamError(message)
     if not ended_cleanly(directory, totals):
         message = (
-            f"{directory.path} was interrupted after epoch {totals.committed}; "
+            f"{directory.path} was interrupted after {_processed(directory, totals):,} epochs, of which "
+            f"{totals.committed + 1:,} are committed; "
             "run it again first, so that it recovers, then audit it"
         )
         raise MillstreamError(message)
     return totals.committed
+
+
+def _processed(directory: RunDirectory, totals: Totals) -> int:
+    """The number of epochs that the run has processed, those before its base included."""
+    receipts = EpochReader(directory.epochs).receipts(max(totals.committed, totals.base.epoch + 1))
+    return 1 + max((receipt.last for receipt in receipts), default=totals.committed)
 
 
 def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, golden_loaded: Loaded, last: int) -> Audit:
