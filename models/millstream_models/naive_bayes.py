@@ -16,6 +16,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import chances_of
 from millstream_models.features import FEATURES, Counted, compacted, dimensions_of
 
 __all__ = ["ComplementNB", "MultinomialNB"]
@@ -88,6 +89,9 @@ class _NaiveBayes(ABC):
         best = scores.argmax(axis=1)
         scores -= scores.max(axis=1, keepdims=True)
         return best, 1 / np.exp(scores).sum(axis=1)
+
+    def chances(self, inputs: Any) -> Array:
+        return chances_of(self.scores(inputs))
 
     @abstractmethod
     def scores(self, inputs: Any) -> Array:

@@ -26,12 +26,15 @@ Exit codes without an exception of this module:
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 __all__ = [
     "DISK_FULL",
     "AlteredCheckpoint",
     "AlteredLog",
     "ConfigError",
+    "ConfigProblem",
     "Contradiction",
     "DifferentReplay",
     "ForeignSink",
@@ -53,10 +56,27 @@ class MillstreamError(Exception):
     exit_code = 1
 
 
+@dataclass(frozen=True)
+class ConfigProblem:
+    """One problem of a config: the file with the line, if there is one, the key path, and a message with the remedy."""
+
+    where: str
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.where} {self.key}".strip()
+        return f"{place}: {self.message}" if place else self.message
+
+
 class ConfigError(MillstreamError):
-    """The config is wrong, or the guarantee that it selects is impossible."""
+    """The config is wrong, or the guarantee that it selects is impossible; `problems` are all problems found."""
 
     exit_code = 2
+
+    def __init__(self, message: str, problems: Sequence[ConfigProblem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or (ConfigProblem("", "", message),)
 
 
 class Contradiction(MillstreamError):

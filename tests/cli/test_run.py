@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.command_result import CommandResult, Millstream
 
-from millstream.cli.run import changed_libraries
+from millstream.api.observers import changed_libraries
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint
 

@@ -48,7 +48,7 @@ class Reader:
             if block.language == "sh":
                 printed = "".join(self._types(command) for command in block.commands())
                 if following is not None and following.language == "text":
-                    self._expects(following.text, printed)
+                    self.expects(following.text, printed)
                 everything += printed
         return everything
 
@@ -81,7 +81,7 @@ class Reader:
         return self.types(command)
 
     @staticmethod
-    def _expects(shown: str, printed: str) -> None:
+    def expects(shown: str, printed: str) -> None:
         lines = iter(masked(line) for line in printed.splitlines())
         for line in shown.splitlines():
             if line.strip() != "...":

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.errors import ConfigError, StepFailed
 from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import chances_of
 from millstream_models.features import FEATURES, Counted, dimensions_of
 from millstream_models.hashed_text import HashedText
 
@@ -112,6 +113,12 @@ class Learner(ABC):
     def predict(self, inputs: Counted) -> tuple[Array, Array]:
         return self._run(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
 
+    def chances(self, inputs: Counted) -> Array:
+        """Return the probability of each known class, computed row by row: for a few rows."""
+        edges = zip(inputs.indptr[:-1].tolist(), inputs.indptr[1:].tolist(), strict=True)
+        rows = [self.scores(inputs.indices[start:stop], inputs.data[start:stop]) for start, stop in edges]
+        return chances_of(np.array(rows, np.float64).reshape(len(rows), self.known))
+
     def learn(self, inputs: Counted, labels: Array, classes: int) -> None:
         self._run(inputs, labels, classes, predict=False)
         self.known = max(self.known, classes)
@@ -160,6 +167,10 @@ class Learner(ABC):
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array
     ) -> None:
         """Run the kernel over rows, given as `(indptr, indices, counts)`."""
+
+    @abstractmethod
+    def scores(self, indices: Array, counts: Array) -> Array:
+        """The logarithm of the likelihood of each known class for one row, up to a number that all classes share."""
 
     def _run(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
         self._make_room(classes)

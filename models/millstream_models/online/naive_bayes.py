@@ -82,6 +82,16 @@ class _NaiveBayes(Learner):
     def grow(self, width: int) -> None:
         self._totals = np.pad(self._totals, ((0, 0), (0, width - self._totals.shape[1])))
 
+    def scores(self, indices: Array, counts: Array) -> Array:
+        seen, weight = self._numbers.tolist()
+        (words_of, records_of), whole = self._totals[:, : self.known], self._totals[0].sum()
+        alpha, own = self._config.alpha * weight, self.table[indices, : self.known].astype(np.float64)
+        words, unseen = counts.sum(dtype=np.float64), alpha * max(seen, 1.0)
+        if self._config.complement:
+            others = self.table[indices].sum(axis=1, dtype=np.float64, keepdims=True) - own
+            return np.asarray(words * np.log(whole - words_of + unseen) - counts @ np.log(others + alpha))
+        return np.asarray(counts @ np.log(own + alpha) + np.log(records_of) - words * np.log(words_of + unseen))
+
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array
     ) -> None:

@@ -77,6 +77,7 @@ def millstream(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, and exit with one of the documented exit codes."""
+    importlib.import_module("millstream.blas_threads")  # before numpy; the import of this module changes nothing
     given = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
     with current_folder_importable():

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from millstream.guarantees.audit import Audit
+from millstream.api.run import Audit, open_run
 from millstream.plain_text import one_line
-from millstream.runs.run_audit import audit_run
 
 __all__ = ["audit"]
 
@@ -41,7 +40,7 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
         if not as_json:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
-    found = audit_run(run, against, announce)
+    found = open_run(run).audit(None if against is None else open_run(against), announce=announce)
     click.echo(json.dumps(as_object(found)) if as_json else _text(found))
 
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Mapping
-
 import click
 
-from millstream.errors import DISK_FULL, ConfigError, MillstreamError, Unavailable
+from millstream.errors import ConfigError, MillstreamError
 from millstream.extras import explanation
+from millstream.system_errors import system_error
 
 __all__ = ["failure", "is_expected"]
 
 _INTERRUPTED = 130
 _DEFECT = "this is a defect, and --debug shows where"
-_REMEDIES: Mapping[int | None, str] = {
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room",
-    errno.EFBIG: "allow larger files (ulimit -f)",
-    errno.EROFS: "choose a folder that you can write to",
-    errno.EACCES: "choose a folder that you may read and write",
-    errno.EPERM: "choose a folder that you may read and write",
-    errno.EMFILE: "allow more open files (ulimit -n)",
-}
-"""The remedy for each error of the operating system that is no defect."""
 
 
 def is_expected(error: BaseException) -> bool:
@@ -50,7 +38,7 @@ def failure(error: BaseException) -> tuple[str, int]:
 
 
 def _system_error(error: OSError) -> tuple[str, int]:
+    if (known := system_error(error)) is not None:
+        return str(known), known.exit_code
     message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    known = error.errno in _REMEDIES
-    hint = f"{_REMEDIES[error.errno]}, and run the same command again" if known else _DEFECT
-    return f"{message}; {hint}", Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
+    return f"{message}; {_DEFECT}", MillstreamError.exit_code

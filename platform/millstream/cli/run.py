@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from millstream import __version__
+from millstream.api.execution import Hooks, execute, make_options
 from millstream.cli.epoch_lines import EpochLines
 from millstream.cli.options import config_options
 from millstream.cli.progress_figures import RunFigures
@@ -21,19 +21,12 @@ from millstream.cli.session import current_session
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
 from millstream.extras import require
-from millstream.guarantees.crash_point import CrashPoint
-from millstream.guarantees.delivery import Point, due
 from millstream.plain_text import one_line
-from millstream.runs.directory import RunDirectory
-from millstream.runs.start import Options, start
+from millstream.runs.start import Options
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
-from millstream.runs.versions import versions
-from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
-from millstream.runs.watch.progress_file import ProgressFile
 from millstream.runs.watch.run_stats import StatsCollector
-from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
 if TYPE_CHECKING:
     from millstream.runs.watch.metrics_port import MetricsPort
@@ -89,13 +82,14 @@ def run(
     log = RunLog(current_session(), log_form, verbose=verbose, warnings_only=as_json or quiet)
     loaded = load_config(config, sets, overlays=overlays)
     log.begin(loaded.config.name, loaded.redact)
-    options = Options(
-        run=Path(directory) if directory is not None else Path("runs") / loaded.config.name,
+    options = make_options(
+        loaded,
+        run=directory,
         follow=None if until_idle is None else not until_idle,
         records=records,
         fresh=fresh,
-        replay=Path(replay) if replay is not None else None,
-        crash=CrashPoint.parse(crash) if crash is not None else None,
+        replay=replay,
+        crash=crash,
     )
     with ExitStack() as stack:
         screen = stack.enter_context(log.screen())
@@ -105,8 +99,6 @@ def run(
             (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
         watch = _Observers(screen, port, log.epoch_lines(screen))
         summary = _run(loaded, options, screen, watch)
-        if missed := _missed_crash(options, summary, loaded.config.guarantee.checkpoint_every):
-            screen.warn(missed)
     if as_json or not quiet:
         click.echo(summary.json() if as_json else watch.report(summary))
 
@@ -132,19 +124,9 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) ->
         kill_family()
 
     signals = StopSignals(screen.insist, watch.waits_for, screen.close)
+    hooks = Hooks(stop=signals.event, observers=watch.observers, fire=fire)
     with signals.install():
-        return start(loaded, options, stop=signals.event, observers=watch.observers, fire=fire)
-
-
-def _missed_crash(options: Options, summary: Summary, checkpoint_every: int) -> str:
-    """Return a warning if the requested crash happened neither in this start nor in an earlier one."""
-    crash = options.crash
-    if crash is None or str(crash) in RunDirectory(options.run).crashes():
-        return ""
-    why = "the run ended before it" if crash.epoch >= summary.epochs else "an earlier start had passed it"
-    if crash.point is Point.CHECKPOINT and crash.part and not due(crash.epoch, checkpoint_every):
-        why = f"no checkpoint is taken after this epoch, with `checkpoint_every: {checkpoint_every}`"
-    return f"the crash at {crash} did not happen: {why}"
+        return execute(loaded, options, hooks)
 
 
 class _FrozenHeap(Observer):
@@ -155,36 +137,24 @@ class _FrozenHeap(Observer):
 
 
 class _Observers:
-    """Creates the observers of one start: screen, metrics, and Prometheus and MLflow if requested."""
+    """Creates the observers of the command: screen and figures, and Prometheus if requested."""
 
     def __init__(self, screen: Screen, port: MetricsPort | None, epoch_lines: EpochLines) -> None:
         self._screen, self._port, self._epoch_lines = screen, port, epoch_lines
         self._watched: Watched | None = None
         self._run_figures: RunFigures | None = None
 
-    def observers(self, watched: Watched) -> Sequence[Observer]:
+    def observers(self, watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
         screen = self._screen
         if watched.archived is not None:
             screen.say(f"starting over; the previous run is in {watched.archived}")
-        stats = StatsCollector(watched)
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
-        if changed := changed_libraries(_newest_checkpoint(watched), versions(watched.loaded.config)):
-            screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
 
             self._port.register(RunCollector(watched, stats, __version__))
-        live = ProgressFile(watched.directory, stats.run_stats, warn=screen.warn)
-        config = watched.loaded.config.mlflow
-        usual = [stats, self._run_figures, live, self._epoch_lines]
-        if not config:
-            return [_FrozenHeap(), Metrics(watched, warn=screen.warn), *usual]
-        from millstream.runs.watch.mlflow import MlflowObserver  # a slow import
-
-        mirror = MlflowObserver(watched, config, warn=screen.warn)
-        metrics = Metrics(watched, warn=screen.warn, then=mirror.window)
-        return [_FrozenHeap(), metrics, *usual, mirror]
+        return [_FrozenHeap(), self._run_figures, self._epoch_lines]
 
     def waits_for(self) -> str:
         return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to open"
@@ -194,15 +164,3 @@ class _Observers:
             return ""
         lines = report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed())
         return "\n".join(map(one_line, lines))
-
-
-def _newest_checkpoint(watched: Watched) -> Checkpoint | None:
-    return CheckpointReader(watched.directory.path, watched.epoch_log.totals.checkpoint).newest()
-
-
-def changed_libraries(checkpoint: Checkpoint | None, now: Mapping[str, str]) -> str:
-    """Return the libraries whose version changed since this checkpoint was written, as text."""
-    before = checkpoint.versions if checkpoint is not None else now
-    return ", ".join(
-        f"{name} {before[name]} (now {now[name]})" for name in before if now.get(name, before[name]) != before[name]
-    )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
+from millstream.api.run import open_run
 from millstream.cli.accuracy import accuracy_lines
 from millstream.plain_text import one_line
-from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.run_stats import RunStats
-from millstream.runs.watch.run_status import RunStatus, run_status
+from millstream.runs.watch.run_status import RunStatus
 
 __all__ = ["status"]
 
@@ -31,7 +30,7 @@ _MOST_PARTITIONS = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str, as_json: bool) -> None:
     """Show the progress of RUN, which may be running or may have crashed. The command changes nothing."""
-    found = run_status(RunDirectory.find(Path(run)))
+    found = open_run(run).status()
     if as_json:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
         click.echo(json.dumps({**asdict(found), "partitions": partitions, "behind": found.behind}))

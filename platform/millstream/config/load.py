@@ -17,7 +17,7 @@ from millstream.config.messages import problems_of
 from millstream.config.models import Config
 from millstream.config.overlays import merge_overlays
 from millstream.config.references import substitute
-from millstream.errors import ConfigError, Contradiction
+from millstream.errors import ConfigError, ConfigProblem, Contradiction
 
 __all__ = ["Loaded", "load_config", "read_back", "read_config"]
 
@@ -35,6 +35,11 @@ class Loaded:
         """Return the config with its defaults, for `read_config`; values from outside stay references."""
         data: dict[str, Any] = _without_secrets(self.config.model_dump(mode="json"), self.document)
         return data
+
+    def changed(self, sets: Sequence[str], environment: Mapping[str, str] | None = None) -> Loaded:
+        """Return this config with other values, given as those of `--set`; the file is not read again."""
+        document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
+        return _validated(document, self.file, self.folder, sets, environment)
 
     def redact(self, text: str) -> str:
         """Return the text with references in place of values of the environment and of files."""
@@ -71,10 +76,17 @@ def load_config(
 
 
 def read_config(
-    data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None
+    data: Mapping[str, Any],
+    folder: Path,
+    file: str,
+    environment: Mapping[str, str] | None = None,
+    sets: Sequence[str] = (),
 ) -> Loaded:
-    """Validate a config that `Loaded.resolved` returned. Relative paths in it start at `folder`."""
-    return _validated(Document(data=dict(data)), file, folder, (), environment)
+    """Validate a config that is no file, such as one that `Loaded.resolved` returned; `sets` change `data`.
+
+    Relative paths in it start at `folder`; `file` is its name in messages.
+    """
+    return _validated(Document(data=dict(data)), file, folder, sets, environment)
 
 
 def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
@@ -127,14 +139,15 @@ def _validated(
 
 
 def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
-    lines = []
+    found = []
     for problem in problems:
         place = problem.where if problem.where is not None else document.where(problem.path)
-        path = " " + ".".join(map(str, problem.path)) if problem.path else ""
-        lines.append((_order(place), f"{_position(file, place)}{path}: {problem.message}"))
-    lines.sort(key=lambda line: line[0])
-    head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
-    return ConfigError(document.redact("\n".join([*head, *(text for _, text in lines)])))
+        message = document.redact(problem.message)
+        placed = ConfigProblem(_position(file, place), ".".join(map(str, problem.path)), message)
+        found.append((_order(place), placed))
+    found.sort(key=lambda each: each[0])
+    head = [f"{file}: {len(found)} problems"] if len(found) > 1 else []
+    return ConfigError("\n".join([*head, *(str(each) for _, each in found)]), [each for _, each in found])
 
 
 def _order(place: Place | None) -> tuple[str, int]:

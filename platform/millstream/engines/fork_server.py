@@ -13,6 +13,8 @@ from millstream.config.models import Config
 
 __all__ = ["fork_server", "start_process"]
 
+_FIRST = "millstream.blas_threads"
+"""The module that comes before numpy: it sets the number of BLAS threads, which this process may leave alone."""
 _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "sklearn")  # pyarrow imports pandas
 
 
@@ -25,7 +27,8 @@ def fork_server(config: Config) -> ForkServerContext:
     plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] in roots])
+    names = [name for name in sys.modules if name.partition(".")[0] in roots]
+    context.set_forkserver_preload([_FIRST, *names])
     return context
 
 

@@ -19,8 +19,9 @@ from millstream.runs.sinks import sinks_of
 from millstream.steps.contracts import Output
 from millstream.steps.graph import Graph, build_graph
 from millstream.steps.output_rows import identity_columns, row_schema
+from millstream.suggestions import suggestion
 
-__all__ = ["RunOutput", "graph_of", "load_run", "outputs_of"]
+__all__ = ["RunOutput", "graph_of", "load_run", "output_of", "outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class RunOutput:
     def identity(self) -> list[str]:
         """The columns that identify a row."""
         return identity_columns(self.output)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a row."""
+        return row_schema(self.output)
 
     @property
     def location(self) -> str:
@@ -54,7 +60,7 @@ class RunOutput:
 
     def read(self) -> Iterator[pa.Table]:
         self.loaded.need("sinks", self.output.name)
-        return self.sink.read(self.context, self.output.name, row_schema(self.output))
+        return self.sink.read(self.context, self.output.name, self.schema)
 
 
 def load_run(directory: RunDirectory) -> Loaded:
@@ -92,3 +98,13 @@ def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     context = OpenContext(loaded.folder, directory.path, loaded.config.name, fail_fast=True)
     configs = sinks_of(loaded.config, outputs)
     return {name: RunOutput(outputs[name], config, context, loaded) for name, config in configs.items()}
+
+
+def output_of(directory: RunDirectory, loaded: Loaded, name: str) -> RunOutput:
+    """One output of a run; `MillstreamError` if the run has no output of this name."""
+    outputs = outputs_of(directory, loaded)
+    if name in outputs:
+        return outputs[name]
+    hint = suggestion(name, outputs, f"its outputs are {', '.join(outputs)}")
+    message = f"{directory.path} has no output {name!r}{hint}"
+    raise MillstreamError(message)

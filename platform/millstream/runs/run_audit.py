@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from millstream.config.load import Loaded, read_config
+from millstream.config.models import Guarantee
 from millstream.digests import Digest, row_hashes
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
@@ -28,19 +30,28 @@ from millstream.steps.contracts import Array
 __all__ = ["audit_run"]
 
 
-def audit_run(run: Path, against: Path | None = None, making: Callable[[], None] = lambda: None) -> Audit:
-    """Compare a run with the golden run `against`; without it, make a temporary one, after a call of `making`."""
+def audit_run(
+    run: Path,
+    against: Path | None = None,
+    making: Callable[[], None] = lambda: None,
+    loaded: Loaded | None = None,
+) -> Audit:
+    """Compare a run with the golden run `against`; without it, make a temporary one, after a call of `making`.
+
+    `loaded` is the config of the run, if this process has it.
+    """
     directory = RunDirectory.find(run)
-    loaded = load_run(directory)
+    own, loaded = loaded, load_run(directory) if loaded is None else loaded
     last = _last_committed(directory)
     if against is not None:
-        return _compare(directory, loaded, RunDirectory.find(against), last)
+        other = RunDirectory.find(against)
+        return _compare(directory, loaded, other, load_run(other), last)
     with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
         golden = Path(folder) / "golden"
-        plain = _golden_config(loaded)
+        plain = _golden_config(loaded) if own is None else _golden_copy(own)
         making()
         start(plain, Options(golden, replay=run, replay_last=last))
-        return _compare(directory, loaded, RunDirectory(golden), last)
+        return _compare(directory, loaded, RunDirectory(golden), plain, last)
 
 
 def _golden_config(loaded: Loaded) -> Loaded:
@@ -55,6 +66,19 @@ def _golden_config(loaded: Loaded) -> Loaded:
     plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
     plain["mlflow"], plain["keep"] = False, None
     return read_config(plain, loaded.folder, loaded.file)
+
+
+def _golden_copy(own: Loaded) -> Loaded:
+    """The same for the config of this process, whose classes need not be registered: those of a notebook are not."""
+    config = own.config
+    changes = {
+        "sinks": {},
+        "guarantee": Guarantee(delivery=config.guarantee.delivery, shards=config.guarantee.shards),
+        "engine": config.engine.model_copy(update={"type": "local", "placement": {}}),
+        "mlflow": False,
+        "keep": None,
+    }
+    return replace(own, config=config.model_copy(update=changes))
 
 
 def _last_committed(directory: RunDirectory) -> int:
@@ -89,7 +113,7 @@ def _processed(directory: RunDirectory, totals: Totals) -> int:
     return 1 + max((receipt.last for receipt in receipts), default=totals.committed)
 
 
-def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
+def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, golden_loaded: Loaded, last: int) -> Audit:
     reader, golden_reader = EpochReader(directory.epochs), EpochReader(golden.epochs)
     _check_bases(reader.base, golden_reader.base, golden, directory)
     counts = _records_by_epoch(reader, golden_reader, last, golden, directory)
@@ -99,7 +123,7 @@ def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last
     earlier = reader.rows_before_base() if golden_reader.base.epoch >= 0 else {}
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
-    golden_outputs = outputs_of(golden, load_run(golden))
+    golden_outputs = outputs_of(golden, golden_loaded)
     for name, output in outputs_of(directory, loaded).items():
         key = sink_key(output.sink, name)
         if (first := sinks.get(key, 0)) > reader.base.epoch + 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
-from millstream.engines.job import CutOptions, Engine, Job, Storage, make_job
+from millstream.engines.job import CutOptions, Engine, Storage, make_job
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
@@ -175,19 +175,21 @@ def start(
             group.observers = observers(watched)
             return group
 
-        job = make_job(
-            config,
-            graph,
-            storage,
-            _cut_options(loaded, options),
-            stop=stop,
-            observe=observe,
-            crash=_arm_crash(directory, options.crash, list(sinks), fire),
-            wall_clock=wall_clock,
-        )
+        with _advice(config, storage):  # observers read the newest checkpoint
+            job = make_job(
+                config,
+                graph,
+                storage,
+                _cut_options(loaded, options),
+                stop=stop,
+                observe=observe,
+                crash=_arm_crash(directory, options.crash, list(sinks), fire),
+                wall_clock=wall_clock,
+            )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
-            _run(engine or _make_engine(loaded), job)
+            with _advice(config, storage):
+                (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
                 write_whole(directory.error, without_passwords(loaded.redact(str(error))))
@@ -205,14 +207,15 @@ def start(
         return summary
 
 
-def _run(engine: Engine, job: Job) -> None:
-    """Run a job. With exactly_once, the error for a damaged checkpoint has the advice to use an older one."""
+@contextmanager
+def _advice(config: Config, storage: Storage) -> Iterator[None]:
+    """With exactly_once, add the advice to use an older checkpoint to the error for a damaged one."""
     try:
-        engine.run(job)
+        yield
     except AlteredCheckpoint as error:
-        if job.lifecycle.plan.delivery is not Delivery.EXACTLY_ONCE:
+        if Delivery(config.guarantee.delivery) is not Delivery.EXACTLY_ONCE:
             raise
-        raise with_whole_checkpoint(error, job.lifecycle.checkpoints, job.epoch_log.totals.base.epoch) from None
+        raise with_whole_checkpoint(error, storage.checkpoints, storage.epoch_log.totals.base.epoch) from None
 
 
 def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:

@@ -12,12 +12,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
-from millstream.errors import ConfigError
+from millstream.errors import ConfigError, MillstreamError
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
-from millstream.steps.contracts import Array, Model, Output, PredictsThenLearns, Result, Scope, State, Traits
+from millstream.steps.contracts import (
+    Array,
+    Model,
+    Output,
+    PredictsThenLearns,
+    Result,
+    ReturnsChances,
+    Scope,
+    State,
+    Traits,
+)
 from millstream.steps.declarations import plain_type
 
 __all__ = ["Classifier", "Classify"]
@@ -123,6 +133,16 @@ class Classifier:
         if self._known and records.num_rows:
             classes, probability = self._model.predict(inputs)
         return pa.Table.from_arrays(self._answer(classes, probability), schema=pa.schema(_ANSWER))
+
+    def ask_all(self, records: pa.Table) -> tuple[list[str], Array]:
+        """Return the learned labels, and for each record their probabilities from the current model."""
+        names = list(self._names)[: self._known]
+        if not isinstance(self._model, ReturnsChances):
+            message = "the model of this run returns only its likeliest label; leave out `top`"
+            raise MillstreamError(message)
+        if not names or not records.num_rows:
+            return names, np.zeros((records.num_rows, len(names)))
+        return names, self._model.chances(self._model.prepare(self._inputs(records)))
 
     def fingerprint(self) -> str:
         """Return a digest of the model's parameters."""

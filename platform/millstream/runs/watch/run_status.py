@@ -96,9 +96,9 @@ class RunStatus:
         return sum(known) if len(known) == len(self.partitions) and self.unknown.keys() <= {_OUTPUTS} else None
 
 
-def run_status(directory: RunDirectory) -> RunStatus:
-    """The status of a run at this moment."""
-    loaded = load_run(directory)
+def run_status(directory: RunDirectory, loaded: Loaded | None = None) -> RunStatus:
+    """The status of a run at this moment; `loaded` is its config, if this process has it."""
+    loaded = load_run(directory) if loaded is None else loaded
     outputs = outputs_of(
         directory, loaded
     )  # may take seconds of imports, so it comes before reading the run's progress

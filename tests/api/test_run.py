@@ -1,0 +1,234 @@
+"""`ms.run` and `ms.Run`: one start, and everything that a run directory has, equal to what the commands print."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.conditions import HANG_SECONDS
+from support.docs_pages import ROOT
+from support.forks import start_fork_server
+
+import millstream as ms
+from millstream.cli import main
+from millstream.runs.directory import RunDirectory
+from millstream.runs.summary import Summary
+
+RESULTS = ("records", "epochs", "accuracy", "baselines", "model", "state", "outputs", "delivered")
+
+
+def results(summary: Summary | None) -> dict[str, Any]:
+    assert summary is not None
+    return {key: asdict(summary)[key] for key in RESULTS}
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The output of a command."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    captured = capsys.readouterr()
+    assert not ended.value.code, captured.err
+    return captured.out
+
+
+def summary_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    found = json.loads(command(capsys, "run", *arguments, "--json"))
+    return {key: found[key] for key in RESULTS}
+
+
+NEWS = [
+    {"text": f"a late {('goal', 'train')[n % 2]} {n}", "label": ("sport", "travel")[n % 2], "published_at": 60 * n}
+    for n in range(100)
+]
+CONFIGS = [path for path in sorted((ROOT / "configs").rglob("*.yaml")) if "type: kafka" not in path.read_text()]
+LOCAL = ("--set", "engine.type=local")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The configs of the repository with data to read, in the current folder."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "news.jsonl").write_text("".join(json.dumps(line) + "\n" for line in NEWS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+SMALLER = {"source.records": 5000, "engine.epoch.max_records": 500}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_has_the_digests_of_the_command(
+    checkout: Path, path: Path, workers: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_fork_server()
+    name = path.relative_to(ROOT).as_posix()
+    smaller = SMALLER if path.stem == "demo" else {}
+    sets = [argument for key, value in smaller.items() for argument in ("--set", f"{key}={value}")]
+    expected = summary_of(capsys, name, *sets, *LOCAL, "--run", "runs/command", "--until-idle")
+    changes = {**smaller, "engine.type": "local", "engine.workers": workers}
+    assert results(ms.run(name, set=changes, run="runs/python", follow=False).summary) == expected
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_two_runs_on_spark_share_its_session_and_have_the_digests_of_the_command(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = [argument for key, value in SMALLER.items() for argument in ("--set", f"{key}={value}")]
+    expected = summary_of(capsys, "configs/demo.yaml", *sets, *LOCAL, "--run", "runs/command")
+    both = [ms.start("configs/demo.yaml", set=SMALLER, run=f"runs/{number}") for number in range(2)]
+    for running in both:
+        summary = running.wait().summary
+        assert summary is not None and summary.engine == "spark" and results(summary) == expected
+
+
+def test_the_configs_that_need_no_broker_are_these() -> None:
+    assert [path.stem for path in CONFIGS] == ["demo", "news"]
+
+
+def test_a_run_has_what_the_commands_print(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ms.run("news.yaml")
+    assert run.path == folder / "runs/news" and repr(run) == f"<Run {folder}/runs/news>"
+    assert run.outputs == ("rejects", "predictions", "topics", "late")
+    assert run.summary is not None and json.loads((run.path / "summary.json").read_text()) == asdict(run.summary)
+    for name in run.outputs:
+        lines = command(capsys, "read", "runs/news", name).splitlines()
+        assert len(lines) == run.output(name).num_rows == sum(rows.num_rows for rows in run.batches(name))
+        assert run.output(name).schema.names == [*(json.loads(lines[0]) if lines else run.output(name).schema.names)]
+    status = json.loads(command(capsys, "status", "runs/news", "--json"))
+    assert (run.status().records, run.status().state) == (status["records"], status["state"]) == (192, "ended")
+    [found] = run.predict(["harbour1 harbour2 word3"])
+    predicted = json.loads(command(capsys, "predict", "runs/news", "harbour1 harbour2 word3", "--json"))
+    assert {key: asdict(found)[key] for key in predicted} == predicted
+    assert predicted["predicted"] == "harbour"
+    audit = json.loads(command(capsys, "audit", "runs/news", "--json"))
+    assert run.audit().records == audit["records"] == 192
+    assert [each.epoch for each in run.checkpoints()][-1] == 7
+    assert run.config.resolved() == yaml.safe_load((run.path / "config.yaml").read_text())
+
+
+def test_predictions_may_name_several_labels(folder: Path) -> None:
+    run = ms.run("news.yaml")
+    texts = ["harbour1 harbour2 word3", "glacier1", "orchard7 orchard3"]
+    one, three = run.predict(texts), run.predict(texts, top=3)
+    assert [found.predicted for found in one] == ["harbour", "glacier", "orchard"]
+    for single, several in zip(one, three, strict=True):
+        assert single.top == ((single.predicted, single.probability),) == several.top[:1]
+        assert {label for label, _ in several.top} == {"harbour", "glacier", "orchard"}
+        assert sum(chance for _, chance in several.top) == pytest.approx(1, rel=1e-3)
+        assert [chance for _, chance in several.top] == sorted((chance for _, chance in several.top), reverse=True)
+
+
+def test_an_opened_run_is_the_same(folder: Path) -> None:
+    ran = ms.run("news.yaml")
+    run = ms.open_run("runs/news")
+    assert run.summary == ran.summary and run.outputs == ran.outputs
+    assert run.output("predictions") == ran.output("predictions")
+    assert run.config.resolved() == ran.config.resolved()
+    assert run.audit(against=ran).rows_missing == 0
+
+
+def test_metrics_are_a_table_with_a_row_for_each_window(folder: Path) -> None:
+    source = {"type": "generator", "records": 5000}
+    run = ms.run("news.yaml", set={"source": source, "engine.epoch.max_records": 500})
+    metrics = run.metrics()
+    assert metrics["records"].to_pylist() == [1000, 2000, 3000, 4000, 5000]
+    assert metrics["accuracy"][-1].as_py() == pytest.approx(run.status().accuracy, abs=1e-6)
+    written = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert set(metrics.schema.names) == set(written[0]) - {"baselines_correct"}
+
+
+def test_a_run_without_windows_and_rows_has_empty_tables(folder: Path) -> None:
+    run = ms.run("news.yaml", records=10)
+    assert run.metrics().num_rows == run.output("late").num_rows == 0
+    assert "accuracy" in run.metrics().schema.names and "_window" in run.output("late").schema.names
+
+
+def test_a_second_run_continues_and_fresh_starts_over(folder: Path) -> None:
+    whole = ms.run("news.yaml", run="runs/whole")
+    assert results(ms.run("news.yaml", records=48).summary)["records"] == 48
+    ended = ms.run("news.yaml")
+    assert results(ended.summary) == results(whole.summary)
+    assert ended.summary is not None and ended.summary.processed == 192
+    assert results(ms.run("news.yaml", fresh=True).summary) == results(whole.summary)
+    assert (folder / "runs/news.1/run.json").exists()
+    other_cuts = {"engine.epoch.max_records": 7}
+    replayed = ms.run("news.yaml", run="runs/replayed", replay="runs/whole", set=other_cuts)
+    assert results(replayed.summary) == results(whole.summary)
+
+
+def test_errors_are_those_of_the_commands(folder: Path) -> None:
+    ms.run("news.yaml", records=24)
+    for wrong, error, message in (
+        ({"records": 0}, ms.ConfigError, "records: 0 is not allowed; at least 1"),
+        ({"crash": "delver@3"}, ms.ConfigError, "did you mean `deliver`?"),
+        ({"replay": "nowhere"}, ms.MillstreamError, "nowhere is not a run directory"),
+        ({"set": {"engine.type": "flink"}}, ms.ConfigError, "one of spark, local"),
+        ({"set": {"guarantee.delivery": "at_most_once"}}, ms.Contradiction, "the delivery changed"),
+    ):
+        with pytest.raises(error) as refused:
+            ms.run("news.yaml", **wrong)
+        assert message in str(refused.value)
+    with pytest.raises(ms.MillstreamError, match="has no output 'topic'; did you mean `topics`"):
+        ms.open_run("runs/news").output("topic")
+    with pytest.raises(ms.MillstreamError, match="runs/new is not a run directory; there are runs/news"):
+        ms.open_run("runs/new")
+    with pytest.raises(TypeError, match="not a single text"):
+        ms.open_run("runs/news").predict("a text")
+
+
+def test_a_run_directory_in_use_is_refused(folder: Path) -> None:
+    held = RunDirectory(folder / "runs/news")
+    held.lock()
+    with pytest.raises(ms.InUse, match=f"in use by process {os.getpid()}"):
+        ms.run("news.yaml")
+    held.release()
+
+
+def test_an_exit_in_a_plug_in_is_an_error_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(self: object) -> None:
+        sys.exit(3)
+
+    monkeypatch.setattr("millstream_connectors.files.source.FilesLog.partitions", leave)
+    with pytest.raises(ms.MillstreamError, match=r"called sys.exit\(3\)"):
+        ms.run("news.yaml")
+
+
+CRASHING = """
+import sys
+import millstream as ms
+crash = sys.argv[1] or None
+print(ms.run("news.yaml", crash=crash, progress=True).audit().state)
+"""
+
+
+def test_an_armed_crash_kills_the_program_and_the_next_call_continues(folder: Path) -> None:
+    def program(crash: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", CRASHING, crash]
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+
+    assert program("deliver@3").returncode == -signal.SIGKILL
+    again = program("")
+    assert (again.returncode, again.stdout) == (0, "precise\n"), again.stderr
+    assert again.stderr.splitlines()[-1].startswith("news: 192 records, epoch 7, 0 behind, accuracy 0.")
+
+
+def test_a_crash_that_did_not_happen_is_a_warning_in_the_log(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ms.run("news.yaml", crash="deliver@99")
+    assert "the crash at deliver@99 did not happen: the run ended before it" in caplog.messages
+
+
+def test_without_progress_nothing_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ms.run("news.yaml")
+    assert capfd.readouterr() == ("", "")
