@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from millstream.plain_text import without_passwords
+
 __all__ = ["Document", "FileLine", "KeyPath", "Place", "Problem", "apply_sets", "parse"]
 
 KeyPath = tuple[str | int, ...]
@@ -82,6 +84,10 @@ class Document:
             del self.lines[known]
 
     def redact(self, text: str) -> str:
+        """Return the text with references in place of outside values, and without the passwords of URLs."""
+        return without_passwords(self.with_references(text))
+
+    def with_references(self, text: str) -> str:
         """Return the text with a reference in place of each outside value that is long enough to be a secret."""
         for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
             if len(value) >= _SECRET:

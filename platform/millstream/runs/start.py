@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,6 @@ from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
-from millstream.plain_text import without_passwords
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
 from millstream.runs.output_file import write_outputs
@@ -77,13 +75,17 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
         source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
         for source in config.logs
     }
-    steps = json.dumps(
-        [{"name": s.name, **_fixed_options(s.config, s.config.model_dump(mode="json"))} for s in config.steps]
-    )
+    steps = [
+        {
+            "name": step.name,
+            **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
+        }
+        for step in config.steps
+    ]
     return {
         "pipeline name": config.name,
         "source": fixed if several else next(iter(fixed.values())),
-        "steps": json.loads(loaded.redact(steps)),
+        "steps": steps,
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
         "shards": config.guarantee.shards,
@@ -192,7 +194,7 @@ def start(
                 (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
-                write_whole(directory.error, without_passwords(loaded.redact(str(error))))
+                write_whole(directory.error, loaded.redact(str(error)))
             raise
         finally:
             job.lifecycle.abandon()

@@ -25,7 +25,6 @@ from typing import Any
 from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
-from millstream.plain_text import without_passwords
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
 from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
@@ -97,7 +96,7 @@ class MlflowObserver(Observer):
                 pass
         except Exception as error:  # any error of the store of MLflow: the run must not fail
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            message = f"MLflow: {without_passwords(self._watched.loaded.redact(reason))}"
+            message = f"MLflow: {self._watched.loaded.redact(reason)}"
             self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run continues without MLflow")
 
     def _next_items(self) -> list[Window | Summary | _End]:
@@ -203,10 +202,14 @@ class _Mirror:
         from mlflow.entities import Param
 
         config = {key: value for key, value in self._loaded.resolved().items() if key != "mlflow"}
-        params = [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in _flat(config) if key not in known]
+        params = [
+            Param(key, self._loaded.redact(str(value))[:_LONGEST_VALUE])
+            for key, value in _flat(config)
+            if key not in known
+        ]
         for start in range(0, len(params), _MOST_PARAMS):
             self._client.log_batch(run, params=params[start : start + _MOST_PARAMS])
-        self._client.log_artifact(run, str(self._directory.config))
+        self._client.log_text(run, self._loaded.redact(self._directory.config.read_text()), self._directory.config.name)
 
     def _log_windows(self, windows: Sequence[Window]) -> None:
         from mlflow.entities import Metric
