@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from millstream.config.absent_plugin import with_absent
-from millstream.config.document import Document, FileLine, KeyPath, Place, Problem, apply_sets, parse
+from millstream.config.document import Document, FileLine, KeyPath, Place, Problem, Setting, apply_sets, parse
 from millstream.config.files import config_text
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
@@ -38,7 +38,7 @@ class Loaded:
         data: dict[str, Any] = _without_secrets(self.config.model_dump(mode="json"), self.document)
         return data
 
-    def changed(self, sets: Sequence[str], environment: Mapping[str, str] | None = None) -> Loaded:
+    def changed(self, sets: Sequence[Setting], environment: Mapping[str, str] | None = None) -> Loaded:
         """Return this config with other values, given as those of `--set`; the file is not read again."""
         document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
         return _validated(document, self.file, self.folder, sets, environment)
@@ -88,7 +88,7 @@ class Loaded:
 
 def load_config(
     file: Path | str,
-    sets: Sequence[str] = (),
+    sets: Sequence[Setting] = (),
     environment: Mapping[str, str] | None = None,
     overlays: Sequence[Path | str] = (),
 ) -> Loaded:
@@ -107,7 +107,7 @@ def read_config(
     folder: Path,
     file: str,
     environment: Mapping[str, str] | None = None,
-    sets: Sequence[str] = (),
+    sets: Sequence[Setting] = (),
 ) -> Loaded:
     """Validate a config that is no file, such as one that `Loaded.resolved` returned; `sets` change `data`.
 
@@ -130,7 +130,7 @@ def _validated(
     document: Document,
     file: str,
     folder: Path,
-    sets: Sequence[str],
+    sets: Sequence[Setting],
     environment: Mapping[str, str] | None,
     overlays: Sequence[Path | str] = (),
     *,
