@@ -63,6 +63,8 @@ class Options:
     replay: Path | None = None
     replay_last: int | None = None
     crash: CrashPoint | None = None
+    ends_on_signal: bool = False
+    """True if the caller sets `stop` on SIGTERM, so that `millstream stop` may send it."""
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def start(
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
     directory = RunDirectory(options.run)
-    directory.lock()
+    directory.lock(ends_on_signal=options.ends_on_signal)
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
