@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 
-__all__ = ["json_text", "one_line", "printable", "without_passwords"]
+__all__ = ["json_object", "json_text", "one_line", "printable", "without_passwords"]
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that a terminal may interpret, but for tab and newline; and halves of characters, which have no bytes."""
@@ -38,6 +39,15 @@ def json_text(text: str) -> str:
     '{"label": "\\u009b31m"}'
     """
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def json_object(value: object, *, indent: int | None = None) -> str:
+    """A value as the JSON that a command prints; other scripts than Latin stay as they are.
+
+    >>> json_object({"label": "née"})
+    '{"label": "née"}'
+    """
+    return json_text(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def without_passwords(text: str) -> str:

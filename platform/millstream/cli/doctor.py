@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -15,7 +14,7 @@ import click
 
 from millstream.cli.options import optional_config_options
 from millstream.cli.session import current_session
-from millstream.plain_text import printable
+from millstream.plain_text import json_object, printable
 
 if TYPE_CHECKING:
     from millstream.cli.machine_checks import Finding
@@ -47,7 +46,7 @@ def doctor(config: str | None, sets: tuple[str, ...], overlays: tuple[str, ...],
     found = [*_machine(loaded), *broken, *(_connections(loaded) if loaded is not None else ())]
     problems = sum(finding.level == "problem" for finding in found)
     if as_json:
-        click.echo(json.dumps({"problems": problems, "findings": [asdict(finding) for finding in found]}))
+        click.echo(json_object({"problems": problems, "findings": [asdict(finding) for finding in found]}))
     else:
         click.echo(printable("\n".join(_lines(found, problems))))
     return 1 if problems else 0
