@@ -28,7 +28,7 @@ from millstream.log.journal.durability import write_whole
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
 from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
-from millstream.runs.watch.mlflow_quiet import THREAD, drop_own_messages, quiet_environment
+from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
 from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver", "tracking_uri"]
