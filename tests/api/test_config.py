@@ -145,3 +145,12 @@ def test_an_explanation_is_that_of_the_command(folder: Path, capsys: pytest.Capt
         with pytest.raises(SystemExit):
             main(["explain", "news.yaml", *sets, *option])
         assert capsys.readouterr().out == f"{shown}\n"
+
+
+def test_a_set_value_passes_through_no_text(folder: Path) -> None:
+    path = "\x85q=\u2028: #"
+    assert ms.Config.from_file("news.yaml", set={"source.path": path}).resolved()["source"]["path"] == path
+    with pytest.raises(ms.ConfigError, match="unknown key"):
+        ms.Config.from_file("news.yaml", set={"name=x": "y"})
+    with pytest.raises(ms.ConfigError, match="a key path has a key between its dots"):
+        ms.Config.from_file("news.yaml", set={"source..path": "y"})

@@ -232,3 +232,18 @@ def test_a_crash_that_did_not_happen_is_a_warning_in_the_log(folder: Path, caplo
 def test_without_progress_nothing_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ms.run("news.yaml")
     assert capfd.readouterr() == ("", "")
+
+
+def test_values_from_outside_are_in_no_status_and_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "hidden-place")
+    monkeypatch.setenv("THRESHOLD", "0.25")
+    values = {
+        "sinks": {"topics": {"type": "files", "path": "${PLACE}"}},
+        "pipeline.popularity.threshold": "${THRESHOLD}",
+    }
+    assert ms.run("news.yaml", set=values).status().outputs["topics"].location.endswith("/${PLACE}")
+    (folder / "hidden-place").rename(folder / "moved")
+    (folder / "hidden-place").write_text("no folder")
+    with pytest.raises((ms.MillstreamError, OSError)) as refused:
+        ms.run("news.yaml", set=values, fresh=True)
+    assert "hidden-place" not in str(refused.value)

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from support.command_result import Millstream
 
-from millstream.cli import machine_checks
-from millstream.cli.machine_checks import check_caches, check_clock, check_disk, check_java, check_packages
+from millstream.cli import disk_checks, package_checks
+from millstream.cli.cache_checks import check_caches
+from millstream.cli.disk_checks import check_clock, check_disk
+from millstream.cli.package_checks import check_packages
+from millstream.cli.spark_checks import check_java
 from millstream_connectors.kafka.broker import free_port
 
 KAFKA = """\
@@ -26,8 +29,8 @@ engine: {{type: local}}
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without problems, so that a test makes the only one."""
-    monkeypatch.setattr(machine_checks, "check_packages", lambda: iter(()))
-    monkeypatch.setattr(machine_checks, "check_disk", lambda folder: iter(()))
+    monkeypatch.setattr(package_checks, "check_packages", lambda: iter(()))
+    monkeypatch.setattr(disk_checks, "check_disk", lambda folder: iter(()))
 
 
 def findings(millstream: Millstream, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -80,3 +80,9 @@ def test_an_empty_folder_is_filled(tmp_path: Path, millstream: Millstream, monke
 
 def test_every_project_has_the_same_data() -> None:
     assert project_files("a")["data/news.jsonl"] == project_files("b", kafka=True)["data/news.jsonl"]
+
+
+@pytest.mark.parametrize("folder", ["2026", "true", "null", "1e3"])
+def test_a_project_may_have_the_name_of_another_type(folder: str) -> None:
+    for text in (project_files(folder, kafka=True)[name] for name in ("pipeline.yaml", "pipeline.kafka.yaml")):
+        assert yaml.safe_load(text)["name"] in (folder, f"{folder}-kafka")

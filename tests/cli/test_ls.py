@@ -80,3 +80,14 @@ def test_a_run_directory_is_not_a_folder_of_runs(runs: Path, millstream: Millstr
     ran = millstream("ls", "runs/demo")
     assert ran.code == 1
     assert "`millstream status runs/demo` shows it" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("config.yaml", ""), ("config.yaml", "engine: 1"), ("summary.json", "{}"), ("summary.json", "[]")],
+)
+def test_a_damaged_run_leaves_the_others_in_the_list(runs: Path, millstream: Millstream, file: str, text: str) -> None:
+    (runs / "demo" / file).write_text(text)
+    ran = millstream("ls")
+    assert ran.code == 0
+    assert [line.split()[1] for line in ran.out.splitlines()[1:4]] == ["unreadable", "unreadable", "ended"]

@@ -77,10 +77,11 @@ def test_a_process_that_does_not_hold_the_run_gets_no_signal(demo: Path, millstr
     assert f"it is not process {stranger.pid}, which the file lock names" in ran.err
 
 
-def test_a_program_that_does_not_handle_the_signal_is_not_killed(demo: Path, millstream: Millstream) -> None:
+def test_a_program_with_a_handler_of_its_own_gets_no_signal(demo: Path, millstream: Millstream) -> None:
     assert millstream("run", "demo.yaml", "--json").code == 0
     program = (
-        "import sys\nfrom pathlib import Path\nfrom millstream.runs.directory import RunDirectory\n"
+        "import os, signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(5))\n"
+        "from pathlib import Path\nfrom millstream.runs.directory import RunDirectory\n"
         "held = RunDirectory(Path('runs/demo'))\nheld.lock()\nprint('locked', flush=True)\nsys.stdin.read()\n"
     )
     with subprocess.Popen(
@@ -90,7 +91,7 @@ def test_a_program_that_does_not_handle_the_signal_is_not_killed(demo: Path, mil
         ran = millstream("stop", "runs/demo")
         assert holder.poll() is None
     assert ran.code == 1
-    assert f"process {holder.pid}, which holds runs/demo, does not handle SIGTERM" in ran.err
+    assert f"process {holder.pid}, which holds runs/demo, is a program that does not end its run on SIGTERM" in ran.err
 
 
 def test_a_run_that_was_killed_meanwhile_is_reported(

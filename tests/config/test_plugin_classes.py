@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from millstream.config.absent_plugin import with_absent
 from millstream.config.load import read_back, read_config
 from millstream.config.models import Config
 from millstream.config.plugins import MODELS, SINKS, SOURCES, STEPS, load, plugin_class, plugin_field
@@ -173,3 +174,11 @@ def test_a_run_is_read_without_the_modules_of_its_classes(tmp_path: Path) -> Non
         ):
             use()
     assert "there is no module" in config.sinks["predictions"].location(None, "predictions")
+
+
+def test_absent_steps_keep_their_names_and_other_types_are_not_imported(tmp_path: Path) -> None:
+    steps = [{"type": "no_such:Step", "name": name, "more": {"type": "no_such:Thing"}} for name in ("one", "two")]
+    config = read_back({**CONFIG, "pipeline": {"steps": steps}}, tmp_path, "config.yaml").config
+    assert [step.name for step in config.steps] == ["one", "two"]
+    assert config.steps[0].config.more == {"type": "no_such:Thing"}
+    assert with_absent({"engine": {"type": "no_such:Thing"}}) == {"engine": {"type": "no_such:Thing"}}

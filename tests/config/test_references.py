@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from millstream.config.load import Loaded, load_config, read_back, read_config
-from millstream.errors import ConfigError
+from millstream.errors import ConfigError, MillstreamError
 
 PLAIN = """\
 name: plain
@@ -115,3 +115,34 @@ def test_a_run_is_read_without_its_secrets_until_one_is_needed(config: Path) -> 
     assert back.unset("source") and not back.unset("pipeline")
     with pytest.raises(ConfigError, match="there is no file"):
         back.need("source")
+
+
+def test_a_number_or_true_from_outside_does_not_damage_the_redacted_options(config: Path) -> None:
+    loaded = load_config(config, ["source.path=${PLACE}"], {"PLACE": "true"})
+    assert loaded.redacted({"shown": True, "at": ["true", 0.25]}) == {"shown": True, "at": ["${PLACE}", 0.25]}
+
+
+def test_a_whole_value_from_outside_is_a_reference_whatever_its_type(config: Path) -> None:
+    sets = ["pipeline.popularity={window: {type: tumbling, size: 1h}, threshold: '${THRESHOLD}'}"]
+    loaded = load_config(config, sets, {"THRESHOLD": "0.25"})
+    [step] = [step for step in loaded.config.steps if step.name == "popularity"]
+    assert step.config.threshold == 0.25
+    assert loaded.redacted({"threshold": 0.25}, ("pipeline", "popularity")) == {"threshold": "${THRESHOLD}"}
+    assert loaded.redacted({"other": 0.25}, ("pipeline", "popularity")) == {"other": 0.25}
+
+
+def test_errors_that_pass_lose_the_values_and_the_passwords(config: Path) -> None:
+    loaded = with_value(config, b"hush-hush")
+    with pytest.raises(MillstreamError, match=r"^no \$\{file:secret\} at http://ann:\*\*\*@host$"), loaded.redacting():
+        raise MillstreamError("no hush-hush at http://ann:s3cret@host")
+    with pytest.raises(FileNotFoundError) as missing, loaded.redacting():
+        Path("/nowhere/hush-hush").read_text()
+    assert "hush-hush" not in str(missing.value)
+
+
+def test_a_resolved_config_keeps_the_password_that_its_file_has(config: Path) -> None:
+    written = "http://ann:s3cret@host/$x"
+    loaded = load_config(config, [f"mlflow={{experiment: news, tracking_uri: '{written.replace('$', '$$')}'}}"])
+    kept = loaded.resolved()
+    assert read_config(kept, loaded.folder, "config.yaml").config.mlflow == loaded.config.mlflow
+    assert "s3cret" not in loaded.redact(str(kept))

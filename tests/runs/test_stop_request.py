@@ -21,7 +21,7 @@ from millstream.runs.directory import RunDirectory
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
 held = RunDirectory(Path(sys.argv[1]))
-held.lock()
+held.lock(ends_on_signal=True)
 print("locked", flush=True)
 stop.wait()
 """

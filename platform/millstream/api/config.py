@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
+from millstream.config.document import Setting
 from millstream.config.load import Loaded, load_config, read_config
 from millstream.config.pipeline import NamedStep
 from millstream.config.sources import TimedSource
@@ -132,18 +133,15 @@ def loaded_of(
     raise ConfigError(message)
 
 
-def _sets_of(changes: Mapping[str, Any] | None) -> list[str]:
-    """Return changes by key path as the texts of `--set`.
-
-    >>> _sets_of({"engine.type": "local", "keep": None})
-    ['engine.type="local"', 'keep=null']
-    """
-    return [f"{key}={_text(key, value)}" for key, value in (changes or {}).items()]
+def _sets_of(changes: Mapping[str, Any] | None) -> list[Setting]:
+    """Return copies of changes by key path."""
+    return [(key, _plain(key, value)) for key, value in (changes or {}).items()]
 
 
-def _text(key: str, value: object) -> str:
+def _plain(key: str, value: object) -> Any:
+    """Return a copy of a value that a config file can have; `ConfigError` for any other one."""
     try:
-        return json.dumps(_copied(value), ensure_ascii=False, allow_nan=False)
+        return json.loads(json.dumps(_copied(value), ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError) as error:
         message = f"set: the value of {key!r} is no text, number, list or mapping: {error}"
         raise ConfigError(message) from error

@@ -140,15 +140,16 @@ def make_options(
 def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
     """Make one start of a run in this thread."""
     try:
-        summary = start_run(
-            loaded,
-            options,
-            engine=hooks.engine,
-            stop=hooks.stop,
-            observers=lambda watched: make_observers(watched, hooks.observers),
-            fire=hooks.fire,
-            wall_clock=hooks.wall_clock,
-        )
+        with loaded.redacting():
+            summary = start_run(
+                loaded,
+                options,
+                engine=hooks.engine,
+                stop=hooks.stop,
+                observers=lambda watched: make_observers(watched, hooks.observers),
+                fire=hooks.fire,
+                wall_clock=hooks.wall_clock,
+            )
     except SystemExit as error:
         message = f"a plug-in or a function of the pipeline called sys.exit({error.code!r}); it has to raise an error"
         raise MillstreamError(message) from error

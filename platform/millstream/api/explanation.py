@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +98,8 @@ def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
 
 def _options(loaded: Loaded, node: Node) -> dict[str, Any]:
     dumped = {key: value for key, value in node.config.model_dump(mode="json").items() if key not in ("type", "name")}
-    options: dict[str, Any] = json.loads(loaded.redact(json.dumps(dumped)))
+    [path] = [step.path for step in loaded.config.steps if step.name == node.name]
+    options: dict[str, Any] = loaded.redacted(dumped, path)
     return options
 
 

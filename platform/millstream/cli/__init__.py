@@ -101,7 +101,7 @@ def _run(arguments: list[str], session: Session, *, debug: bool) -> int:
     except (Exception, KeyboardInterrupt) as error:
         message, exit_code = failure(error)
         if debug and not is_expected(error):
-            click.echo(printable(session.hide(traceback.format_exc())), err=True, nl=False)
+            click.echo(printable(session.redact(traceback.format_exc())), err=True, nl=False)
         else:
             session.error(message)
         return exit_code

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from millstream.api.run import Audit, open_run
-from millstream.plain_text import one_line
+from millstream.plain_text import json_object, one_line
 
 __all__ = ["audit"]
 
@@ -41,7 +40,7 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
     found = open_run(run).audit(None if against is None else open_run(against), announce=announce)
-    click.echo(json.dumps(as_object(found)) if as_json else _text(found))
+    click.echo(json_object(as_object(found)) if as_json else _text(found))
 
 
 def as_object(found: Audit) -> dict[str, object]:

@@ -11,7 +11,7 @@ import click
 
 from millstream.cli.options import config_options
 from millstream.cli.session import current_session
-from millstream.plain_text import json_text, one_line
+from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
     from millstream.config.document import KeyPath
@@ -40,7 +40,7 @@ def config(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_jso
     if as_json:
         by_name = {".".join(map(str, path)): _as_object(origin) for path, origin in found.items()}
         found_json = {"config": config, "resolved": resolved, "origins": by_name}
-        click.echo(json_text(json.dumps(found_json, ensure_ascii=False)))
+        click.echo(json_object(found_json))
         return
     lines = list(_lines(resolved, found, ()))
     width = min(_WIDEST, max(len(text) for text, _ in lines))

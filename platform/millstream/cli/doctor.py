@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -13,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.cli.finding import Finding
 from millstream.cli.options import optional_config_options
 from millstream.cli.session import current_session
-from millstream.plain_text import printable
+from millstream.extras import need
+from millstream.plain_text import json_object, printable
 
 if TYPE_CHECKING:
-    from millstream.cli.machine_checks import Finding
     from millstream.config.load import Loaded
 
 __all__ = ["doctor"]
@@ -47,24 +46,20 @@ def doctor(config: str | None, sets: tuple[str, ...], overlays: tuple[str, ...],
     found = [*_machine(loaded), *broken, *(_connections(loaded) if loaded is not None else ())]
     problems = sum(finding.level == "problem" for finding in found)
     if as_json:
-        click.echo(json.dumps({"problems": problems, "findings": [asdict(finding) for finding in found]}))
+        click.echo(json_object({"problems": problems, "findings": [asdict(finding) for finding in found]}))
     else:
         click.echo(printable("\n".join(_lines(found, problems))))
     return 1 if problems else 0
 
 
 def _machine(loaded: Loaded | None) -> Iterator[Finding]:
-    from millstream.cli.machine_checks import (
-        check_caches,
-        check_clock,
-        check_disk,
-        check_java,
-        check_packages,
-        check_spark,
-    )
+    from millstream.cli.cache_checks import check_caches
+    from millstream.cli.disk_checks import check_clock, check_disk
+    from millstream.cli.package_checks import check_packages
+    from millstream.cli.spark_checks import check_java, check_spark
 
     on_spark = loaded is not None and loaded.config.engine.type == "spark"
-    installed = importlib.util.find_spec("pyspark") is not None
+    installed = need("spark", "Spark") is None
     yield from check_packages()
     yield check_spark(needed=on_spark)
     yield check_java(needed=on_spark or (loaded is None and installed))
@@ -117,14 +112,10 @@ def _partitions(count: int) -> str:
 
 
 def _ok(subject: str, text: str) -> Finding:
-    from millstream.cli.machine_checks import Finding
-
     return Finding(subject, "ok", text)
 
 
 def _problem(subject: str, text: str, fix: str) -> Finding:
-    from millstream.cli.machine_checks import Finding
-
     return Finding(subject, "problem", text, fix)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
 from millstream.cli.options import config_options
 from millstream.cli.session import current_session
-from millstream.plain_text import json_text
+from millstream.plain_text import json_object
 
 __all__ = ["explain"]
 
@@ -30,7 +29,7 @@ def explain(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_js
     current_session().redact = loaded.redact
     content = explanation_of(loaded).content
     if as_json:
-        click.echo(json_text(json.dumps(content, indent=2, ensure_ascii=False)))
+        click.echo(json_object(content, indent=2))
         return
     from millstream.api.explanation_text import explanation_text
 

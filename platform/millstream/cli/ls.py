@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.plain_text import one_line
+from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
     from millstream.runs.watch.run_list import RunEntry
@@ -44,7 +43,7 @@ def ls(runs: str | None, as_json: bool) -> None:
     found = list_runs(folder, time.time())
     if as_json:
         for entry in found:
-            click.echo(json.dumps(asdict(entry)))
+            click.echo(json_object(asdict(entry)))
     elif found:
         click.echo("\n".join(_table(found)))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import BinaryIO
 import click
 
 from millstream.api.run import open_run
-from millstream.plain_text import json_text, one_line
+from millstream.plain_text import json_object, one_line
 from millstream.runs.checkpoint_model import Prediction
 
 __all__ = ["predict"]
@@ -52,7 +51,7 @@ def _texts(lines: Sequence[bytes]) -> list[str]:
 
 def _as_json(found: Prediction) -> str:
     row = {"text": found.text, "predicted": found.predicted, "probability": found.probability}
-    return json_text(json.dumps(row, ensure_ascii=False))
+    return json_object(row)
 
 
 def _as_text(found: Prediction) -> str:

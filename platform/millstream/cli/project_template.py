@@ -26,7 +26,7 @@ _THINGS = {
 _CONFIG = """\
 # millstream run pipeline.yaml                     run it again after you have appended lines to the data
 # millstream config pipeline.yaml                  every key with its default and its origin
-name: {name}
+name: "{name}"
 
 source:
   type: files
@@ -46,12 +46,12 @@ engine: {{type: local}}            # one process, no Java; `spark` gives the sam
 
 _KAFKA = """\
 # An overlay of pipeline.yaml: `--env kafka` merges it. The run directory is runs/{name}-kafka.
-name: {name}-kafka
+name: "{name}-kafka"
 
 source:                          # of another type, so it replaces the whole source
   type: kafka
   bootstrap: ${{BOOTSTRAP:-127.0.0.1:9092}}
-  topic: {name}-news
+  topic: "{name}-news"
   fields: {{text: text, label: label, time: published_at}}
 """
 

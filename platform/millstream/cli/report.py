@@ -94,7 +94,7 @@ def _locations(watched: Watched) -> dict[str, str]:
     """Return the location of each output."""
     context = OpenContext(watched.loaded.folder, watched.directory.path, watched.loaded.config.name)
     configs = sink_configs(watched.loaded.config, watched.graph)
-    return {name: config.location(context, name) for name, config in configs.items()}
+    return {name: watched.loaded.redact(config.location(context, name)) for name, config in configs.items()}
 
 
 def _source_names(watched: Watched) -> str:

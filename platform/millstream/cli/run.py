@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -126,7 +127,7 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) ->
     signals = StopSignals(screen.insist, watch.waits_for, screen.close)
     hooks = Hooks(stop=signals.event, observers=watch.observers, fire=fire)
     with signals.install():
-        return execute(loaded, options, hooks)
+        return execute(loaded, replace(options, ends_on_signal=True), hooks)
 
 
 class _FrozenHeap(Observer):

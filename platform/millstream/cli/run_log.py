@@ -41,9 +41,9 @@ class RunLog:
 
     def __init__(self, session: Session, form: str | None, *, verbose: bool, warnings_only: bool) -> None:
         self._session, self._verbose, self._warnings_only = session, verbose, warnings_only
-        self._lines = LogLines(LogForm(form), None) if form is not None else None
-        if self._lines is not None:
-            session.print_error = lambda message: click.echo(self._line(Level.ERROR, message), err=True)
+        self._lines = lines = LogLines(LogForm(form), None) if form is not None else None
+        if lines is not None:
+            session.print_error = lambda message: click.echo(lines.line(Level.ERROR, message), err=True)
 
     def begin(self, pipeline: str, redact: Callable[[str], str]) -> None:
         """Set the pipeline of the log lines, and the function that hides the secrets of its config."""
@@ -70,5 +70,6 @@ class RunLog:
         return EpochLines(screen.log, self._lines)
 
     def _line(self, level: Level, message: str) -> str:
-        hidden = self._session.hide(message)
-        return printable(display_line(level, hidden)) if self._lines is None else self._lines.line(level, hidden)
+        """One line of the screen, which shows also messages of connectors; errors of the session have no secrets."""
+        redacted = self._session.redact(message)
+        return printable(display_line(level, redacted)) if self._lines is None else self._lines.line(level, redacted)

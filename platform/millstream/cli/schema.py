@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from millstream.plain_text import json_text
+from millstream.plain_text import json_object
 
 __all__ = ["schema"]
 
@@ -20,4 +18,4 @@ def schema() -> None:
     """
     from millstream.config.schema import config_schema
 
-    click.echo(json_text(json.dumps(config_schema(), indent=2, ensure_ascii=False)))
+    click.echo(json_object(config_schema(), indent=2))

@@ -18,18 +18,14 @@ def _print_error(message: str) -> None:
 
 @dataclass
 class Session:
-    """The way to print errors, and the secrets that they may not show; a command that loads a config sets both."""
+    """The way to print errors, and the function that removes secrets from them, which a command with a config sets."""
 
-    redact: Callable[[str], str] = str
+    redact: Callable[[str], str] = without_passwords
     print_error: Callable[[str], None] = _print_error
 
     def error(self, message: str) -> None:
         """Print an error without secrets and without control characters."""
-        self.print_error(self.hide(message))
-
-    def hide(self, text: str) -> str:
-        """The text without the secrets of the config and the passwords of URLs."""
-        return without_passwords(self.redact(text))
+        self.print_error(self.redact(message))
 
 
 def current_session() -> Session:

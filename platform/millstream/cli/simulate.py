@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import click
 
 from millstream.cli.options import config_options
 from millstream.cli.session import current_session
-from millstream.plain_text import one_line
+from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
     from millstream.config.load import Loaded
@@ -99,7 +98,7 @@ def simulate(
                 break
     result = _as_object(loaded, done, time.monotonic() - began)
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json_object(result))
     else:
         _show(result, _command(config, sets, overlays, records))
     return 1 if done[-1].wrong else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -10,7 +9,7 @@ import click
 
 from millstream.api.run import open_run
 from millstream.cli.accuracy import accuracy_lines
-from millstream.plain_text import one_line
+from millstream.plain_text import json_object, one_line
 from millstream.runs.watch.run_stats import RunStats
 from millstream.runs.watch.run_status import RunStatus
 
@@ -33,7 +32,7 @@ def status(run: str, as_json: bool) -> None:
     found = open_run(run).status()
     if as_json:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
-        click.echo(json.dumps({**asdict(found), "partitions": partitions, "behind": found.behind}))
+        click.echo(json_object({**asdict(found), "partitions": partitions, "behind": found.behind}))
     else:
         click.echo("\n".join(map(one_line, _lines(found))))
 

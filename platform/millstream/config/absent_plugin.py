@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NoReturn
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from millstream.config.document import KeyPath
 from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.errors import ConfigError
 
@@ -22,6 +23,12 @@ class AbsentPlugin(BaseModel):
 
     type: str
     _reason: str = PrivateAttr(default="")
+
+    @property
+    def step_name(self) -> str | None:
+        """The name of a step that has one."""
+        name = (self.model_extra or {}).get("name")
+        return name if isinstance(name, str) else None
 
     @property
     def fields(self) -> NoReturn:
@@ -49,20 +56,33 @@ class AbsentPlugin(BaseModel):
         return absent
 
 
-def with_absent(data: Any) -> Any:
-    """Return the data of a config with an `AbsentPlugin` for each class that cannot be imported.
+def with_absent(data: Any, path: KeyPath = ()) -> Any:
+    """Return the data of a config with an `AbsentPlugin` for each plug-in whose class cannot be imported.
 
     >>> with_absent({"source": {"type": "no_such_module:Source", "path": "x"}, "keep": "7d"})
     {'source': AbsentPlugin(type='no_such_module:Source', path='x'), 'keep': '7d'}
     """
     if isinstance(data, list):
-        return [with_absent(item) for item in data]
+        return [with_absent(item, (*path, index)) for index, item in enumerate(data)]
     if not isinstance(data, dict):
         return data
     name = data.get("type")
-    if isinstance(name, str) and re.fullmatch(IMPORTED_NAME, name):
+    if _is_plugin(path) and isinstance(name, str) and re.fullmatch(IMPORTED_NAME, name):
         try:
             import_name(name)
         except ConfigError as error:
             return AbsentPlugin.of(data, str(error))
-    return {key: with_absent(value) for key, value in data.items()}
+    return {key: with_absent(value, (*path, key)) for key, value in data.items()}
+
+
+def _is_plugin(path: KeyPath) -> bool:
+    """True for the key path of a source, sink, step or model, or of an option of a pipeline, which may be one.
+
+    >>> [_is_plugin(path) for path in (("sinks", "topics"), ("pipeline", "steps", 0, "model"), ("engine",))]
+    [True, True, False]
+    """
+    if path[:1] == ("pipeline",):
+        return len(path) == 2 or (
+            path[1:2] == ("steps",) and (len(path) == 3 or (len(path) == 4 and path[3] == "model"))
+        )
+    return path == ("source",) or (len(path) == 2 and path[0] in ("sources", "sinks"))

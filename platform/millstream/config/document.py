@@ -10,7 +10,9 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Document", "FileLine", "KeyPath", "Place", "Problem", "apply_sets", "parse"]
+from millstream.plain_text import without_passwords
+
+__all__ = ["Document", "FileLine", "KeyPath", "Place", "Problem", "Setting", "apply_sets", "parse"]
 
 KeyPath = tuple[str | int, ...]
 
@@ -82,6 +84,10 @@ class Document:
             del self.lines[known]
 
     def redact(self, text: str) -> str:
+        """Return the text with references in place of outside values, and without the passwords of URLs."""
+        return without_passwords(self.with_references(text))
+
+    def with_references(self, text: str) -> str:
         """Return the text with a reference in place of each outside value that is long enough to be a secret."""
         for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
             if len(value) >= _SECRET:
@@ -206,20 +212,31 @@ def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
     return Problem((), f"not YAML, at column {mark.column + 1}: {reason}{hint}")
 
 
-def apply_sets(document: Document, sets: Sequence[str]) -> None:
-    """Set values such as `engine.type=local` in the document; a value is YAML, an item of a list is named by its index.
+Setting = str | tuple[str, Any]
+"""A change of one value: the text of `--set`, whose value is YAML; or a key path with dots, and the value itself."""
+
+
+def apply_sets(document: Document, sets: Sequence[Setting]) -> None:
+    """Set values such as `engine.type=local` in the document; an item of a list is named by its index.
 
     >>> document = parse("engine: {type: spark}")
-    >>> apply_sets(document, ["engine.type=local", "guarantee.checkpoint_every=4"])
+    >>> apply_sets(document, ["engine.type=local", ("guarantee.checkpoint_every", 4)])
     >>> document.data
     {'engine': {'type': 'local'}, 'guarantee': {'checkpoint_every': 4}}
     """
-    for text in sets:
-        dotted, equals, value = text.partition("=")
+    for setting in sets:
+        if isinstance(setting, tuple):
+            dotted, value = setting
+            if all(keys := dotted.split(".")):
+                _set_one(document, dotted, keys, value)
+            else:
+                _wrong_set(document, dotted, "a key path has a key between its dots, as in a.b")
+            continue
+        dotted, equals, value = setting.partition("=")
         keys = dotted.strip().split(".")
         parsed = parse(value)
         if not equals or not all(keys):
-            _wrong_set(document, text, "a value is set with `--set a.b=value`")
+            _wrong_set(document, setting, "a value is set with `--set a.b=value`")
         elif parsed.problems:
             _wrong_set(document, dotted, f"{value}: {parsed.problems[0].message}")
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,7 +13,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from millstream.config.absent_plugin import with_absent
-from millstream.config.document import Document, FileLine, KeyPath, Place, Problem, apply_sets, parse
+from millstream.config.document import Document, FileLine, KeyPath, Place, Problem, Setting, apply_sets, parse
 from millstream.config.files import config_text
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
@@ -36,14 +38,39 @@ class Loaded:
         data: dict[str, Any] = _without_secrets(self.config.model_dump(mode="json"), self.document)
         return data
 
-    def changed(self, sets: Sequence[str], environment: Mapping[str, str] | None = None) -> Loaded:
+    def changed(self, sets: Sequence[Setting], environment: Mapping[str, str] | None = None) -> Loaded:
         """Return this config with other values, given as those of `--set`; the file is not read again."""
         document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
         return _validated(document, self.file, self.folder, sets, environment)
 
     def redact(self, text: str) -> str:
-        """Return the text with references in place of values of the environment and of files."""
+        """Return the text without secrets: references are in place of outside values, `***` of passwords in URLs."""
         return self.document.redact(text)
+
+    def redacted(self, data: Any, path: KeyPath = ()) -> Any:
+        """Return the part of the config at a key path without secrets; only its texts and whole references change."""
+        if isinstance(data, Mapping):
+            return {self.redact(key): self.redacted(value, (*path, key)) for key, value in data.items()}
+        if isinstance(data, list):
+            return [self.redacted(value, (*path, index)) for index, value in enumerate(data)]
+        if isinstance(data, str):
+            return self.redact(data)
+        if path not in self.document.references:
+            return data
+        written = json.dumps(data)
+        redacted = self.redact(written)
+        return data if redacted == written else redacted
+
+    @contextmanager
+    def redacting(self) -> Iterator[None]:
+        """Remove the secrets from the messages of exceptions that pass."""
+        try:
+            yield
+        except Exception as error:
+            error.args = tuple(self.redact(part) if isinstance(part, str) else part for part in error.args)
+            if isinstance(error, OSError) and isinstance(error.filename, str):
+                error.filename = self.redact(error.filename)
+            raise
 
     def unset(self, *path: str | int) -> list[Problem]:
         """Return the references below a key path that have no value; only `read_back` allows them."""
@@ -61,7 +88,7 @@ class Loaded:
 
 def load_config(
     file: Path | str,
-    sets: Sequence[str] = (),
+    sets: Sequence[Setting] = (),
     environment: Mapping[str, str] | None = None,
     overlays: Sequence[Path | str] = (),
 ) -> Loaded:
@@ -80,7 +107,7 @@ def read_config(
     folder: Path,
     file: str,
     environment: Mapping[str, str] | None = None,
-    sets: Sequence[str] = (),
+    sets: Sequence[Setting] = (),
 ) -> Loaded:
     """Validate a config that is no file, such as one that `Loaded.resolved` returned; `sets` change `data`.
 
@@ -103,7 +130,7 @@ def _validated(
     document: Document,
     file: str,
     folder: Path,
-    sets: Sequence[str],
+    sets: Sequence[Setting],
     environment: Mapping[str, str] | None,
     overlays: Sequence[Path | str] = (),
     *,
@@ -176,4 +203,4 @@ def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:
     if not isinstance(data, str):
         return data
     as_written = document.at(path) == data  # otherwise a validator made it, perhaps from a value from outside
-    return data.replace("$", "$$") if as_written else document.redact(data.replace("$", "$$"))
+    return data.replace("$", "$$") if as_written else document.with_references(data.replace("$", "$$"))

@@ -27,6 +27,7 @@ from pydantic_core import (
     core_schema,
 )
 
+from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 from millstream.errors import ConfigError
 
@@ -85,7 +86,8 @@ class _StepField:
         if isinstance(value, NamedStep):
             return value
         if isinstance(value, BaseModel):
-            return NamedStep(_default_name(getattr(value, "type", type(value).__name__)), value)
+            name = value.step_name if isinstance(value, AbsentPlugin) else None
+            return NamedStep(name or _default_name(getattr(value, "type", type(value).__name__)), value)
         model = _STEP.chosen(value)
         own = model is not None and "name" in model.model_fields  # the step's own options include its name
         if not isinstance(value, Mapping) or (not own and "name" not in value):

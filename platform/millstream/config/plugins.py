@@ -87,7 +87,7 @@ def load(group: str, name: str, key: str = "type") -> type[BaseModel]:
     subject = f"the {kind} {name!r} of the package {_package(point)} ({point.value})"
     try:
         loaded = point.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{subject} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError(explanation(error, f"the {kind} {name!r}") or reason) from error
     if not (isinstance(loaded, type) and issubclass(loaded, BaseModel) and key in loaded.model_fields):

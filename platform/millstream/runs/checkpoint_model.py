@@ -51,9 +51,14 @@ class CheckpointModel:
     records: pa.Schema
     before: Sequence[Node]
     classify: Any
+    loaded: Loaded
 
     def predict(self, texts: Sequence[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, with its `top` labels; each text becomes a record with no other field."""
+        with self.loaded.redacting():
+            return self._predict(texts, top)
+
+    def _predict(self, texts: Sequence[str], top: int) -> list[Prediction]:
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
             self._check_key(node, records)
@@ -119,7 +124,9 @@ def load_model(directory: RunDirectory, loaded: Loaded) -> CheckpointModel:
             node.step.restore(states.get(node.name, {}))
         return checkpoint
 
-    if read_newest(directory.path, restore) is None:
+    with loaded.redacting():
+        found = read_newest(directory.path, restore)
+    if found is None:
         message = f"{directory.path} has no checkpoint yet; the run writes one with its first epochs"
         raise MillstreamError(message)
-    return CheckpointModel(directory.path, graph.records, nodes[:-1], nodes[-1].step)
+    return CheckpointModel(directory.path, graph.records, nodes[:-1], nodes[-1].step, loaded)

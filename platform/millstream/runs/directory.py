@@ -41,6 +41,8 @@ from millstream.log.journal.lock import try_lock
 __all__ = ["RunDirectory"]
 
 _FORMAT = 4
+_ENDS_ON_SIGNAL = "SIGTERM ends the run after its epoch\n"
+"""The second line of a lock file: without it, SIGTERM may kill the process, or mean something else to it."""
 
 
 class RunDirectory:
@@ -78,8 +80,11 @@ class RunDirectory:
         found._read()
         return found
 
-    def lock(self) -> None:
-        """Lock the directory for this process until `release`, or until the process ends."""
+    def lock(self, *, ends_on_signal: bool = False) -> None:
+        """Lock the directory for this process until `release`, or until the process ends.
+
+        With `ends_on_signal`, the lock file tells other processes that SIGTERM ends this run cleanly.
+        """
         try:
             make_folder(self.path)
             self._lock = (self.path / "lock").open("a+")
@@ -92,7 +97,7 @@ class RunDirectory:
             message = f"{self.path} is in use by process {who}; wait for it, stop it, or give another --run"
             raise InUse(message)
         self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()}\n")
+        self._lock.write(f"{os.getpid()}\n{_ENDS_ON_SIGNAL if ends_on_signal else ''}")
         self._lock.flush()
 
     def release(self) -> None:
@@ -113,10 +118,18 @@ class RunDirectory:
     @property
     def holder(self) -> int | None:
         """The id of the process that locked the directory last."""
+        process = self._lock_lines()[0].strip()
+        return int(process) if process.isdecimal() else None
+
+    @property
+    def ends_on_signal(self) -> bool:
+        """True if the process that locked the directory last ends the run cleanly on SIGTERM."""
+        return _ENDS_ON_SIGNAL in self._lock_lines()[1:]
+
+    def _lock_lines(self) -> list[str]:
         with suppress(OSError):
-            text = (self.path / "lock").read_text().strip()
-            return int(text) if text.isdecimal() else None
-        return None
+            return (self.path / "lock").read_text().splitlines(keepends=True) or [""]
+        return [""]
 
     @property
     def initialized(self) -> bool:

@@ -45,7 +45,8 @@ class RunOutput:
 
     @property
     def location(self) -> str:
-        return self.sink.location(self.context, self.output.name)
+        """The place of the rows, without secrets."""
+        return self.loaded.redact(self.sink.location(self.context, self.output.name))
 
     @property
     def found(self) -> bool:
@@ -55,12 +56,18 @@ class RunOutput:
 
     def progress(self) -> Progress | None:
         """The progress of the sink, also while a run appends to it."""
-        self.loaded.need("sinks", self.output.name)
-        return self.sink.progress(self.context, self.output.name)
+        with self.loaded.redacting():
+            self.loaded.need("sinks", self.output.name)
+            return self.sink.progress(self.context, self.output.name)
 
     def read(self) -> Iterator[pa.Table]:
-        self.loaded.need("sinks", self.output.name)
-        return self.sink.read(self.context, self.output.name, self.schema)
+        with self.loaded.redacting():
+            self.loaded.need("sinks", self.output.name)
+            return self._redacting(self.sink.read(self.context, self.output.name, self.schema))
+
+    def _redacting(self, rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        with self.loaded.redacting():
+            yield from rows
 
 
 def load_run(directory: RunDirectory) -> Loaded:
@@ -80,11 +87,12 @@ def load_run(directory: RunDirectory) -> Loaded:
 def graph_of(loaded: Loaded) -> Graph:
     """The steps of a run, built from its config; its sources need not exist any more."""
     fields = [field for source in loaded.config.logs for field in source.config.fields]
-    try:
-        return build_graph(loaded.config.steps, fields, loaded.config.source_times)
-    except ConfigError:
-        loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
-        raise
+    with loaded.redacting():
+        try:
+            return build_graph(loaded.config.steps, fields, loaded.config.source_times)
+        except ConfigError:
+            loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
+            raise
 
 
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
@@ -96,7 +104,8 @@ def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
     if outputs is None:
         outputs = dict(graph_of(loaded).outputs)
     context = OpenContext(loaded.folder, directory.path, loaded.config.name, fail_fast=True)
-    configs = sinks_of(loaded.config, outputs)
+    with loaded.redacting():
+        configs = sinks_of(loaded.config, outputs)
     return {name: RunOutput(outputs[name], config, context, loaded) for name, config in configs.items()}
 
 

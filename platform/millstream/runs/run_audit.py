@@ -41,16 +41,23 @@ def audit_run(
     `loaded` is the config of the run, if this process has it.
     """
     directory = RunDirectory.find(run)
-    own, loaded = loaded, load_run(directory) if loaded is None else loaded
+    found = load_run(directory) if loaded is None else loaded
+    with found.redacting():
+        return _audit(directory, found, against, making, copy=loaded is not None)
+
+
+def _audit(
+    directory: RunDirectory, loaded: Loaded, against: Path | None, making: Callable[[], None], *, copy: bool
+) -> Audit:
     last = _last_committed(directory)
     if against is not None:
         other = RunDirectory.find(against)
         return _compare(directory, loaded, other, load_run(other), last)
     with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
         golden = Path(folder) / "golden"
-        plain = _golden_config(loaded) if own is None else _golden_copy(own)
+        plain = _golden_copy(loaded) if copy else _golden_config(loaded)
         making()
-        start(plain, Options(golden, replay=run, replay_last=last))
+        start(plain, Options(golden, replay=directory.path, replay_last=last))
         return _compare(directory, loaded, RunDirectory(golden), plain, last)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,6 @@ from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
-from millstream.plain_text import without_passwords
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
 from millstream.runs.output_file import write_outputs
@@ -65,6 +63,8 @@ class Options:
     replay: Path | None = None
     replay_last: int | None = None
     crash: CrashPoint | None = None
+    ends_on_signal: bool = False
+    """True if the caller sets `stop` on SIGTERM, so that `millstream stop` may send it."""
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -77,13 +77,17 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
         source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
         for source in config.logs
     }
-    steps = json.dumps(
-        [{"name": s.name, **_fixed_options(s.config, s.config.model_dump(mode="json"))} for s in config.steps]
-    )
+    steps = [
+        {
+            "name": step.name,
+            **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
+        }
+        for step in config.steps
+    ]
     return {
         "pipeline name": config.name,
         "source": fixed if several else next(iter(fixed.values())),
-        "steps": json.loads(loaded.redact(steps)),
+        "steps": steps,
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
         "shards": config.guarantee.shards,
@@ -129,7 +133,7 @@ def start(
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
     directory = RunDirectory(options.run)
-    directory.lock()
+    directory.lock(ends_on_signal=options.ends_on_signal)
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
@@ -192,7 +196,7 @@ def start(
                 (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
-                write_whole(directory.error, without_passwords(loaded.redact(str(error))))
+                write_whole(directory.error, loaded.redact(str(error)))
             raise
         finally:
             job.lifecycle.abandon()

@@ -21,8 +21,8 @@ _TRIES, _WAIT = 20, 0.05
 def request_stop(directory: RunDirectory, processes: Path = Path("/proc")) -> int | None:
     """Send SIGTERM to the process that runs in a directory and return its id; None if no process does.
 
-    The process in the lock file gets the signal only if it has this file open and handles SIGTERM, as far as
-    `processes` can show it.
+    The process in the lock file gets the signal only if it has written there that SIGTERM ends its run, and if it has
+    this file open, as far as `processes` can show it.
     """
     for _ in range(_TRIES):
         if not directory.in_use:
@@ -49,10 +49,10 @@ def _stop(process: int, directory: RunDirectory, processes: Path) -> bool:
         with _handle(process) as handle:
             if not _has_open(process, directory.path / "lock", processes):
                 return False
-            if not _handles_stop(process, processes):
+            if not directory.ends_on_signal:
                 message = (
-                    f"process {process}, which holds {directory.path}, does not handle SIGTERM and would be killed: "
-                    "stop the run in the program that started it"
+                    f"process {process}, which holds {directory.path}, is a program that does not end its run on "
+                    "SIGTERM: stop the run in the program that started it"
                 )
                 raise MillstreamError(message)
             if handle is None:
@@ -93,11 +93,3 @@ def _has_open(process: int, file: Path, processes: Path) -> bool:
             if os.path.samestat(descriptor.stat(), file.stat()):
                 return True
     return False
-
-
-def _handles_stop(process: int, processes: Path) -> bool:
-    with suppress(OSError):
-        for line in (processes / str(process) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
-    return True

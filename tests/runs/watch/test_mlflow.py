@@ -203,7 +203,8 @@ def test_values_from_the_environment_are_not_recorded(
     client: MlflowClient,
 ) -> None:
     monkeypatch.setenv("PLACE", "very-secret-folder")
-    sinks = {"topics": {"type": "files", "path": "${PLACE}/topics"}}
+    password = {"type": "files", "path": "of http://ann:s3cret@host"}
+    sinks = {"topics": {"type": "files", "path": "${PLACE}/topics"}, "predictions": password}
     loaded = configured(sinks=sinks, mlflow={"experiment": "secrets", "tracking_uri": store})
 
     def observers(watched: Watched) -> Sequence[Observer]:
@@ -213,8 +214,9 @@ def test_values_from_the_environment_are_not_recorded(
     start(loaded, Options(tmp_path / "run"), observers=observers)
     run = client.get_run(run_id(tmp_path))
     assert run.data.params["sinks.topics.path"] == "${PLACE}/topics"
+    assert run.data.params["sinks.predictions.path"] == "of http://ann:***@host"
     artefacts = [Path(run.info.artifact_uri) / name for name in ("config.yaml", "summary.json")]
-    assert not any("very-secret-folder" in path.read_text() for path in artefacts)
+    assert not any(secret in path.read_text() for path in artefacts for secret in ("very-secret-folder", "s3cret"))
 
 
 def test_the_store_is_that_of_the_config_or_the_environment_or_the_current_folder(

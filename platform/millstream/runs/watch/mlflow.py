@@ -11,12 +11,12 @@ Without a `tracking_uri` and without MLFLOW_TRACKING_URI, MLflow stores runs in 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -25,10 +25,10 @@ from typing import Any
 from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
-from millstream.plain_text import without_passwords
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
 from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
+from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
 from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver", "tracking_uri"]
@@ -40,11 +40,6 @@ _LONGEST_WARNING = 200
 _MOST_PARAMS, _MOST_METRICS = 100, 1000
 _METRICS = ("accuracy", "window_accuracy", "baselines", "window_baselines", "records_per_second", "epoch")
 _SUMMARISED = ("records", "processed", "epochs", "accuracy", "baselines", "seconds", "delivered")
-_QUIET = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}
 
 
 def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
@@ -61,8 +56,6 @@ class MlflowObserver(Observer):
     """Copies a run to MLflow. `window` takes every window of the metrics; `warn` is called if MLflow fails."""
 
     def __init__(self, watched: Watched, config: MlflowConfig, *, warn: Callable[[str], None]) -> None:
-        for name, value in _QUIET.items():
-            os.environ.setdefault(name, value)
         self._watched, self._config, self._warn = watched, config, warn
         self._uri = tracking_uri(config, os.environ)
         self._began = _millis()
@@ -70,7 +63,9 @@ class MlflowObserver(Observer):
         self._ending = threading.Event()
         for window in read_windows(watched.directory.metrics):
             self._queue.put(window)
-        self._thread = threading.Thread(target=self._work, name="millstream-mlflow", daemon=True)
+        self._settings = ExitStack()
+        self._settings.enter_context(quiet_environment())
+        self._thread = threading.Thread(target=self._work, name=THREAD, daemon=True)
         self._thread.start()
 
     def window(self, window: Window) -> None:
@@ -84,6 +79,7 @@ class MlflowObserver(Observer):
         self._queue.put(_End(_millis()))
         self._ending.set()
         self._thread.join(_TIMEOUT_SECONDS)
+        self._settings.close()
         if self._thread.is_alive():
             self._warn(
                 f"MLflow did not record everything within {_TIMEOUT_SECONDS:.0f} s; "
@@ -97,7 +93,7 @@ class MlflowObserver(Observer):
                 pass
         except Exception as error:  # any error of the store of MLflow: the run must not fail
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            message = f"MLflow: {without_passwords(self._watched.loaded.redact(reason))}"
+            message = f"MLflow: {self._watched.loaded.redact(reason)}"
             self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run continues without MLflow")
 
     def _next_items(self) -> list[Window | Summary | _End]:
@@ -124,8 +120,7 @@ class _Mirror:
     ) -> None:
         from mlflow import MlflowClient
 
-        for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations log many lines
-            logging.getLogger(name).setLevel(logging.ERROR)
+        drop_own_messages()
         self._client = MlflowClient(tracking_uri=uri)
         self._directory, self._loaded, self._began, self._warn = watched.directory, watched.loaded, began, warn
         self._epoch_log = watched.epoch_log
@@ -203,10 +198,14 @@ class _Mirror:
         from mlflow.entities import Param
 
         config = {key: value for key, value in self._loaded.resolved().items() if key != "mlflow"}
-        params = [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in _flat(config) if key not in known]
+        params = [
+            Param(key, self._loaded.redact(str(value))[:_LONGEST_VALUE])
+            for key, value in _flat(config)
+            if key not in known
+        ]
         for start in range(0, len(params), _MOST_PARAMS):
             self._client.log_batch(run, params=params[start : start + _MOST_PARAMS])
-        self._client.log_artifact(run, str(self._directory.config))
+        self._client.log_text(run, self._loaded.redact(self._directory.config.read_text()), self._directory.config.name)
 
     def _log_windows(self, windows: Sequence[Window]) -> None:
         from mlflow.entities import Metric

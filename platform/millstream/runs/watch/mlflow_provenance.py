@@ -12,7 +12,6 @@ from typing import Any
 
 from millstream.config.load import Loaded
 from millstream.log.epochs import Totals
-from millstream.plain_text import without_passwords
 from millstream.runs.directory import RunDirectory
 
 __all__ = ["run_tags", "source_datasets"]
@@ -55,7 +54,7 @@ def source_datasets(loaded: Loaded, directory: RunDirectory, totals: Totals) -> 
             name=source.name,
             digest=_short(text),
             source_type=str(source.config.type),
-            source=without_passwords(json.dumps(options)),
+            source=json.dumps(loaded.redacted(options, source.path)),
             profile=text if len(text) <= _LONGEST_PROFILE else json.dumps({"partitions": len(partitions)}),
         )
         datasets.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "training")]))

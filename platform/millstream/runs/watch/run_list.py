@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from millstream.errors import MillstreamError
+from millstream.errors import Contradiction, MillstreamError
 from millstream.log.epochs import EpochReader, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.run_status import state_of
@@ -44,7 +44,7 @@ def run_entry(path: Path, now: float) -> RunEntry:
     try:
         directory = RunDirectory.find(path)
         config = _config(directory)
-        totals = EpochReader(directory.epochs).totals() if any(directory.epochs.glob("*")) else Totals()
+        totals = _totals(directory)
         error = "" if directory.error.exists() else None
         return RunEntry(
             name=path.name,
@@ -56,19 +56,34 @@ def run_entry(path: Path, now: float) -> RunEntry:
             accuracy=totals.accuracy,
             age=_age(directory, now),
         )
-    except (MillstreamError, OSError, ValueError, yaml.YAMLError) as error:
+    except MillstreamError as error:
         return RunEntry(path.name, "unreadable", problem=str(error))
+    except Exception as error:  # any damage of one run directory: the others are listed
+        return RunEntry(path.name, "unreadable", problem=f"{path} is damaged: {type(error).__name__}: {error}")
+
+
+def _totals(directory: RunDirectory) -> Totals:
+    if not any(directory.epochs.glob("*")):
+        return Totals()
+    reader = EpochReader(directory.epochs)
+    return reader.with_base(lambda _: reader.totals())
 
 
 def _config(directory: RunDirectory) -> Mapping[str, Any]:
     """Return the config of the last start; it is empty if the first start was interrupted before it wrote one."""
     with suppress(FileNotFoundError):
-        config: Mapping[str, Any] = yaml.safe_load(directory.config.read_text())
+        config = yaml.safe_load(directory.config.read_text())
+        if not isinstance(config, dict):
+            message = f"{directory.config} was altered: it is no mapping"
+            raise Contradiction(message)
         return config
     return {}
 
 
 def _age(directory: RunDirectory, now: float) -> float:
     written = [directory.path / "run.json", directory.config, directory.summary, *directory.epochs.glob("*")]
-    last: float = max(path.stat().st_mtime for path in written if path.exists())
-    return max(0.0, now - last)
+    times: list[float] = []
+    for path in written:
+        with suppress(FileNotFoundError):  # not written yet, or removed meanwhile
+            times.append(path.stat().st_mtime)
+    return max(0.0, now - max(times))
