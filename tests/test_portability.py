@@ -53,6 +53,10 @@ def elsewhere(tmp_path: Path) -> Run:
     paths = os.pathsep.join([str(tmp_path / "hook"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths}
 
+    asked = [sys.executable, "-c", "open('/proc/self/stat')"]
+    refused = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
+    assert "FileNotFoundError" in refused.stderr, "the processes have /proc"
+
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "millstream", *arguments]
         return subprocess.run(
@@ -85,6 +89,15 @@ def test_processes_are_found_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_p
         for process in (*descendants(child.pid), child.pid):
             os.kill(process, signal.SIGKILL)
         child.wait()
+
+
+def test_a_run_kills_itself_also_where_its_processes_cannot_be_listed() -> None:
+    code = (
+        "import os; from pathlib import Path; from millstream.runs import termination; "
+        "termination._PROCESSES = Path('/nowhere'); os.environ['PATH'] = '/nowhere'; termination.kill_family()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=HANG_SECONDS)
+    assert done.returncode == -signal.SIGKILL
 
 
 def test_files_are_synced_down_to_the_disk_where_that_is_a_call_of_its_own(

@@ -96,7 +96,9 @@ def demo(environment: Path, folder: Path, *options: str) -> dict[str, Any]:
 
 
 def digests(summary: Mapping[str, Any]) -> Sequence[str]:
-    return [digest.partition("-")[2][:12] for digest in (summary["model"], summary["state"])]
+    short = [digest.partition("-")[2][:12] for digest in (summary["model"], summary["state"])]
+    assert [len(digest) for digest in short] == [12, 12], summary
+    return short
 
 
 def test_the_core_is_small_and_runs_the_demo_on_the_local_engine(core: Path, tmp_path: Path) -> None:

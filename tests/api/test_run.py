@@ -46,6 +46,10 @@ def summary_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str,
     return {key: found[key] for key in RESULTS}
 
 
+COLUMNS = {
+    "predictions": ["_source", "_partition", "_offset", "time", "label", "predicted", "probability"],
+    "topics": ["_window", "topic", "count", "share", "popular", "changed"],
+}
 NEWS = [
     {"text": f"a late {('goal', 'train')[n % 2]} {n}", "label": ("sport", "travel")[n % 2], "published_at": 60 * n}
     for n in range(100)
@@ -102,6 +106,9 @@ def test_a_run_has_what_the_commands_print(folder: Path, capsys: pytest.CaptureF
     assert run.path == folder / "runs/news" and repr(run) == f"<Run {folder}/runs/news>"
     assert run.outputs == ("rejects", "predictions", "topics", "late")
     assert run.summary is not None and json.loads((run.path / "summary.json").read_text()) == asdict(run.summary)
+    assert all(run.output(name).num_rows for name in ("predictions", "topics"))
+    for name, columns in COLUMNS.items():
+        assert run.output(name).schema.names == columns
     for name in run.outputs:
         lines = command(capsys, "read", "runs/news", name).splitlines()
         assert len(lines) == run.output(name).num_rows == sum(rows.num_rows for rows in run.batches(name))
@@ -168,6 +175,37 @@ def test_a_second_run_continues_and_fresh_starts_over(folder: Path) -> None:
     assert results(replayed.summary) == results(whole.summary)
 
 
+@pytest.mark.parametrize("content", [b'{"run": ', b'{"unknown": 1}', b"[]", b"\xff"])
+def test_a_damaged_summary_is_an_error_with_its_file(folder: Path, content: bytes) -> None:
+    run = ms.run("news.yaml", records=24)
+    (run.path / "summary.json").write_bytes(content)
+    with pytest.raises(ms.MillstreamError, match=r"runs/news/summary\.json is damaged"):
+        _ = ms.open_run("runs/news").summary
+    assert results(ms.run("news.yaml").summary) == results(ms.open_run("runs/news").summary)
+
+
+def test_a_damaged_file_of_outputs_is_written_again(folder: Path) -> None:
+    run = ms.run("news.yaml", records=24)
+    file = run.path / "outputs.json"
+    whole = file.read_bytes()
+    file.write_bytes(b"\xff")
+    ms.run("news.yaml")
+    assert file.read_bytes() == whole
+
+
+def test_a_library_that_is_absent_is_found_before_fresh_starts_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(config: object) -> None:
+        raise ModuleNotFoundError("numba")
+
+    ms.run("news.yaml", records=24)
+    monkeypatch.setattr("millstream.runs.start.versions", absent)
+    with pytest.raises(ModuleNotFoundError):
+        ms.run("news.yaml", fresh=True)
+    assert [path.name for path in (folder / "runs").iterdir()] == ["news"]
+
+
 def test_errors_are_those_of_the_commands(folder: Path) -> None:
     ms.run("news.yaml", records=24)
     for wrong, error, message in (
@@ -203,6 +241,27 @@ def test_an_exit_in_a_plug_in_is_an_error_of_the_run(folder: Path, monkeypatch: 
     monkeypatch.setattr("millstream_connectors.files.source.FilesLog.partitions", leave)
     with pytest.raises(ms.MillstreamError, match=r"called sys.exit\(3\)"):
         ms.run("news.yaml")
+
+
+def test_an_exit_in_a_step_is_in_the_file_with_the_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*arguments: object, **options: object) -> None:
+        sys.exit(3)
+
+    monkeypatch.setattr("millstream_connectors.files.sink.PartFiles.append", leave)
+    with pytest.raises(ms.MillstreamError, match=r"called sys.exit\(3\)"):
+        ms.run("news.yaml")
+    assert "called sys.exit(3)" in (folder / "runs/news/error.txt").read_text()
+
+
+def test_a_kill_between_config_and_outputs_leaves_the_new_config(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    ms.run("news.yaml", records=24)
+    monkeypatch.setattr("millstream.runs.start.write_outputs", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ms.run("news.yaml", set={"engine.epoch.max_records": 7})
+    assert ms.open_run("runs/news").config.resolved()["engine"]["epoch"]["max_records"] == 7
 
 
 CRASHING = """

@@ -62,8 +62,13 @@ def test_an_error_of_the_thread_is_raised_by_wait_and_by_status(folder: Path) ->
 def test_two_runs_at_the_same_time_do_not_disturb_each_other(folder: Path) -> None:
     alone = ms.run("news.yaml", run="runs/alone")
     others = [
-        ms.start("news.yaml", run=f"runs/{index}", set={"pipeline.model": {"type": kind}}) for index, kind in KINDS
+        ms.start("news.yaml", run=f"runs/{index}", set={"pipeline.model": {"type": kind}}, follow=True)
+        for index, kind in KINDS
     ]
+    wait_until(lambda: all(running.status().records == 192 for running in others), "all documents in every run")
+    assert [running.status().state for running in others] == ["running"] * 3
+    for running in others:
+        running.stop()
     for (index, kind), running in zip(KINDS, others, strict=True):
         run = running.wait()
         assert run.summary is not None and alone.summary is not None and run.path.name == str(index)
@@ -79,6 +84,19 @@ def test_a_second_run_in_the_same_directory_is_refused(folder: Path) -> None:
         running.status()
         with pytest.raises(ms.InUse, match=f"is in use by process {os.getpid()}"):
             ms.run("news.yaml")
+
+
+def test_a_second_run_with_the_sinks_of_another_is_refused_and_does_not_disturb_it(folder: Path) -> None:
+    sinks = {"sinks": {name: {"type": "journal", "path": f"rows/{name}"} for name in ("predictions", "topics")}}
+    with ms.start("news.yaml", run="runs/first", set=sinks, follow=True) as first:
+        wait_until(lambda: first.status().records == 192, "all documents")
+        with pytest.raises(ms.InUse, match=f"is appending to {folder}/rows/predictions"):
+            ms.run("news.yaml", run="runs/second", set=sinks)
+        with (folder / "documents/part0.jsonl").open("a") as file:
+            file.writelines(f"{line}\n" for line in document_lines(24, seed=9))
+        wait_until(lambda: first.status().records == 216, "the appended documents")
+        first.stop()
+        assert first.wait().output("predictions").num_rows > 0
 
 
 def test_a_run_works_inside_an_event_loop_and_in_any_thread(folder: Path) -> None:
@@ -106,6 +124,24 @@ def test_the_current_folder_may_change_during_a_run(folder: Path) -> None:
         running.status()
         os.chdir(folder / "elsewhere")
     assert running.wait().output("predictions").num_rows == running.wait().status().records
+
+
+def test_an_opened_run_stays_readable_when_the_current_folder_changes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ms.run("news.yaml")
+    run = ms.open_run("runs/news")
+    running = ms.start("news.yaml", run="runs/replayed", replay="runs/news")
+    monkeypatch.chdir(folder / "documents")
+    assert run.output("predictions").num_rows > 0 and run.status().records == 192
+    assert running.wait().summary is not None
+
+
+def test_an_error_of_the_block_has_that_of_the_run_as_a_note(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError) as raised, ms.start("news.yaml", replay="nowhere"):
+        raise ZeroDivisionError
+    [note] = raised.value.__notes__
+    assert note.startswith(f"{folder}/runs/news ended with an error: ") and "nowhere is not a run directory" in note
 
 
 def test_handlers_of_signals_stay_as_they_are(folder: Path) -> None:

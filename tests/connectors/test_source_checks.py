@@ -189,7 +189,14 @@ def append(folder: Path) -> None:
 
 
 def test_a_correct_source_passes_all_checks(folder: Path) -> None:
-    check_source(Lines(), folder, append=lambda: append(folder))
+    assert check_source(Lines(), folder, append=lambda: append(folder)) == ()
+
+
+def test_without_a_function_that_appends_its_check_is_reported_as_skipped(folder: Path) -> None:
+    assert check_source(Lines(), folder) == ("a_log_is_read_beside_its_writer",)
+    trial = SourceTrial(Lines(), OpenContext(folder, folder / "caches" / "0", "checks"), None)
+    with pytest.raises(AssertionError, match="nothing appends to its log; give `append`"):
+        SOURCE_CHECKS["a_log_is_read_beside_its_writer"](trial)
 
 
 @pytest.mark.parametrize(("log", "check", "message"), BROKEN_LOGS)

@@ -141,20 +141,26 @@ class PartFiles:
             )
             raise ForeignSink(message)
         self._journal = SinkJournal(folder / _OPEN)
+        try:
+            self._continue()
+        except BaseException:
+            self._journal.abandon()
+            raise
+
+    def _continue(self) -> None:
         self._closed: int = self._journal.state.setdefault("closed", 0)
         self._open_from: int = self._journal.state.setdefault("open", 0)
-        (folder / _CLOSING).unlink(missing_ok=True)
-        found = _parts(folder).get(self._closed + 1)
+        (self._folder / _CLOSING).unlink(missing_ok=True)
+        found = _parts(self._folder).get(self._closed + 1)
         if found is not None and self._open_from == self._journal.next_index:
-            self._journal.close()
             message = f"this sink has not written {found}; move it away, or choose another path"
             raise ForeignSink(message)
         if found is not None:
-            sync_folder(folder)  # a crash came before this sync or before step 3, which is done now
+            sync_folder(self._folder)  # a crash came before this sync or before step 3, which is done now
             self._empty_journal()
-        sizes = [len(payload) for payload in _payloads(folder, self._open_from, self._journal.next_index)]
+        sizes = [len(payload) for payload in _payloads(self._folder, self._open_from, self._journal.next_index)]
         self._bytes = sum(sizes)
-        self._since = clock()
+        self._since = self._clock()
 
     def progress(self) -> Progress | None:
         return self._journal.progress()

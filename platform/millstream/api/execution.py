@@ -17,11 +17,11 @@ from millstream.api.run import Run
 from millstream.api.running import Running
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine
-from millstream.errors import ConfigError, MillstreamError
+from millstream.errors import ConfigError
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
 from millstream.runs.directory import RunDirectory
-from millstream.runs.start import Options
+from millstream.runs.start import Options, exits_as_errors
 from millstream.runs.start import start as start_run
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
@@ -132,7 +132,7 @@ def make_options(
         follow=follow,
         records=records,
         fresh=fresh,
-        replay=Path(replay) if replay is not None else None,
+        replay=Path(replay).absolute() if replay is not None else None,
         crash=CrashPoint.parse(crash) if crash is not None else None,
     )
 
@@ -140,7 +140,7 @@ def make_options(
 def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
     """Make one start of a run in this thread."""
     try:
-        with loaded.redacting():
+        with exits_as_errors(), loaded.redacting():
             summary = start_run(
                 loaded,
                 options,
@@ -150,9 +150,6 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
                 fire=hooks.fire,
                 wall_clock=hooks.wall_clock,
             )
-    except SystemExit as error:
-        message = f"a plug-in or a function of the pipeline called sys.exit({error.code!r}); it has to raise an error"
-        raise MillstreamError(message) from error
     except OSError as error:
         if (known := system_error(error)) is None:
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -60,7 +59,7 @@ class Run:
         """The summary of this start; of a run that was opened, that of its last clean end, None before the first."""
         if self._ended is not None or not self._directory.summary.exists():
             return self._ended
-        return Summary(**json.loads(self._directory.summary.read_text()))
+        return Summary.read(self._directory.summary)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -123,4 +122,4 @@ class Run:
 
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open a run directory for reading, also while the run goes on; a folder that is none is a `MillstreamError`."""
-    return Run(RunDirectory.find(Path(path)).path)
+    return Run(RunDirectory.find(Path(path)).path.absolute())

@@ -62,6 +62,8 @@ class Running:
         self._ended.wait()
         if error is None:
             self.wait()
+        elif isinstance(self._result, BaseException) and error is not self._result:
+            error.add_note(f"{self.path} ended with an error: {self._result}")
 
     def __repr__(self) -> str:
         return f"<Running {self.path}, {'ended' if self._ended.is_set() else 'in progress'}>"

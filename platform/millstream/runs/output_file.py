@@ -35,7 +35,7 @@ def write_outputs(path: Path, outputs: Mapping[str, Output]) -> None:
         for name, output in outputs.items()
     }
     text = json.dumps(content, indent=1)
-    if not path.is_file() or path.read_text() != text:
+    if not path.is_file() or path.read_bytes() != text.encode():
         write_whole(path, text)
 
 

@@ -49,7 +49,7 @@ from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.timestamps import wall_clock
 
-__all__ = ["Options", "start"]
+__all__ = ["Options", "exits_as_errors", "start"]
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,7 @@ def start(
     config = loaded.config
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
+    libraries = versions(config)  # before anything is written, because a library may be absent
     directory = RunDirectory(options.run)
     directory.lock(ends_on_signal=options.ends_on_signal)
     with ExitStack() as ending:
@@ -153,7 +154,6 @@ def start(
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
-        libraries = versions(config)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
             folder=directory.path,
@@ -192,7 +192,7 @@ def start(
             )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
-            with _advice(config, storage):
+            with _advice(config, storage), exits_as_errors():
                 (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
@@ -209,6 +209,16 @@ def start(
         write_whole(directory.summary, summary.json())
         group.finished(summary)
         return summary
+
+
+@contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Raise an error in place of an exit, because a plug-in does not decide the exit code of the program."""
+    try:
+        yield
+    except SystemExit as error:
+        message = f"a plug-in or a function of the pipeline called sys.exit({error.code!r}); it has to raise an error"
+        raise MillstreamError(message) from error
 
 
 @contextmanager
@@ -245,8 +255,8 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
             directory.write(fixed, loaded.folder)  # no record was read yet, so every part may change
         directory.check_epoch_log()
     directory.error.unlink(missing_ok=True)
-    write_outputs(directory.output_file, graph.outputs)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
+    write_outputs(directory.output_file, graph.outputs)
     return archived
 
 

@@ -65,10 +65,12 @@ def _listed_processes() -> Iterator[_Process]:
 
 def kill_family() -> None:
     """Send SIGKILL to all descendants of this process, and then to this process; never to its parent."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads whose processes were killed would print errors
-    kill_descendants()
-    os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads whose processes were killed would print errors
+        kill_descendants()
+    finally:  # without /proc and `ps`, no descendant is found
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_descendants() -> None:

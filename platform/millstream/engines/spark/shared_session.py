@@ -20,15 +20,17 @@ class _SharedSession:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._is_own = True
+        self._own: SparkContext | None = None
+        """The context that a run opened; a run may have left it open for a later one."""
 
     def open(self, log: Path) -> SparkSession:
         """Return the session of this process; Spark's messages go to the file `log` of the run that opened it."""
         with self._lock:
-            if self._users == 0:
-                self._is_own = SparkContext._active_spark_context is None
+            is_first = SparkContext._active_spark_context is None
             with ThreadPoolExecutor(1, "millstream-spark") as opening:  # PySpark takes the main thread's signals
                 session = opening.submit(open_session, log).result()
+            if is_first:
+                self._own = session.sparkContext
             self._users += 1
             return session
 
@@ -36,8 +38,9 @@ class _SharedSession:
         """Close the session if no other run uses it; with `keep`, leave it open for a later run."""
         with self._lock:
             self._users -= 1
-            if self._users == 0 and self._is_own and not keep:
+            if self._users == 0 and session.sparkContext is self._own and not keep:
                 close_session(session)
+                self._own = None
 
 
 SHARED = _SharedSession()

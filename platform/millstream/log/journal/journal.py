@@ -37,7 +37,7 @@ _MAKING, _PACKING = "_making", "_packing"
 
 
 class Journal:
-    """The one writer of a journal. A second process is refused; in the same process the newest writer takes over.
+    """The one writer of a journal. A second one is refused, in another process and in the same one.
 
     `append` and `sync` may be called from different threads. `header` is called for each new segment and returns its
     header. A segment is full when it has `segment_bytes`. An append may have a *note*, bytes that are no entry; `note`
@@ -163,7 +163,7 @@ class Journal:
 
     def _check_writer(self) -> None:
         if not self._writer.held:
-            message = f"{self._folder} was closed, or a later start in this process writes to it: nothing was appended"
+            message = f"{self._folder} was closed: nothing was appended"
             raise InUse(message)
 
     def _write_append(self, data: bytes) -> None:

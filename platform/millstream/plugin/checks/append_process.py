@@ -15,9 +15,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Any
@@ -30,6 +32,8 @@ __all__ = ["AppendProcess", "main"]
 _PROGRAM = "from millstream.plugin.checks.append_process import main; main()"
 _KILLED = {-signal.SIGKILL, -signal.SIGALRM}
 _MOST_EPOCHS = 20
+_SECONDS = 300
+"""A life takes much less; the process is killed after this time."""
 
 
 class AppendProcess:
@@ -43,6 +47,7 @@ class AppendProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            start_new_session=True,  # its children are killed with it
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._send(pickle.dumps((config, str(context.folder), str(context.cache), context.pipeline)))
@@ -51,12 +56,20 @@ class AppendProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._process.kill()
+        self._kill()
         self._process.communicate()
         self._errors.close()
 
     def live(self, first: int, life: int, lives: int) -> list[int]:
         """Let a child append the epochs from `first` on until it dies; the epochs whose `append` returned."""
+        limit = threading.Timer(_SECONDS, self._kill)
+        limit.start()
+        try:
+            return self._live(first, life, lives)
+        finally:
+            limit.cancel()
+
+    def _live(self, first: int, life: int, lives: int) -> list[int]:
         self._send(f"{first} {life} {lives}\n".encode())
         appended: list[int] = []
         for line in self._lines():
@@ -66,8 +79,12 @@ class AppendProcess:
                     self._fail(f"a process that appended to it ended with exit code {int(number)}")
                 return appended
             appended.append(int(number))
-        self._fail("another process cannot append to it")
+        self._fail(f"another process cannot append to it, or not within {_SECONDS} seconds")
         return appended
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _send(self, content: bytes) -> None:
         stdin = self._process.stdin
@@ -84,7 +101,7 @@ class AppendProcess:
         return stdout
 
     def _fail(self, what: str) -> None:
-        self._process.kill()
+        self._kill()
         self._process.wait()
         self._errors.seek(0)
         message = f"{self._config!r}: {what}:\n{self._errors.read().decode(errors='replace')}"

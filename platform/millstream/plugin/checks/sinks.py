@@ -28,6 +28,7 @@ from millstream.steps.checks.steps import select_checks
 __all__ = ["SINK_CHECKS", "SinkTrial", "check_sink"]
 
 _EPOCHS = 12
+_READ_SECONDS = 60
 
 
 def check_sink(config: SinkConfig, folder: Path, skip: Collection[str] = (), kills: int = 24) -> None:
@@ -216,12 +217,14 @@ def a_reader_sees_whole_epochs(trial: SinkTrial) -> None:
     reader = _Reader(trial)
     with trial.opened() as sink:
         reader.start()
-        for epoch in range(_EPOCHS * 2):
-            sink.append(rows_of(epoch), progress_of(epoch))
-            reader.appended = epoch
-            reader.reads_once_more()
-        sink.close()
-    reader.finish()
+        try:
+            for epoch in range(_EPOCHS * 2):
+                sink.append(rows_of(epoch), progress_of(epoch))
+                reader.appended = epoch
+                reader.reads_once_more()
+            sink.close()
+        finally:
+            reader.finish()
     if reader.error is not None:
         raise reader.error
 
@@ -255,11 +258,13 @@ class _Reader(threading.Thread):
         """Return when a read has ended since the call, or when reading has failed."""
         with self._turn:
             before = self._reads
-            self._turn.wait_for(lambda: self._reads > before or self._stopped)
+            if not self._turn.wait_for(lambda: self._reads > before or self._stopped, _READ_SECONDS):
+                message = f"{self._trial.config!r}: a read beside the writer takes more than {_READ_SECONDS} seconds"
+                raise AssertionError(message)
 
     def finish(self) -> None:
         self._stopped = True
-        self.join()
+        self.join(_READ_SECONDS)
 
     def _read(self) -> None:
         least = self.appended
