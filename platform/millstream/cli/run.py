@@ -167,14 +167,14 @@ class _Observers:
 
             self._port.register(RunCollector(watched, stats, __version__))
         live = ProgressFile(watched.directory, stats.run_stats, warn=screen.warn)
+        always = [_FrozenHeap(), stats, self._run_figures, live]
         config = watched.loaded.config.mlflow
         if not config:
-            return [_FrozenHeap(), Metrics(watched, warn=screen.warn), stats, self._run_figures, live]
+            return [Metrics(watched, warn=screen.warn), *always]
         from millstream.runs.watch.mlflow import MlflowObserver  # a slow import
 
         mirror = MlflowObserver(watched, config, warn=screen.warn)
-        metrics = Metrics(watched, warn=screen.warn, then=mirror.window)
-        return [_FrozenHeap(), metrics, stats, self._run_figures, live, mirror]
+        return [Metrics(watched, warn=screen.warn, then=mirror.window), *always, mirror]
 
     def waits_for(self) -> str:
         return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to open"
