@@ -226,7 +226,7 @@ class CheckpointStore(CheckpointReader):
             sections=sections,
             shards=self.layers.shards,
         )
-        path = self._manifests / checkpoint.name
+        path = self.manifest(checkpoint.number)
         yield from write_durably(self.layers.files, path, [checkpoint.content])
         return checkpoint
 
@@ -259,11 +259,11 @@ class CheckpointStore(CheckpointReader):
         `needed` are numbers of checkpoints to keep. No layer may be in writing.
         """
         checkpoints = {number: self._read(number) for number in self.numbers()}
-        pinned = {number for number in checkpoints if (self._manifests / f"{number:010d}.pin").exists()}
+        pinned = {number for number in checkpoints if self.manifest(number).with_suffix(".pin").exists()}
         keeping = kept({number: each.at for number, each in checkpoints.items()}, self._clock(), self._keep)
         keeping |= pinned | set(needed)
         for number in sorted(checkpoints.keys() - keeping):
-            self.layers.files.remove(self._manifests / checkpoints[number].name)
+            self.layers.files.remove(self.manifest(number))
             self._known.pop(number, None)
             yield
         named = {file for number, each in checkpoints.items() if number in keeping for file in each.files}

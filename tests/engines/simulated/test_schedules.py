@@ -37,6 +37,15 @@ def test_schedules_of_keyed_steps_keep_the_promise(
         assert not simulation.run(seed).wrong, seed
 
 
+def test_rows_that_have_expired_are_older_than_a_checkpoint_on_the_disk(keyed: PipelineFactory, tmp_path: Path) -> None:
+    made, lines = keyed("exactly_once"), list[str]()
+    outcome = Simulation(made.config, made.records, tmp_path / "disks").run(5499, lines.append)
+    unsynced = next(at for at, line in enumerate(lines) if "logs checkpoint 0" in line)
+    assert "*** coordinator" in lines[unsynced + 1]  # the rows of `topics` expire here, and then the power fails
+    assert any("*** power" in line for line in lines[unsynced + 2 :])
+    assert not outcome.wrong
+
+
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
 def test_schedules_of_a_model_that_sends_only_its_dirty_rows_keep_the_promise(
     keyed: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int

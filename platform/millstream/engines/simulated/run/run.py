@@ -160,11 +160,15 @@ class SimulatedRun:
                 self.history.lost_lines(
                     self._totals().committed, newest.number if newest else -1, newest.epoch if newest else -1
                 )
-        self._expire()
+        self._expire(target)
         self._restore()
 
-    def _expire(self) -> None:
-        """Perhaps remove what a sink does not keep: rows that are older than the newest checkpoint."""
+    def _expire(self, target: Target) -> None:
+        """Perhaps remove what a sink does not keep: rows that are older than the newest checkpoint.
+
+        Rows expire after hours at least. By then the system has written the line of the checkpoint to the disk, synced
+        or not; after a loss of power, all lines that are left are on the disk anyway.
+        """
         newest = self._newest()
         if newest is None:
             return
@@ -172,6 +176,8 @@ class SimulatedRun:
         for name, content in self.contents.items():
             if content.expires and made.get(name, -1) <= newest.epoch and self._scheduler.rng.random() < _EXPIRES:
                 content.expire()
+                if target is not Target.POWER:
+                    self.disk.mark_synced()
 
     def _restore(self) -> None:
         """Perhaps put sinks back from a copy that is not older than the base."""
