@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.api.explanation import explain
     from millstream.api.run import Run, open_run
     from millstream.api.running import Running
+    from millstream.api.study import Study, study
     from millstream.api.validation import validate
     from millstream.errors import (
         AlteredCheckpoint,
@@ -48,6 +49,7 @@ __all__ = [
     "Run",
     "Running",
     "StepFailed",
+    "Study",
     "Truncated",
     "Unavailable",
     "UnknownFormat",
@@ -56,6 +58,7 @@ __all__ = [
     "open_run",
     "run",
     "start",
+    "study",
     "validate",
 ]
 
@@ -65,10 +68,12 @@ _MODULES = {
     "Config": "api.config",
     "Run": "api.run",
     "Running": "api.running",
+    "Study": "api.study",
     "explain": "api.explanation",
     "open_run": "api.run",
     "run": "api.execution",
     "start": "api.execution",
+    "study": "api.study",
     "validate": "api.validation",
 }
 """The modules of the public names that are not errors."""

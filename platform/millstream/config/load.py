@@ -21,7 +21,7 @@ from millstream.config.overlays import merge_overlays
 from millstream.config.references import substitute
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
 
-__all__ = ["Loaded", "load_config", "read_back", "read_config"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Loaded:
 
     def refuse(self, problems: Sequence[Problem]) -> NoReturn:
         """Raise the problems as one `ConfigError`, each with its line."""
-        raise _refusal(self.file, self.document, problems)
+        raise refusal(self.file, self.document, problems)
 
 
 def load_config(
@@ -141,7 +141,7 @@ def _validated(
         message = "the file is empty" if empty else "a config is a mapping, `name: ...`, not a list or a single value"
         document.problems.append(Problem((), f"{message}; it needs name, source and pipeline"))
     if document.problems and not isinstance(document.data, dict):
-        raise _refusal(file, document, document.problems)
+        raise refusal(file, document, document.problems)
     merge_overlays(document, file, overlays)
     apply_sets(document, sets)
     substitute(document, os.environ if environment is None else environment, folder, read_only=read_only)
@@ -149,23 +149,24 @@ def _validated(
         config = Config.model_validate(with_absent(document.data) if read_only else document.data)
     except ValidationError as error:
         if document.unset:
-            raise _refusal(file, document, document.unset) from error
+            raise refusal(file, document, document.unset) from error
         known = {problem.path for problem in document.problems}
         document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
-        refusal = _refusal(file, document, document.problems)
+        refused = refusal(file, document, document.problems)
         if read_only:
             message = (
-                f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
+                f"{refused}\nthe run was made by another version of Millstream, or with plug-ins that are not "
                 "installed: read it with the version and plug-ins that made it"
             )
             raise Contradiction(message) from error
-        raise refusal from error
+        raise refused from error
     if document.problems:
-        raise _refusal(file, document, document.problems)
+        raise refusal(file, document, document.problems)
     return Loaded(config, file, folder, document)
 
 
-def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
+def refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
+    """Return the error that lists these problems of a file, each with its line."""
     found = []
     for problem in problems:
         place = problem.where if problem.where is not None else document.where(problem.path)

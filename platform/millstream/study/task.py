@@ -1,0 +1,107 @@
+"""One task of a study: groups of trials over one stream in one order, run in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Keys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.study.collection import Collection, open_collection
+from millstream.study.failures import Schedule, schedule_failures
+from millstream.study.grid import Group, groups_of
+from millstream.study.learner import Learner
+from millstream.study.results import ResultFolder, write_part
+from millstream.study.streams import OrderedStream, order_stream
+from millstream.study.study_file import StudyConfig
+from millstream.study.treatments import plan_treatment
+from millstream.study.trial import Trial
+from millstream.study.trial_run import Inputs, run_trial
+
+__all__ = ["Task", "run_task", "tasks_of"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A stream, a seed, and learners; each learner is a group of trials."""
+
+    stream: str
+    seed: int
+    learners: Sequence[str]
+
+
+def tasks_of(study: StudyConfig, finished: Keys[str]) -> list[Task]:
+    """Return the tasks with the trials that are not finished; those of slow learners come first, each by itself."""
+    slow: list[Task] = []
+    others: dict[tuple[int, str], list[str]] = {}
+    for group in groups_of(study):
+        if all(trial.key in finished for trial, _ in group.trials(study)):
+            continue
+        if group.learner in study.fewer_seeds:
+            slow.append(Task(group.stream, group.seed, [group.learner]))
+        else:
+            others.setdefault((study.seed_list.index(group.seed), group.stream), []).append(group.learner)
+    seeds = study.seed_list
+    return slow + [Task(stream, seeds[index], others[index, stream]) for index, stream in sorted(others)]
+
+
+def run_task(study: StudyConfig, task: Task, folder: ResultFolder, finished: Keys[str] = frozenset()) -> None:
+    """Run the trials of a task that are not finished. The rows of a group become visible together, in a new part."""
+    collection = open_collection(folder.collection)
+    stream = order_stream(
+        study.streams[task.stream],
+        collection.labels,
+        collection.names,
+        records=study.data.records,
+        holdout=study.data.holdout,
+        seed=task.seed,
+    )
+    ordered = _Ordered(collection, stream)
+    for learner in task.learners:
+        rows = [*_run_group(study, Group(task.stream, task.seed, learner), ordered, finished)]
+        write_part(folder.parts, rows, collection.names)
+
+
+class _Ordered:
+    """The columns of a collection in the order of a stream, each made when a learner first reads it."""
+
+    def __init__(self, collection: Collection, stream: OrderedStream) -> None:
+        self.collection, self.stream = collection, stream
+        self._columns: dict[str, tuple[pa.Array, pa.Array]] = {}
+
+    def inputs(self, learner: Learner) -> Inputs:
+        name = learner.reads
+        if name not in self._columns:
+            column = self.collection.columns[name].chunk(0)
+            parts = (self.stream.positions, self.stream.holdout)
+            self._columns[name] = tuple(column.take(pa.array(part)) for part in parts)  # type: ignore[assignment]
+        rows, holdout = map(learner.prepare, self._columns[name])
+        return Inputs(self.stream, rows, holdout)
+
+    def schedule(self, trial: Trial) -> Schedule:
+        if not trial.failures:
+            return Schedule(np.array([0, len(self.stream.labels)]), 1, 1, ())
+        topic = list(self.collection.names).index(trial.topic) if trial.topic else None
+        return schedule_failures(trial, self.stream.labels, topic)
+
+
+def _run_group(study: StudyConfig, group: Group, ordered: _Ordered, finished: Keys[str]) -> Iterator[dict[str, Any]]:
+    trials = group.trials(study)
+    if all(trial.key in finished for trial, _ in trials):
+        return
+    labels = len(ordered.collection.names)
+    learner = Learner(study.learners[group.learner], ordered.collection.columns.schema, labels)
+    inputs = ordered.inputs(learner)
+    baseline = None
+    for trial, treatment in trials:
+        if trial.key in finished and baseline is not None:
+            continue
+        plan = plan_treatment(treatment, ordered.schedule(trial), len(inputs.stream.labels), trial.seed)
+        row, results = run_trial(trial, plan, inputs, learner, baseline, labels, study.threshold)
+        baseline = baseline or results
+        if trial.key not in finished:
+            yield row

@@ -1,0 +1,135 @@
+"""One trial: a planned sequence of records through a learner, and the metrics of its results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from millstream.arrays import Array
+from millstream.study.learner import Learner, LearnerState
+from millstream.study.streams import OrderedStream
+from millstream.study.treatments import Plan, StateLoss
+from millstream.study.trial import Trial
+
+__all__ = ["Baseline", "Inputs", "run_trial"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A stream and its hold-out records, in the form that one learner has prepared."""
+
+    stream: OrderedStream
+    rows: Any
+    holdout: Any
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The results of the exactly-once trial that others are compared with."""
+
+    holdout: Array
+    label_shares: Array
+    predicted_shares: Array
+
+
+def run_trial(
+    trial: Trial, plan: Plan, inputs: Inputs, learner: Learner, baseline: Baseline | None, labels: int, threshold: float
+) -> tuple[dict[str, Any], Baseline]:
+    """Run a trial; return its row of the result table, and what other trials are compared with.
+
+    Without a baseline, the trial is its own.
+    """
+    began, learner.seconds = time.thread_time(), 0.0
+    learner.restart()
+    predicted = _run(trial, plan, inputs, learner)
+    delivered, stream = plan.delivered, inputs.stream
+    held_out, log_loss = learner.judge(inputs.holdout, stream.holdout_labels)
+    right = predicted == stream.labels[delivered.positions]
+    shares = _shares(stream.labels[delivered.positions[delivered.output]], labels)
+    predicted_shares = _shares(predicted[delivered.output & (predicted >= 0)], labels)
+    results = Baseline(held_out, shares, predicted_shares)
+    base = results if baseline is None else baseline
+    first = delivered.first & delivered.output
+    rows, trained = int(delivered.output.sum()), int(delivered.state.sum())
+    different = int((~_delivered_positions(delivered.positions, delivered.output, len(stream.labels))).sum())
+    untrained = int((~_delivered_positions(delivered.positions, delivered.state, len(stream.labels))).sum())
+    metrics = {
+        "accuracy_first": float(right[first].mean()),
+        "accuracy_all": float(right[delivered.output].mean()),
+        "holdout_accuracy": float((held_out == stream.holdout_labels).mean()),
+        "holdout_log_loss": log_loss,
+        "labels_changed": float((held_out != base.holdout).mean()),
+        "share_bias": (shares - base.label_shares).tolist(),
+        "predicted_share_bias": (predicted_shares - base.predicted_shares).tolist(),
+        "label_shares": shares.tolist(),
+        "flips": _flips(shares, base.label_shares, threshold),
+        "predicted_flips": _flips(predicted_shares, base.predicted_shares, threshold),
+        "delivered": rows,
+        "repeated": rows - (len(stream.labels) - different),
+        "lost": different,
+        "trained_twice": trained - (len(stream.labels) - untrained),
+        "not_trained": untrained,
+        "model_seconds": learner.seconds,
+        "seconds": time.thread_time() - began,
+    }
+    return {"key": trial.key, **asdict(trial), **metrics}, results
+
+
+def _run(trial: Trial, plan: Plan, inputs: Inputs, learner: Learner) -> Array:
+    """Feed the sequence to the learner; return the predicted label of each entry, -1 of one that was not processed."""
+    delivered, labels = plan.delivered, inputs.stream.labels
+    predicted = np.full(len(delivered.positions), -1, np.int64)
+    lost_at = {loss.at: (number, loss) for number, loss in enumerate(plan.losses)}
+    kept: dict[int, LearnerState] = {}
+    wanted = {loss.since for loss in plan.losses if loss.since is not None}
+    for start, stop in _pieces(plan):
+        if start in wanted:
+            kept[start] = learner.save()
+        if start in lost_at:
+            _lose(learner, *lost_at[start], kept, trial.seed)
+        if start == stop or not (delivered.output[start] or delivered.state[start]):
+            continue
+        before = None if delivered.state[start] else learner.save()
+        rows = delivered.positions[start:stop]
+        predicted[start:stop] = learner.process(inputs.rows, rows, labels[rows])
+        if before is not None:
+            learner.restore(before)
+    return predicted
+
+
+def _pieces(plan: Plan) -> Iterator[tuple[int, int]]:
+    """Divide a sequence where the kind of its entries changes, and where a state is kept or lost."""
+    delivered = plan.delivered
+    kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
+    edges = {0, len(kinds), *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
+    edges |= {loss.at for loss in plan.losses} | {loss.since for loss in plan.losses if loss.since is not None}
+    ordered = sorted(edges)
+    yield from zip(ordered, [*ordered[1:], len(kinds)], strict=True)
+
+
+def _lose(learner: Learner, number: int, loss: StateLoss, kept: dict[int, LearnerState], seed: int) -> None:
+    if loss.since is None:
+        learner.lose_optimiser()
+    else:
+        learner.return_part(kept[loss.since], loss.part, np.random.default_rng([seed, 5, number]))
+
+
+def _shares(found: Array, labels: int) -> Array:
+    counts = np.bincount(found, minlength=labels)
+    shares: Array = counts / max(1, counts.sum())
+    return shares
+
+
+def _flips(shares: Array, base: Array, threshold: float) -> int:
+    """Return the number of labels that are popular in only one of two outputs."""
+    return int(((shares >= threshold) != (base >= threshold)).sum())
+
+
+def _delivered_positions(positions: Array, marked: Array, records: int) -> Array:
+    found = np.zeros(records, np.bool_)
+    found[positions[marked]] = True
+    return found
