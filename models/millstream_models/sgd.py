@@ -92,6 +92,12 @@ class _SGD:
         order = _shuffled(len(labels))
         self._sgd.partial_fit(inputs[order], labels[order])
 
+    def without_optimiser(self, state: State) -> State | None:
+        """Return a state with the same weights, whose steps start over; None if steps do not become shorter."""
+        if self._options["power_t"] == 0:
+            return None
+        return {**state, "progress": np.array([self._classes, 1.0])}
+
     def save(self) -> State:
         return {
             "weights": self._sgd.coef_.copy(),

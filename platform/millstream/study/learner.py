@@ -19,6 +19,8 @@ __all__ = ["HasOptimiser", "Learner", "LearnerState"]
 _FEW_RUNS = 48
 """Up to so many runs of rows that follow each other are passed to the model one by one, without a copy of the rows."""
 
+_FIRST = 256
+"""Most labels appear among the first records, and the search in these alone is quick."""
 _LEAST_CHANCE = float(np.finfo(np.float64).eps)
 
 
@@ -52,11 +54,7 @@ class Learner:
     def __init__(self, config: Any, records: pa.Schema, labels: int) -> None:
         self._model: Model = config.build(records)
         self._batch_size = int(config.batch_size)
-        self._predict_then_learn = (
-            self._model.predict_then_learn
-            if self._batch_size == 1 and isinstance(self._model, PredictsThenLearns)
-            else None
-        )
+        self._one_by_one = self._batch_size == 1 and isinstance(self._model, PredictsThenLearns)
         self._all_labels = labels
         self._nothing = self._model.prepare(records.empty_table()[self._model.reads].combine_chunks())
         self.seconds = 0.0
@@ -82,11 +80,8 @@ class Learner:
         self._number(labels)
         codes = self._numbers[labels]
         began = time.thread_time()
-        if self._predict_then_learn is not None:
-            parts = [self._one_by_one(prepared[some], codes[start:stop]) for some, start, stop in _runs(rows)]
-            classes = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        else:
-            classes = self._batched(prepared, rows, codes)
+        feed = self._in_runs if self._one_by_one else self._batched
+        classes = feed(prepared, rows, codes)
         self.seconds += time.thread_time() - began
         return self._labels_of(classes)
 
@@ -148,13 +143,14 @@ class Learner:
 
     def _number(self, labels: Array) -> None:
         """Give numbers to the labels that appear for the first time, in the order of their appearance."""
-        if self._numbers.min() >= 0:
-            return
-        unseen = labels[self._numbers[labels] < 0]
-        while len(unseen):
-            label = int(unseen[0])
-            self._numbers[label] = self._numbers.max() + 1
-            unseen = unseen[unseen != label]
+        for some in (labels[:_FIRST], labels[_FIRST:]):
+            if self._numbers.min() >= 0:
+                return
+            unseen = some[self._numbers[some] < 0]
+            while len(unseen):
+                label = int(unseen[0])
+                self._numbers[label] = self._numbers.max() + 1
+                unseen = unseen[unseen != label]
 
     def _labels_of(self, classes: Array) -> Array:
         names = np.full(len(self._numbers) + 1, -1, np.int64)  # the class -1 is the last entry
@@ -163,11 +159,15 @@ class Learner:
         found: Array = names[classes]
         return found
 
-    def _one_by_one(self, inputs: Any, codes: Array) -> Array:
-        assert self._predict_then_learn is not None
-        classes, _ = self._predict_then_learn(inputs, codes, self._known)
-        self._known = max(self._known, int(codes.max()) + 1)
-        return classes
+    def _in_runs(self, prepared: Any, rows: Array, codes: Array) -> Array:
+        """Predict each record and learn it before the next one."""
+        model: Any = self._model
+        parts = []
+        for some, start, stop in _runs(rows):
+            classes, _ = model.predict_then_learn(prepared[some], codes[start:stop], self._known)
+            self._known = max(self._known, int(codes[start:stop].max()) + 1)
+            parts.append(classes)
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _batched(self, prepared: Any, rows: Array, codes: Array) -> Array:
         """Predict each record with the model of all full mini-batches; a record then joins the next mini-batch."""

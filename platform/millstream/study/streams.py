@@ -106,7 +106,7 @@ def _apportioned(shares: Array, count: int) -> Array:
     [2, 1, 1]
     """
     exact = shares * count
-    whole = np.floor(exact).astype(np.int64)
+    whole: Array = np.floor(exact).astype(np.int64)
     rest = count - int(whole.sum())
     whole[np.argsort(whole - exact, kind="stable")[:rest]] += 1
     return whole

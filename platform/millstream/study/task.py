@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection as Keys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,10 +76,9 @@ class _Ordered:
         name = learner.reads
         if name not in self._columns:
             column = self.collection.columns[name].chunk(0)
-            parts = (self.stream.positions, self.stream.holdout)
-            self._columns[name] = tuple(column.take(pa.array(part)) for part in parts)  # type: ignore[assignment]
-        rows, holdout = map(learner.prepare, self._columns[name])
-        return Inputs(self.stream, rows, holdout)
+            rows, holdout = (pa.array(part) for part in (self.stream.positions, self.stream.holdout))
+            self._columns[name] = (column.take(rows), column.take(holdout))
+        return Inputs(self.stream, *map(learner.prepare, self._columns[name]))
 
     def schedule(self, trial: Trial) -> Schedule:
         if not trial.failures:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from millstream.arrays import Array
 from millstream.study.learner import Learner, LearnerState
 from millstream.study.streams import OrderedStream
-from millstream.study.treatments import Plan, StateLoss
+from millstream.study.treatments import Delivered, Plan, StateLoss
 from millstream.study.trial import Trial
 
 __all__ = ["Baseline", "Inputs", "run_trial"]
@@ -86,6 +85,7 @@ def _run(trial: Trial, plan: Plan, inputs: Inputs, learner: Learner) -> Array:
     lost_at = {loss.at: (number, loss) for number, loss in enumerate(plan.losses)}
     kept: dict[int, LearnerState] = {}
     wanted = {loss.since for loss in plan.losses if loss.since is not None}
+    replayed: list[tuple[int, int]] = []
     for start, stop in _pieces(plan):
         if start in wanted:
             kept[start] = learner.save()
@@ -93,22 +93,35 @@ def _run(trial: Trial, plan: Plan, inputs: Inputs, learner: Learner) -> Array:
             _lose(learner, *lost_at[start], kept, trial.seed)
         if start == stop or not (delivered.output[start] or delivered.state[start]):
             continue
+        if not delivered.state[start] and _is_replayed(delivered, start, stop):
+            replayed.append((start, stop))
+            continue
         before = None if delivered.state[start] else learner.save()
         rows = delivered.positions[start:stop]
         predicted[start:stop] = learner.process(inputs.rows, rows, labels[rows])
         if before is not None:
             learner.restore(before)
+    for start, stop in replayed:
+        predicted[start:stop] = predicted[stop : 2 * stop - start]
     return predicted
 
 
-def _pieces(plan: Plan) -> Iterator[tuple[int, int]]:
+def _is_replayed(delivered: Delivered, start: int, stop: int) -> bool:
+    """Return whether the same records follow and are kept: from the same state, they get the same predictions."""
+    again = slice(stop, 2 * stop - start)
+    return bool(
+        np.array_equal(delivered.positions[start:stop], delivered.positions[again]) and delivered.state[again].all()
+    )
+
+
+def _pieces(plan: Plan) -> list[tuple[int, int]]:
     """Divide a sequence where the kind of its entries changes, and where a state is kept or lost."""
     delivered = plan.delivered
     kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
     edges = {0, len(kinds), *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
     edges |= {loss.at for loss in plan.losses} | {loss.since for loss in plan.losses if loss.since is not None}
     ordered = sorted(edges)
-    yield from zip(ordered, [*ordered[1:], len(kinds)], strict=True)
+    return [*zip(ordered, [*ordered[1:], len(kinds)], strict=True)]
 
 
 def _lose(learner: Learner, number: int, loss: StateLoss, kept: dict[int, LearnerState], seed: int) -> None:
