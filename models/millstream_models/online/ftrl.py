@@ -14,8 +14,6 @@ from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["FTRL"]
 
-_TINY = 1e-12  # as in the kernel
-
 
 class FTRL(OnlineModel):
     """Logistic regression by FTRL-proximal: as `softmax`, but words with little evidence keep a weight of exactly 0.
@@ -63,13 +61,18 @@ class _FTRL(Learner):
         ftrl_chances(*inputs, self.table, self.width, config.alpha, config.beta, config.l1, config.l2, found)
 
     def without_optimiser(self, state: State) -> State | None:
-        """Return a state with the same weights, and without squared gradients: z is set so that the weights stay."""
+        """Return a state with the same weights, and without squared gradients: z is set so that the weights stay.
+
+        None if `beta` and `l2` are 0: a weight is then z divided by its squared gradients, and nothing without them.
+        """
+        config = self._config
+        first = config.beta / config.alpha + config.l2
+        if not first:
+            return None
         table = np.array(state["table"])
         z, roots = np.hsplit(table, self.parts)
-        config = self._config
         beyond = np.maximum(np.abs(z) - config.l1, 0)
-        first = config.beta / config.alpha + config.l2
-        kept = beyond * (first + _TINY) / (roots / config.alpha + first + _TINY)
+        kept = beyond * first / (roots / config.alpha + first)
         z[:] = np.where(beyond > 0, np.copysign(kept + config.l1, z), z)
         roots[:] = 0
         return {**state, "table": table}
