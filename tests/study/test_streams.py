@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from millstream.errors import ConfigError
-from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap
+from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
 from millstream.study.streams import OrderedStream, order_stream
 
 NAMES = ["a", "b", "c"]
@@ -17,10 +19,11 @@ ORDERS = [
     Natural(order="natural"),
     Drift(order="drift"),
     Swap(order="swap"),
+    Tail(order="tail", label="b", share=0.2),
 ]
 
 
-def ordered(config: Iid | Blocks | Natural | Drift | Swap, seed: int = 1, records: int = 1000) -> OrderedStream:
+def ordered(config: Iid | Blocks | Natural | Drift | Swap | Tail, seed: int = 1, records: int = 1000) -> OrderedStream:
     return order_stream(config, LABELS, NAMES, records=records, holdout=300, seed=seed)
 
 
@@ -63,6 +66,21 @@ def test_a_swap_exchanges_two_labels_in_the_middle_and_in_the_hold_out_records()
     assert np.array_equal(stream.holdout_labels, exchanged[LABELS[stream.holdout]])
 
 
+def test_a_tail_has_all_records_of_its_label() -> None:
+    labels = ordered(Tail(order="tail", label="b", share=0.2)).labels
+    assert np.flatnonzero(labels == 1).tolist() == [*range(800, 1000)]
+
+
+@pytest.mark.parametrize("config", ORDERS, ids=lambda config: config.order)
+def test_records_to_train_first_are_others_and_in_natural_order_they_come_before(config: Any) -> None:
+    stream = order_stream(config, LABELS, NAMES, records=500, holdout=300, before=400, seed=1)
+    everything = np.concatenate([stream.before, stream.positions, stream.holdout])
+    assert len(np.unique(everything)) == len(everything) == 1200
+    assert np.array_equal(stream.before_labels, LABELS[stream.before])
+    if isinstance(config, Natural):
+        assert (np.diff(everything) == 1).all()
+
+
 def test_a_stream_may_have_only_some_labels() -> None:
     assert set(ordered(Iid(order="iid", labels=["b", "c"])).labels.tolist()) == {1, 2}
 
@@ -73,6 +91,7 @@ def test_a_stream_may_have_only_some_labels() -> None:
         (Iid(order="iid"), 2800, "needs 3,100, and the data has 3,000; lower `records`, or give more data"),
         (Iid(order="iid", labels=["a", "d"]), 1000, "the data has no label 'd'; there are a, b, c"),
         (Swap(order="swap", swapped=("a", "d")), 1000, "the data has no label 'd'"),
+        (Tail(order="tail", label="c", share=0.9), 1000, "needs 900 records of 'c' and 100 others, and the data has"),
         (Blocks(order="blocks", size=900, share=1.0), 2700, "of one label, and the data has"),
     ],
 )

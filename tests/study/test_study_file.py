@@ -13,7 +13,7 @@ from millstream.study.study_file import load_study
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"treatment": ["late"]}, "treatment: unknown key; did you mean `treatments`?"),
-    ({"streams__iid": {"order": "sorted"}}, "is not allowed; one of iid, blocks, natural, drift, swap"),
+    ({"streams__iid": {"order": "sorted"}}, "is not allowed; one of iid, blocks, natural, drift, swap, tail"),
     ({"streams__iid": {"order": "iid", "size": 10}}, "streams.iid.size: unknown key"),
     ({"treatments": ["twice"]}, "is not allowed; one of exactly_once, at_least_once, at_most_once, late"),
     ({"treatments": [{"type": "output_only"}]}, "treatments.0.of: required"),
@@ -38,6 +38,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"failures": [{"span": 60, "number": 1, "between": [0.5, 0.5]}]}, "give two shares, the lower one first"),
     ({"failures": [{"span": 60, "number": 11}]}, "11 failures of 60 records each need 660 records, and there are 600"),
     ({"failures": [{"span": 60, "number": 1, "between": [0.9, 0.95]}]}, "there are 30 in that part of the stream"),
+    (
+        {"data__trained_before": 100, "treatments": ["stale_state"]},
+        "stale_state changes what a model learns, and with `trained_before` it learns nothing from the stream",
+    ),
     ({"checkpoint_every": [7]}, "a span of 60 records cannot be divided into the 7 epochs of an interval"),
 ]
 
@@ -52,8 +56,8 @@ def test_a_wrong_study_is_refused_with_its_line(write: WriteStudy, changes: dict
 
 def test_all_problems_are_reported_together(write: WriteStudy) -> None:
     with pytest.raises(ConfigError) as refused:
-        load_study(write(seeds=[1, 1], streams={}, failures=[{"span": 700, "number": 1}]))
-    assert [problem.key for problem in refused.value.problems] == ["streams", "failures.0", "seeds"]
+        load_study(write(seeds=[1, 1], learners={}, failures=[{"span": 700, "number": 1}]))
+    assert [problem.key for problem in refused.value.problems] == ["learners", "failures.0", "seeds"]
 
 
 def test_the_quick_size_is_checked_too(write: WriteStudy) -> None:
@@ -68,6 +72,14 @@ def test_the_quick_size_takes_the_first_seeds_and_keeps_shares(write: WriteStudy
     full, quick = load_study(path).study, load_study(path, quick=True).study
     assert (full.seed_list, quick.seed_list) == ([7, 8, 9], [7, 8])
     assert [study.failures[0].count(study.data.records) for study in (full, quick)] == [4, 2]
+
+
+def test_treatments_for_which_nothing_fails_need_no_failures(write: WriteStudy) -> None:
+    study = load_study(write(failures=[], treatments=["interleaved"], seeds=1)).study
+    assert [trial.treatment for group in groups_of(study) for trial, _ in group.trials(study)] == [
+        "exactly_once",
+        "interleaved",
+    ]
 
 
 def test_a_value_is_changed_by_its_key_path(write: WriteStudy) -> None:

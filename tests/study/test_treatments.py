@@ -38,6 +38,7 @@ TRIAL = Trial(
     seed=0,
     records=RECORDS,
     holdout=10,
+    trained_before=0,
 )
 SEEDS = range(8)
 

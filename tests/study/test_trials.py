@@ -107,6 +107,22 @@ def test_a_state_that_returns_as_a_whole_forgets_its_span(run: RunStudy) -> None
         assert stale["holdout_log_loss"] == pytest.approx(lost["holdout_log_loss"])
 
 
+def test_a_frozen_model_predicts_and_learns_nothing_from_the_stream(run: RunStudy) -> None:
+    """The share of a predicted label moves by the arithmetic of counts alone."""
+    table = run(
+        data__trained_before=500,
+        streams={"tail": {"order": "tail", "label": "sport", "share": 0.2}},
+        failures=[{"span": 60, "number": 2, "between": [0.0, 0.8]}],
+        treatments=["at_least_once", "at_most_once", "late"],
+    )
+    sport = json.loads(table.schema.metadata[b"labels"]).index("sport")
+    assert len({row["holdout_accuracy"] for row in rows_of(table, seed=0)}) == 1
+    for row in table.to_pylist():
+        assert row["labels_changed"] == 0
+        lost, repeated = row["lost"], row["repeated"]
+        assert row["label_shares"][sport] == pytest.approx(0.2 * 600 / (600 + repeated - lost))
+
+
 def test_records_that_a_restart_makes_the_state_forget_are_in_the_output(run: RunStudy) -> None:
     """With a checkpoint every ten epochs, at_most_once loses the epochs since then; only the last has no row."""
     table = run(checkpoint_every=[10], seeds=1)
@@ -161,7 +177,7 @@ REFUSED = [
     ({"data__source": ENDLESS}, "data.source: the source does not end"),
     ({"data__label": "topic"}, "data.source: the source has no field 'topic'"),
     ({"data__source": {"type": "generator", "unlabelled": 1.0, "records": 2000}}, "the source has no record with"),
-    ({"data__holdout": 1900}, "streams.iid: a stream of 600 records with 1,900 hold-out records needs 2,500"),
+    ({"data__holdout": 1900}, "streams.iid: a stream of 600 records and 1,900 to hold out needs 2,500"),
     ({"failures": [{"span": 9, "number": 1, "placement": "topic", "topic": "art"}]}, "failures.0.topic: the data has"),
     ({"treatments": ["lost_optimiser"]}, "treatments.0: the learner 'nb' keeps no optimiser state that it could lose"),
     ({"learners__nb": {"type": "sgd", "decay": 0}, "treatments": ["lost_optimiser"]}, "keeps no optimiser state"),

@@ -65,9 +65,9 @@ def _check(loaded: LoadedStudy, collection: Collection) -> None:
     """Refuse streams that cannot be made of the data, and treatments that a learner cannot have."""
     study = loaded.study
     for name, stream in study.streams.items():
-        sizes = {"records": study.data.records, "holdout": study.data.holdout}
+        others = {"holdout": study.data.holdout, "before": study.data.trained_before, "seed": study.seed_list[0]}
         try:
-            order_stream(stream, collection.labels, collection.names, **sizes, seed=study.seed_list[0])
+            order_stream(stream, collection.labels, collection.names, records=study.records(name), **others)
         except ConfigError as error:
             loaded.refuse(["streams", name], str(error))
     for index, failures in enumerate(study.failures):

@@ -8,6 +8,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 __all__ = [
+    "WITHOUT_FAILURES",
+    "WITH_TRAINING",
     "Blocks",
     "Drift",
     "Failures",
@@ -23,6 +25,7 @@ __all__ = [
     "StaleState",
     "Stream",
     "Swap",
+    "Tail",
     "Treatment",
 ]
 
@@ -36,6 +39,9 @@ class Section(BaseModel):
 class _Stream(Section):
     labels: list[str] | None = Field(
         default=None, min_length=2, description="The stream has only records with these labels; null: with any."
+    )
+    records: int | None = Field(
+        default=None, ge=2, description="The number of records; null: that of `data`, which --quick changes."
     )
 
 
@@ -74,7 +80,15 @@ class Swap(_Stream):
     )
 
 
-Stream = Annotated[Iid | Blocks | Natural | Drift | Swap, Field(discriminator="order")]
+class Tail(_Stream):
+    """Records in a random order, and at the end all those of one label: a topic that becomes popular late."""
+
+    order: Literal["tail"]
+    label: str = Field(description="The label that comes last.")
+    share: float = Field(gt=0, lt=1, description="The share of the stream with this label.")
+
+
+Stream = Annotated[Iid | Blocks | Natural | Drift | Swap | Tail, Field(discriminator="order")]
 
 
 class Failures(Section):
@@ -183,6 +197,11 @@ def _named(value: Any) -> Any:
 
 _Any = Annotated[Real | Late | Reordered | Only | Interleaved | StaleState | LostOptimiser, Field(discriminator="type")]
 Treatment = Annotated[_Any, BeforeValidator(_named)]
+
+WITHOUT_FAILURES = frozenset({"exactly_once", "interleaved"})
+"""The types of treatments for which nothing fails."""
+WITH_TRAINING = frozenset({"state_only", "stale_state", "lost_optimiser"})
+"""The types of treatments that change the state alone."""
 
 
 def _refusal(message: str) -> PydanticCustomError:

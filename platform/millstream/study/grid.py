@@ -54,8 +54,9 @@ def _trials(study: StudyConfig, stream: str, seed: int, learner: str) -> Iterato
         between_first=0.0,
         between_last=1.0,
         seed=seed,
-        records=study.data.records,
+        records=study.records(stream),
         holdout=study.data.holdout,
+        trained_before=study.data.trained_before,
     )
     yield once, Real(type=EXACTLY_ONCE)
     for treatment in study.treatments:

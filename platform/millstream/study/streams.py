@@ -9,33 +9,37 @@ import numpy as np
 
 from millstream.arrays import Array
 from millstream.errors import ConfigError
-from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap
+from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
 
 __all__ = ["OrderedStream", "order_stream"]
 
 
 @dataclass(frozen=True)
 class OrderedStream:
-    """A stream and its hold-out records: positions in the collection, and the label of each (an index of `names`)."""
+    """A stream: positions in the collection, and the label of each; so too the hold-out records, and those before."""
 
     positions: Array
     labels: Array
     holdout: Array
     holdout_labels: Array
+    before: Array
+    before_labels: Array
 
 
 def order_stream(
-    config: Iid | Blocks | Natural | Drift | Swap,
+    config: Iid | Blocks | Natural | Drift | Swap | Tail,
     labels: Array,
     names: Sequence[str],
     *,
     records: int,
     holdout: int,
+    before: int = 0,
     seed: int,
 ) -> OrderedStream:
-    """Order `records` records of a collection, with `holdout` others held out; `labels` are in the order of time.
+    """Order `records` records of a collection; `holdout` others are held out, and `before` others come first.
 
-    `natural` and `drift` hold out the records that follow, every other order holds out random records.
+    `labels` are in the order of time. `natural` and `drift` hold out the records that follow, and take those before
+    the stream; every other order takes random records.
 
     >>> labels = np.array([0, 1] * 10)
     >>> stream = order_stream(Natural(order="natural"), labels, ["a", "b"], records=4, holdout=2, seed=1)
@@ -43,9 +47,12 @@ def order_stream(
     (np.True_, np.int64(1))
     """
     pool = _pool(config.labels, labels, names)
-    needed = records + holdout
+    needed = before + records + holdout
     if len(pool) < needed:
-        message = f"a stream of {records:,} records with {holdout:,} hold-out records needs {needed:,}"
+        others = (
+            f", {before:,} to train first and {holdout:,} to hold out" if before else f" and {holdout:,} to hold out"
+        )
+        message = f"a stream of {records:,} records{others} needs {needed:,}"
         raise ConfigError(f"{message}, and the data has {len(pool):,}; lower `records`, or give more data")
     rng = np.random.default_rng([seed, 1])
     if isinstance(config, Natural):
@@ -55,10 +62,13 @@ def order_stream(
         chosen = pool[np.sort(rng.choice(len(pool), needed, replace=False))]
     else:
         chosen = pool[rng.permutation(len(pool))]
+    first, rest = chosen[:before], chosen[before:]
     if isinstance(config, Blocks):
-        chosen = np.concatenate([_blocks(config, chosen[holdout:], labels, records, rng), chosen[:holdout]])
-    positions, held_out = chosen[:records], chosen[records:needed]
-    stream = OrderedStream(positions, labels[positions], held_out, labels[held_out])
+        rest = np.concatenate([_blocks(config, rest[holdout:], labels, records, rng), rest[:holdout]])
+    if isinstance(config, Tail):
+        rest = np.concatenate([_tail(config, rest[holdout:], labels, names, records), rest[:holdout]])
+    positions, held_out = rest[:records], rest[records : records + holdout]
+    stream = OrderedStream(positions, labels[positions], held_out, labels[held_out], first, labels[first])
     return _swapped(config, stream, names) if isinstance(config, Swap) else stream
 
 
@@ -97,6 +107,18 @@ def _blocks(config: Blocks, pool: Array, labels: Array, records: int, rng: np.ra
             taken[label] += wanted
         made.append(rng.permutation(np.concatenate(block)))
     return np.concatenate(made)
+
+
+def _tail(config: Tail, pool: Array, labels: Array, names: Sequence[str], records: int) -> Array:
+    """Arrange records of a pool in random order so that all those of one label come last."""
+    last = labels[pool] == _number(config.label, names)
+    wanted = round(config.share * records)
+    if last.sum() < wanted or (~last).sum() < records - wanted:
+        message = (
+            f"the stream needs {wanted:,} records of {config.label!r} and {records - wanted:,} others, and the data"
+        )
+        raise ConfigError(f"{message} has {last.sum():,} and {(~last).sum():,}; lower `records`, or give more data")
+    return np.concatenate([pool[~last][: records - wanted], pool[last][:wanted]])
 
 
 def _apportioned(shares: Array, count: int) -> Array:

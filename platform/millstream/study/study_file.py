@@ -20,7 +20,7 @@ from millstream.config.models import Mlflow
 from millstream.config.pipeline import NAME, RUN_NAME
 from millstream.config.plugins import MODELS, SOURCES, STEPS, plugin_field
 from millstream.config.references import substitute
-from millstream.study.factors import Failures, Section, Stream, Treatment
+from millstream.study.factors import WITH_TRAINING, WITHOUT_FAILURES, Failures, Section, Stream, Treatment
 
 __all__ = ["Data", "LoadedStudy", "StudyConfig", "load_study"]
 
@@ -40,6 +40,12 @@ class Data(Section):
     )
     records: int = Field(ge=2, description="The number of records in a stream.")
     holdout: int = Field(ge=1, description="The number of hold-out records, which no trial of the stream learns from.")
+    trained_before: int = Field(
+        default=0,
+        ge=0,
+        description="A frozen model: it learns so many other records first, and nothing from the stream; 0: it learns "
+        "from the stream.",
+    )
 
 
 class Quick(Section):
@@ -59,7 +65,9 @@ class StudyConfig(Section):
     learners: dict[PlainName, Annotated[Any, plugin_field(MODELS)]] = Field(
         description="The models, by names of your choice."
     )
-    failures: list[Failures] = Field(description="The kinds of failures; each is a factor level.")
+    failures: list[Failures] = Field(
+        default=[], description="The kinds of failures; each is a factor level. Some treatments need none."
+    )
     treatments: list[Treatment] = Field(description="The treatments; `exactly_once` is always one of them.")
     seeds: int | list[int] = Field(description="The number of seeds, from 0 on, or a list of seeds.")
     fewer_seeds: dict[str, Annotated[int, Field(ge=1)]] = Field(
@@ -81,6 +89,10 @@ class StudyConfig(Section):
     @property
     def seed_list(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def records(self, stream: str) -> int:
+        """Return the number of records in a stream."""
+        return self.streams[stream].records or self.data.records
 
     def at_quick_size(self) -> StudyConfig:
         """Return the study with the sizes of `quick`."""
@@ -128,7 +140,9 @@ def load_study(file: Path | str, *, quick: bool = False, sets: Sequence[Setting]
 
 def _problems(study: StudyConfig) -> Iterator[Problem]:
     """Yield what is wrong between the keys of a study."""
-    factors = ("streams", "learners", "failures", "treatments", "seeds", "checkpoint_every", "commit_every")
+    factors = ["streams", "learners", "treatments", "seeds", "checkpoint_every", "commit_every"]
+    if any(treatment.type not in WITHOUT_FAILURES for treatment in study.treatments):
+        factors.append("failures")
     for name in factors:
         value = getattr(study, name)
         if value == 0 or (not isinstance(value, int) and not len(value)):
@@ -151,13 +165,16 @@ def _problems(study: StudyConfig) -> Iterator[Problem]:
 
 
 def _failure_problem(study: StudyConfig, failures: Failures) -> str | None:
-    """Return what is wrong with failures in a stream of this study."""
-    records = study.data.records
-    there = round(failures.between[1] * records) - round(failures.between[0] * records)
-    count = failures.count(records)
-    if count * failures.span > there:
-        needed = f"{count:,} failures of {failures.span:,} records each need {count * failures.span:,} records"
-        return f"{needed}, and there are {there:,} in that part of the stream; lower them, or raise `data.records`"
+    """Return what is wrong with failures in the streams of this study."""
+    for name in study.streams:
+        records = study.records(name)
+        there = round(failures.between[1] * records) - round(failures.between[0] * records)
+        count = failures.count(records)
+        if count * failures.span > there:
+            needed = f"{count:,} failures of {failures.span:,} records each need {count * failures.span:,} records"
+            return (
+                f"{needed}, and there are {there:,} in that part of the stream {name!r}; lower them, or raise `records`"
+            )
     for checkpoint_every, commit_every in itertools.product(study.checkpoint_every, study.commit_every):
         interval = math.lcm(checkpoint_every, commit_every)
         if failures.span % interval:
@@ -175,6 +192,9 @@ def _treatment_problems(study: StudyConfig) -> Iterator[Problem]:
             if name not in study.learners:
                 message = f"there is no learner {name!r} in this study; there are {', '.join(study.learners)}"
                 yield Problem(("treatments", index, "learners"), message)
+        if treatment.type in WITH_TRAINING and study.data.trained_before:
+            message = f"{treatment.type} changes what a model learns, and with `trained_before` it learns nothing"
+            yield Problem(("treatments", index), f"{message} from the stream; leave one of the two out")
         if treatment.type == "at_most_once" and study.commit_every and 1 not in study.commit_every:
             message = "at_most_once commits every epoch; put 1 among the values of commit_every"
             yield Problem(("treatments", index), message)

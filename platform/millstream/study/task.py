@@ -19,7 +19,7 @@ from millstream.study.streams import OrderedStream, order_stream
 from millstream.study.study_file import StudyConfig
 from millstream.study.treatments import plan_treatment
 from millstream.study.trial import Trial
-from millstream.study.trial_run import Inputs, run_trial
+from millstream.study.trial_run import Inputs, predict_all, run_trial
 
 __all__ = ["Task", "run_task", "tasks_of"]
 
@@ -55,8 +55,9 @@ def run_task(study: StudyConfig, task: Task, folder: ResultFolder, finished: Key
         study.streams[task.stream],
         collection.labels,
         collection.names,
-        records=study.data.records,
+        records=study.records(task.stream),
         holdout=study.data.holdout,
+        before=study.data.trained_before,
         seed=task.seed,
     )
     ordered = _Ordered(collection, stream)
@@ -70,14 +71,14 @@ class _Ordered:
 
     def __init__(self, collection: Collection, stream: OrderedStream) -> None:
         self.collection, self.stream = collection, stream
-        self._columns: dict[str, tuple[pa.Array, pa.Array]] = {}
+        self._columns: dict[str, list[pa.Array]] = {}
 
     def inputs(self, learner: Learner) -> Inputs:
         name = learner.reads
         if name not in self._columns:
             column = self.collection.columns[name].chunk(0)
-            rows, holdout = (pa.array(part) for part in (self.stream.positions, self.stream.holdout))
-            self._columns[name] = (column.take(rows), column.take(holdout))
+            parts = (self.stream.positions, self.stream.holdout, self.stream.before)
+            self._columns[name] = [column.take(pa.array(part)) for part in parts]
         return Inputs(self.stream, *map(learner.prepare, self._columns[name]))
 
     def schedule(self, trial: Trial) -> Schedule:
@@ -94,12 +95,13 @@ def _run_group(study: StudyConfig, group: Group, ordered: _Ordered, finished: Ke
     labels = len(ordered.collection.names)
     learner = Learner(study.learners[group.learner], ordered.collection.columns.schema, labels)
     inputs = ordered.inputs(learner)
+    frozen = predict_all(inputs, learner) if study.data.trained_before else None
     baseline = None
     for trial, treatment in trials:
         if trial.key in finished and baseline is not None:
             continue
         plan = plan_treatment(treatment, ordered.schedule(trial), len(inputs.stream.labels), trial.seed)
-        row, results = run_trial(trial, plan, inputs, learner, baseline, labels, study.threshold)
+        row, results = run_trial(trial, plan, inputs, learner, baseline, labels, study.threshold, frozen)
         baseline = baseline or results
         if trial.key not in finished:
             yield row

@@ -18,7 +18,8 @@ class Trial:
     """A stream in one order, a learner, the failures of one seed, and a treatment: everything that decides the result.
 
     `stream` and `learner` are names from the study file; the options of stream, learner and treatment are JSON.
-    `simulated` is false for the three deliveries of the platform. A trial without failures has a span of 0.
+    `simulated` is false for the three deliveries of the platform. A trial without failures has a span of 0. With
+    `trained_before`, the learner learns so many other records first, and nothing from the stream.
     """
 
     stream: str
@@ -40,6 +41,7 @@ class Trial:
     seed: int
     records: int
     holdout: int
+    trained_before: int
 
     @cached_property
     def key(self) -> str:

@@ -14,16 +14,17 @@ from millstream.study.streams import OrderedStream
 from millstream.study.treatments import Delivered, Plan, StateLoss
 from millstream.study.trial import Trial
 
-__all__ = ["Baseline", "Inputs", "run_trial"]
+__all__ = ["Baseline", "Inputs", "predict_all", "run_trial"]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """A stream and its hold-out records, in the form that one learner has prepared."""
+    """A stream, its hold-out records and those before it, in the form that one learner has prepared."""
 
     stream: OrderedStream
     rows: Any
     holdout: Any
+    before: Any
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,34 @@ class Baseline:
     predicted_shares: Array
 
 
+def predict_all(inputs: Inputs, learner: Learner) -> Array:
+    """Train a learner on the records before the stream; return the labels that it then predicts for the stream."""
+    before = inputs.stream.before_labels
+    learner.restart()
+    learner.process(inputs.before, np.arange(len(before)), before)
+    return learner.judge(inputs.rows, inputs.stream.labels)[0]
+
+
 def run_trial(
-    trial: Trial, plan: Plan, inputs: Inputs, learner: Learner, baseline: Baseline | None, labels: int, threshold: float
+    trial: Trial,
+    plan: Plan,
+    inputs: Inputs,
+    learner: Learner,
+    baseline: Baseline | None,
+    labels: int,
+    threshold: float,
+    frozen: Array | None = None,
 ) -> tuple[dict[str, Any], Baseline]:
     """Run a trial; return its row of the result table, and what other trials are compared with.
 
-    Without a baseline, the trial is its own.
+    Without a baseline, the trial is its own. `frozen` are the predictions of a learner that does not learn any more.
     """
     began, learner.seconds = time.thread_time(), 0.0
-    learner.restart()
-    predicted = _run(trial, plan, inputs, learner)
+    if frozen is None:
+        learner.restart()
+        predicted = _run(trial, plan, inputs, learner)
+    else:
+        predicted = frozen[plan.delivered.positions]
     delivered, stream = plan.delivered, inputs.stream
     held_out, log_loss = learner.judge(inputs.holdout, stream.holdout_labels)
     right = predicted == stream.labels[delivered.positions]
@@ -67,6 +86,8 @@ def run_trial(
         "label_shares": shares.tolist(),
         "flips": _flips(shares, base.label_shares, threshold),
         "predicted_flips": _flips(predicted_shares, base.predicted_shares, threshold),
+        "leader_changed": bool(shares.argmax() != base.label_shares.argmax()),
+        "predicted_leader_changed": bool(predicted_shares.argmax() != base.predicted_shares.argmax()),
         "delivered": rows,
         "repeated": rows - (len(stream.labels) - different),
         "lost": different,
