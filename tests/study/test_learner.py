@@ -165,3 +165,12 @@ def test_the_log_loss_is_that_of_the_true_labels(records: pa.Table, labels: Arra
     assert loss == pytest.approx(-np.log(right).mean())
     expected = step.ask(records.slice(300, 100))["predicted"].to_pylist()
     assert [[*dict.fromkeys(records["label"].to_pylist())][label] for label in judged] == expected
+
+
+def test_a_learner_that_knows_nothing_predicts_nothing(records: pa.Table, labels: Array) -> None:
+    learner, prepared = made(Softmax(), records)
+    new = learner.save()
+    learner.process(prepared, np.arange(100), labels[:100])
+    learner.return_part(new, 1.0, np.random.default_rng(1))
+    judged, loss = learner.judge(prepared[100:200], labels[100:200])
+    assert (judged == -1).all() and loss is not None and loss > 30

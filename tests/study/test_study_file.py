@@ -86,6 +86,13 @@ def test_a_value_is_changed_by_its_key_path(write: WriteStudy) -> None:
     assert load_study(write(), sets=["data.records=300"]).study.data.records == 300
 
 
+def test_levels_that_are_the_same_at_quick_size_are_one_trial(write: WriteStudy) -> None:
+    path = write(quick={"records": 100}, failures=[{"span": 60, "share": 0.1}, {"span": 60, "share": 0.3}], seeds=1)
+    for quick, trials in ((False, 1 + 2 * 2), (True, 1 + 2)):
+        study = load_study(path, quick=quick).study
+        assert sum(len(group.trials(study)) for group in groups_of(study)) == trials
+
+
 def test_every_trial_of_a_grid_has_its_own_key(write: WriteStudy) -> None:
     study = load_study(
         write(

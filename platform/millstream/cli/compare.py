@@ -76,11 +76,10 @@ def _table(cells: list[Cell]) -> Iterator[str]:
 
 
 def _row(cell: Cell) -> Iterator[str]:
-    factors = cell.factors
-    yield factors["stream"]
-    yield factors["learner"]
-    yield factors["treatment"]
-    yield f"{factors['failures']} x {factors['span']}" if factors["failures"] else "-"
+    yield cell.factors["stream"]
+    yield cell.factors["learner"]
+    yield cell.treatment
+    yield cell.failures
     yield str(cell.seeds)
     yield f"{100 * cell.holdout_accuracy:.2f}"
     yield f"{100 * cell.accuracy_difference:+.2f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,32 @@ class Cell:
     labels_changed: float
     share_bias: float
     """The root mean square over labels and seeds."""
+
+    @property
+    def treatment(self) -> str:
+        """The treatment with its options, in words."""
+        options = json.loads(self.factors["treatment_config"]).items()
+        return " ".join([self.factors["treatment"], *(f"{name}={_plain(value)}" for name, value in options)])
+
+    @property
+    def failures(self) -> str:
+        """The failures in words: their number and span, and their place if it is not random."""
+        factors = self.factors
+        if not factors["failures"]:
+            return "none"
+        words = [f"{factors['failures']} x {factors['span']}"]
+        if factors["placement"] != "random":
+            words.append(factors["topic"] or factors["placement"])
+        if (part := (factors["between_first"], factors["between_last"])) != (0, 1):
+            words.append("in {:g}-{:g}".format(*part))
+        every = factors["checkpoint_every"], factors["commit_every"]
+        if every != (1, 1):
+            words.append("every {}/{}".format(*every))
+        return " ".join(words)
+
+
+def _plain(value: Any) -> str:
+    return "end" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def cells_of(table: pa.Table) -> Iterator[Cell]:

@@ -23,8 +23,9 @@ class Group:
     learner: str
 
     def trials(self, study: StudyConfig) -> list[tuple[Trial, Any]]:
-        """Return each trial with its treatment."""
-        return [*_trials(study, self.stream, self.seed, self.learner)]
+        """Return each trial with its treatment; a small stream may give two levels of failures the same trial."""
+        found = {trial.key: (trial, treatment) for trial, treatment in _trials(study, self)}
+        return [*found.values()]
 
 
 def groups_of(study: StudyConfig) -> Iterator[Group]:
@@ -35,7 +36,8 @@ def groups_of(study: StudyConfig) -> Iterator[Group]:
             yield Group(stream, seed, learner)
 
 
-def _trials(study: StudyConfig, stream: str, seed: int, learner: str) -> Iterator[tuple[Trial, Any]]:
+def _trials(study: StudyConfig, group: Group) -> Iterator[tuple[Trial, Any]]:
+    stream, seed, learner = group.stream, group.seed, group.learner
     once = Trial(
         stream=stream,
         stream_config=canonical_json(study.streams[stream].model_dump(mode="json")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,7 +87,12 @@ class Learner:
         return self._labels_of(classes)
 
     def judge(self, prepared: Any, labels: Array) -> tuple[Array, float | None]:
-        """Predict all prepared rows without learning; return the predicted labels and the log-loss, if there is one."""
+        """Predict all prepared rows without learning; return the predicted labels and the log-loss, if there is one.
+
+        A learner that knows no label, after it returned to a new state, predicts -1.
+        """
+        if not self._known:
+            return np.full(len(labels), -1, np.int64), -math.log(_LEAST_CHANCE)
         began = time.thread_time()
         if not isinstance(self._model, ReturnsChances):
             classes, _ = self._model.predict(prepared)

@@ -6,7 +6,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 
@@ -47,12 +47,9 @@ def run_on_spark(
         with ThreadPoolExecutor(1, "millstream-study") as runner:
             future = runner.submit(job.foreachPartition, functools.partial(_run_partition, setup))
             try:
-                while not future.done():
+                while not wait([future], _POLL_SECONDS).done:
                     watch()
-                    try:
-                        future.result(_POLL_SECONDS)
-                    except TimeoutError:
-                        continue
+                future.result()
             except BaseException:
                 context.cancelAllJobs()
                 raise
@@ -78,13 +75,11 @@ def _study(described: str) -> StudyConfig:
     return StudyConfig.model_validate_json(described)
 
 
-def _explained(error: Exception) -> Exception:
-    """Return the error that ended the job in the words of Millstream."""
-    from py4j.protocol import Py4JError
-
+def _explained(error: Exception) -> MillstreamError:
+    """Return the error that ended the job in the words of Millstream; only an open session can print Spark's errors."""
     from millstream.engines.spark.failures import error_of
 
-    if not isinstance(error, Py4JError | OSError):
+    if isinstance(error, MillstreamError):
         return error
     found = error_of(str(error))
     if not str(found).startswith("Spark's query ended"):
