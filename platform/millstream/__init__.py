@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from millstream.api.explanation import explain
     from millstream.api.run import Run, open_run
     from millstream.api.running import Running
-    from millstream.api.study import Study, study
+    from millstream.api.study import Study, compare
     from millstream.api.validation import validate
     from millstream.errors import (
         AlteredCheckpoint,
@@ -54,11 +54,11 @@ __all__ = [
     "Unavailable",
     "UnknownFormat",
     "__version__",
+    "compare",
     "explain",
     "open_run",
     "run",
     "start",
-    "study",
     "validate",
 ]
 
@@ -69,11 +69,11 @@ _MODULES = {
     "Run": "api.run",
     "Running": "api.running",
     "Study": "api.study",
+    "compare": "api.study",
     "explain": "api.explanation",
     "open_run": "api.run",
     "run": "api.execution",
     "start": "api.execution",
-    "study": "api.study",
     "validate": "api.validation",
 }
 """The modules of the public names that are not errors."""

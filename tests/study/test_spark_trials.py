@@ -18,7 +18,7 @@ from support.studies import TIMES, WriteStudy, run_here, write_study
 
 from millstream.engines.spark.shared_session import SHARED
 from millstream.runs.termination import descendants
-from millstream.study.comparison import Progress, compare
+from millstream.study.comparison import Progress, run_study
 from millstream.study.study_file import load_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -47,7 +47,7 @@ def test_the_table_is_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_pat
     assert expected.num_rows == 2 * (3 + 2) * 3
     seen: list[Progress] = []
     for tasks in (1, 3, None):
-        table = compare(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
+        table = run_study(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
         assert table.drop_columns(TIMES).equals(expected)
         assert seen[-1] == Progress(finished=30, trials=30, before=0)
 
@@ -64,7 +64,7 @@ def test_killed_workers_are_replaced(write: WriteStudy, tmp_path: Path) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    table = compare(loaded, tmp_path / "killed", watch=kill)
+    table = run_study(loaded, tmp_path / "killed", watch=kill)
     assert killed
     assert table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))
 

@@ -11,7 +11,7 @@ import pytest
 from support.studies import TIMES, RunStudy, WriteStudy, rows_of
 
 from millstream.errors import ConfigError, Contradiction
-from millstream.study.comparison import compare
+from millstream.study.comparison import run_study
 from millstream.study.study_file import load_study
 
 ALL = [
@@ -193,6 +193,6 @@ def test_what_only_the_data_shows_is_refused_before_spark_starts(
     write: WriteStudy, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        compare(load_study(write(**changes)), tmp_path / "out")
+        run_study(load_study(write(**changes)), tmp_path / "out")
     assert message in str(refused.value)
     assert "small.yaml:" in str(refused.value)

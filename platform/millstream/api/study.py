@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.config.document import Setting
-from millstream.study.comparison import Progress, compare
+from millstream.study.comparison import Progress, run_study
 from millstream.study.results import labels_of
 from millstream.study.study_file import StudyConfig, load_study
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Study", "study"]
+__all__ = ["Study", "compare"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Study:
         return self.config.name
 
 
-def study(
+def compare(
     path: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
@@ -51,5 +51,5 @@ def study(
     sets = [*set.items()] if isinstance(set, Mapping) else [*set]
     loaded = load_study(Path(path), quick=quick, sets=sets)
     folder = Path("studies") / loaded.study.name if out is None else Path(out)
-    table = compare(loaded, folder, tasks=tasks, watch=watch)
+    table = run_study(loaded, folder, tasks=tasks, watch=watch)
     return Study(loaded.study, folder, table, labels_of(table))

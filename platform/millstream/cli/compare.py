@@ -34,12 +34,12 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
     Each trial is compared with the exactly-once trial of the same stream, learner and seed. The same command continues
     after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial.
     """
-    from millstream.api.study import study as run_study
+    from millstream.api import study as studies
     from millstream.study.cells import cells_of
 
     began = time.monotonic()
     shown = _Lines()
-    found = run_study(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show)
+    found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show)
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
     for line in _table([*cells_of(found.table)]):

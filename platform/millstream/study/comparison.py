@@ -20,7 +20,7 @@ from millstream.study.streams import order_stream
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import tasks_of
 
-__all__ = ["Progress", "compare"]
+__all__ = ["Progress", "run_study"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Progress:
     before: int
 
 
-def compare(
+def run_study(
     loaded: LoadedStudy, out: Path, *, tasks: int | None = None, watch: Callable[[Progress], None] = lambda _: None
 ) -> pa.Table:
     """Run the trials of a study that its folder lacks; return the table of all its trials.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from millstream.arrays import Array
 from millstream.steps.contracts import Model, PredictsThenLearns, ReturnsChances, State
 
-__all__ = ["HasOptimiser", "Learner", "LearnerState"]
+__all__ = ["Learner", "LearnerState"]
 
 _FEW_RUNS = 48
 """Up to so many runs of rows that follow each other are passed to the model one by one, without a copy of the rows."""
@@ -26,7 +26,7 @@ _LEAST_CHANCE = float(np.finfo(np.float64).eps)
 
 
 @runtime_checkable
-class HasOptimiser(Protocol):
+class _HasOptimiser(Protocol):
     """A model that may keep optimiser state, such as sums of squared gradients, besides its weights."""
 
     def without_optimiser(self, state: State) -> State | None:
@@ -118,7 +118,7 @@ class Learner:
 
     def without_optimiser(self) -> State | None:
         """Return the model's state with new optimiser state; None if the model keeps none."""
-        return self._model.without_optimiser(self._model.save()) if isinstance(self._model, HasOptimiser) else None
+        return self._model.without_optimiser(self._model.save()) if isinstance(self._model, _HasOptimiser) else None
 
     def has_parts(self) -> bool:
         """Return whether a part of the parameters can be set alone: they are arrays."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from millstream.errors import Contradiction
 from millstream.log.journal.durability import make_folder, write_whole
 
-__all__ = ["ResultFolder", "labels_of", "write_part"]
+__all__ = ["COLUMNS", "ResultFolder", "labels_of", "write_part"]
 
 _FORMAT = 1
 _TEXT, _NUMBER, _SHARE = pa.string(), pa.int64(), pa.float64()
@@ -67,6 +67,8 @@ _SCHEMA = pa.schema(
         ("seconds", _SHARE),
     ]
 )
+COLUMNS = list(_SCHEMA.names)
+"""The columns of a result table: those of a trial, then its results."""
 _NAMES = b"labels"
 
 

@@ -22,7 +22,7 @@ from millstream.config.plugins import MODELS, SOURCES, STEPS, plugin_field
 from millstream.config.references import substitute
 from millstream.study.factors import WITH_TRAINING, WITHOUT_FAILURES, Failures, Section, Stream, Treatment
 
-__all__ = ["Data", "LoadedStudy", "StudyConfig", "load_study"]
+__all__ = ["LoadedStudy", "StudyConfig", "load_study"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 _Every = Annotated[int, Field(ge=1, le=10_000)]

@@ -96,12 +96,12 @@ def _run_group(study: StudyConfig, group: Group, ordered: _Ordered, finished: Ke
     learner = Learner(study.learners[group.learner], ordered.collection.columns.schema, labels)
     inputs = ordered.inputs(learner)
     frozen = predict_all(inputs, learner) if study.data.trained_before else None
-    baseline = None
+    pair = None
     for trial, treatment in trials:
-        if trial.key in finished and baseline is not None:
+        if trial.key in finished and pair is not None:
             continue
         plan = plan_treatment(treatment, ordered.schedule(trial), len(inputs.stream.labels), trial.seed)
-        row, results = run_trial(trial, plan, inputs, learner, baseline, labels, study.threshold, frozen)
-        baseline = baseline or results
+        row, results = run_trial(trial, plan, inputs, learner, pair, labels, study.threshold, frozen)
+        pair = pair or results
         if trial.key not in finished:
             yield row

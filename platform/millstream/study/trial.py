@@ -48,11 +48,6 @@ class Trial:
         """The digest of the trial's description."""
         return hashlib.blake2b(canonical_json(asdict(self)).encode(), digest_size=12).hexdigest()
 
-    @property
-    def is_baseline(self) -> bool:
-        """True for the exactly-once trial with which the others of its stream, learner and seed are compared."""
-        return self.treatment == EXACTLY_ONCE
-
 
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys and without spaces: equal values have equal texts.

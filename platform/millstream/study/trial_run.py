@@ -14,7 +14,7 @@ from millstream.study.streams import OrderedStream
 from millstream.study.treatments import Delivered, Plan, StateLoss
 from millstream.study.trial import Trial
 
-__all__ = ["Baseline", "Inputs", "predict_all", "run_trial"]
+__all__ = ["Inputs", "predict_all", "run_trial"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """The results of the exactly-once trial that others are compared with."""
+class Results:
+    """The results of a trial with which other trials are compared."""
 
     holdout: Array
     label_shares: Array
@@ -49,14 +49,14 @@ def run_trial(
     plan: Plan,
     inputs: Inputs,
     learner: Learner,
-    baseline: Baseline | None,
+    pair: Results | None,
     labels: int,
     threshold: float,
     frozen: Array | None = None,
-) -> tuple[dict[str, Any], Baseline]:
-    """Run a trial; return its row of the result table, and what other trials are compared with.
+) -> tuple[dict[str, Any], Results]:
+    """Run a trial and compare it with its pair; return its row of the result table, and its results.
 
-    Without a baseline, the trial is its own. `frozen` are the predictions of a learner that does not learn any more.
+    Without a pair, the trial is compared with itself. `frozen` are the predictions of a learner that no longer learns.
     """
     began, learner.seconds = time.thread_time(), 0.0
     if frozen is None:
@@ -69,8 +69,8 @@ def run_trial(
     right = predicted == stream.labels[delivered.positions]
     shares = _shares(stream.labels[delivered.positions[delivered.output]], labels)
     predicted_shares = _shares(predicted[delivered.output & (predicted >= 0)], labels)
-    results = Baseline(held_out, shares, predicted_shares)
-    base = results if baseline is None else baseline
+    results = Results(held_out, shares, predicted_shares)
+    base = results if pair is None else pair
     first = delivered.first & delivered.output
     rows, trained = int(delivered.output.sum()), int(delivered.state.sum())
     different = int((~_delivered_positions(delivered.positions, delivered.output, len(stream.labels))).sum())
