@@ -144,7 +144,7 @@ class Learner(ABC):
             )
             raise ConfigError(message)
         others = (np.asarray(value) for name, value in state.items() if name != "table")
-        if not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in others)):
+        if state and not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in others)):
             message = f"the state of {self.name} holds numbers that are NaN or infinite; start over with --fresh"
             raise ConfigError(message)
         self._store = DirtyRows(table)

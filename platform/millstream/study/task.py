@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection as Keys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from millstream.study.streams import OrderedStream, order_stream
 from millstream.study.study_file import StudyConfig
 from millstream.study.treatments import plan_treatment
 from millstream.study.trial import Trial
-from millstream.study.trial_run import Inputs, predict_all, run_trial
+from millstream.study.trial_run import Inputs, Sequence, predict_all, run_trial
 
 __all__ = ["Task", "run_task", "tasks_of"]
 
@@ -30,7 +30,7 @@ class Task:
 
     stream: str
     seed: int
-    learners: Sequence[str]
+    learners: list[str]
 
 
 def tasks_of(study: StudyConfig, finished: Keys[str]) -> list[Task]:
@@ -67,11 +67,12 @@ def run_task(study: StudyConfig, task: Task, folder: ResultFolder, finished: Key
 
 
 class _Ordered:
-    """The columns of a collection in the order of a stream, each made when a learner first reads it."""
+    """A stream, with everything that its trials share: columns in its order, and sequences of treatments."""
 
     def __init__(self, collection: Collection, stream: OrderedStream) -> None:
         self.collection, self.stream = collection, stream
         self._columns: dict[str, list[pa.Array]] = {}
+        self._sequences: dict[Trial, Sequence] = {}
 
     def inputs(self, learner: Learner) -> Inputs:
         name = learner.reads
@@ -81,7 +82,15 @@ class _Ordered:
             self._columns[name] = [column.take(pa.array(part)) for part in parts]
         return Inputs(self.stream, *map(learner.prepare, self._columns[name]))
 
-    def schedule(self, trial: Trial) -> Schedule:
+    def sequence(self, trial: Trial, treatment: Any) -> Sequence:
+        """Return the sequence of a trial, which is the same for all learners."""
+        of_all = replace(trial, learner="", learner_config="")
+        if of_all not in self._sequences:
+            plan = plan_treatment(treatment, self._schedule(trial), len(self.stream.labels), trial.seed)
+            self._sequences[of_all] = Sequence(plan, self.stream, len(self.collection.names))
+        return self._sequences[of_all]
+
+    def _schedule(self, trial: Trial) -> Schedule:
         if not trial.failures:
             return Schedule(np.array([0, len(self.stream.labels)]), 1, 1, ())
         topic = list(self.collection.names).index(trial.topic) if trial.topic else None
@@ -92,16 +101,16 @@ def _run_group(study: StudyConfig, group: Group, ordered: _Ordered, finished: Ke
     trials = group.trials(study)
     if all(trial.key in finished for trial, _ in trials):
         return
-    labels = len(ordered.collection.names)
-    learner = Learner(study.learners[group.learner], ordered.collection.columns.schema, labels)
+    collection = ordered.collection
+    learner = Learner(study.learners[group.learner], collection.columns.schema, len(collection.names))
     inputs = ordered.inputs(learner)
     frozen = predict_all(inputs, learner) if study.data.trained_before else None
     pair = None
     for trial, treatment in trials:
         if trial.key in finished and pair is not None:
             continue
-        plan = plan_treatment(treatment, ordered.schedule(trial), len(inputs.stream.labels), trial.seed)
-        row, results = run_trial(trial, plan, inputs, learner, pair, labels, study.threshold, frozen)
+        sequence = ordered.sequence(trial, treatment)
+        row, results = run_trial(trial, sequence, inputs, learner, pair, study.threshold, frozen)
         pair = pair or results
         if trial.key not in finished:
             yield row

@@ -14,7 +14,7 @@ from millstream.study.streams import OrderedStream
 from millstream.study.treatments import Delivered, Plan, StateLoss
 from millstream.study.trial import Trial
 
-__all__ = ["Inputs", "predict_all", "run_trial"]
+__all__ = ["Inputs", "Sequence", "predict_all", "run_trial"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,29 @@ class Results:
     predicted_shares: Array
 
 
+class Sequence:
+    """The planned sequence of a trial, and all results that do not depend on the learner."""
+
+    def __init__(self, plan: Plan, stream: OrderedStream, labels: int) -> None:
+        delivered, records = plan.delivered, len(stream.labels)
+        self.plan = plan
+        self.labels = stream.labels[delivered.positions]
+        self.first = delivered.first & delivered.output
+        self.label_shares = _shares(self.labels[delivered.output], labels)
+        rows, trained = int(delivered.output.sum()), int(delivered.state.sum())
+        different, learned = (
+            int(np.count_nonzero(np.bincount(delivered.positions[marked], minlength=records)))
+            for marked in (delivered.output, delivered.state)
+        )
+        self.counts = {
+            "delivered": rows,
+            "repeated": rows - different,
+            "lost": records - different,
+            "trained_twice": trained - learned,
+            "not_trained": records - learned,
+        }
+
+
 def predict_all(inputs: Inputs, learner: Learner) -> Array:
     """Train a learner on the records before the stream; return the labels that it then predicts for the stream."""
     before = inputs.stream.before_labels
@@ -46,11 +69,10 @@ def predict_all(inputs: Inputs, learner: Learner) -> Array:
 
 def run_trial(
     trial: Trial,
-    plan: Plan,
+    sequence: Sequence,
     inputs: Inputs,
     learner: Learner,
     pair: Results | None,
-    labels: int,
     threshold: float,
     frozen: Array | None = None,
 ) -> tuple[dict[str, Any], Results]:
@@ -59,26 +81,22 @@ def run_trial(
     Without a pair, the trial is compared with itself. `frozen` are the predictions of a learner that no longer learns.
     """
     began, learner.seconds = time.thread_time(), 0.0
+    delivered, shares = sequence.plan.delivered, sequence.label_shares
     if frozen is None:
         learner.restart()
-        predicted = _run(trial, plan, inputs, learner)
+        predicted = _run(trial, sequence.plan, inputs, learner)
     else:
-        predicted = frozen[plan.delivered.positions]
-    delivered, stream = plan.delivered, inputs.stream
-    held_out, log_loss = learner.judge(inputs.holdout, stream.holdout_labels)
-    right = predicted == stream.labels[delivered.positions]
-    shares = _shares(stream.labels[delivered.positions[delivered.output]], labels)
-    predicted_shares = _shares(predicted[delivered.output & (predicted >= 0)], labels)
+        predicted = frozen[delivered.positions]
+    holdout_labels = inputs.stream.holdout_labels
+    held_out, log_loss = learner.judge(inputs.holdout, holdout_labels)
+    predicted_shares = _shares(predicted[delivered.output & (predicted >= 0)], len(shares))
     results = Results(held_out, shares, predicted_shares)
     base = results if pair is None else pair
-    first = delivered.first & delivered.output
-    rows, trained = int(delivered.output.sum()), int(delivered.state.sum())
-    different = int((~_delivered_positions(delivered.positions, delivered.output, len(stream.labels))).sum())
-    untrained = int((~_delivered_positions(delivered.positions, delivered.state, len(stream.labels))).sum())
+    right = predicted == sequence.labels
     metrics = {
-        "accuracy_first": float(right[first].mean()),
+        "accuracy_first": float(right[sequence.first].mean()),
         "accuracy_all": float(right[delivered.output].mean()),
-        "holdout_accuracy": float((held_out == stream.holdout_labels).mean()),
+        "holdout_accuracy": float((held_out == holdout_labels).mean()),
         "holdout_log_loss": log_loss,
         "labels_changed": float((held_out != base.holdout).mean()),
         "share_bias": (shares - base.label_shares).tolist(),
@@ -88,11 +106,7 @@ def run_trial(
         "predicted_flips": _flips(predicted_shares, base.predicted_shares, threshold),
         "leader_changed": bool(shares.argmax() != base.label_shares.argmax()),
         "predicted_leader_changed": bool(predicted_shares.argmax() != base.predicted_shares.argmax()),
-        "delivered": rows,
-        "repeated": rows - (len(stream.labels) - different),
-        "lost": different,
-        "trained_twice": trained - (len(stream.labels) - untrained),
-        "not_trained": untrained,
+        **sequence.counts,
         "model_seconds": learner.seconds,
         "seconds": time.thread_time() - began,
     }
@@ -161,9 +175,3 @@ def _shares(found: Array, labels: int) -> Array:
 def _flips(shares: Array, base: Array, threshold: float) -> int:
     """Return the number of labels that are popular in only one of two outputs."""
     return int(((shares >= threshold) != (base >= threshold)).sum())
-
-
-def _delivered_positions(positions: Array, marked: Array, records: int) -> Array:
-    found = np.zeros(records, np.bool_)
-    found[positions[marked]] = True
-    return found
