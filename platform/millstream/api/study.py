@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,14 +43,15 @@ def compare(
     set: Mapping[str, Any] | Sequence[Setting] = (),
     tasks: int | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
+    warn: Callable[[str], None] = warnings.warn,
 ) -> Study:
     """Run the trials of a study file that its folder `out` lacks, and return the study with all its trials.
 
     `quick` runs the study at the size of its `quick`; `set` changes values by key path. `watch` is called with the
-    progress. Without `out`, the folder is `studies/NAME`.
+    progress, `warn` if MLflow fails. Without `out`, the folder is `studies/NAME`.
     """
     sets = [*set.items()] if isinstance(set, Mapping) else [*set]
     loaded = load_study(Path(path), quick=quick, sets=sets)
     folder = Path("studies") / loaded.study.name if out is None else Path(out)
-    table = run_study(loaded, folder, tasks=tasks, watch=watch)
+    table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
     return Study(loaded.study, folder, table, labels_of(table))

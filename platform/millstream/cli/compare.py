@@ -39,11 +39,15 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
 
     began = time.monotonic()
     shown = _Lines()
-    found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show)
+    found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show, warn=_warn)
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
     for line in _table([*cells_of(found.table)]):
         click.echo(one_line(line))
+
+
+def _warn(message: str) -> None:
+    click.echo(one_line(f"  {message}"), err=True)
 
 
 class _Lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,12 @@ class Progress:
 
 
 def run_study(
-    loaded: LoadedStudy, out: Path, *, tasks: int | None = None, watch: Callable[[Progress], None] = lambda _: None
+    loaded: LoadedStudy,
+    out: Path,
+    *,
+    tasks: int | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    warn: Callable[[str], None] = warnings.warn,
 ) -> pa.Table:
     """Run the trials of a study that its folder lacks; return the table of all its trials.
 
@@ -43,6 +49,8 @@ def run_study(
     for learner in study.learners.values():
         check_parts(learner)
     require("spark", "a study")
+    if study.mlflow is not None:
+        require("mlflow", "`mlflow` of a study")
     folder = ResultFolder(out)
     identity = data_identity(loaded, folder.path)
     folder.claim(study.name, identity)
@@ -58,7 +66,12 @@ def run_study(
 
     if missing := tasks_of(study, finished):
         run_on_spark(study, missing, folder, finished, tasks, report)
-    return folder.merge(keys)
+    table = folder.merge(keys)
+    if study.mlflow is not None:
+        from millstream.study.mlflow_record import record_study
+
+        record_study(loaded, folder.path, table, warn)
+    return table
 
 
 def _check(loaded: LoadedStudy, collection: Collection) -> None:
