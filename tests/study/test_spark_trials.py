@@ -16,6 +16,7 @@ from support.conditions import HANG_SECONDS, wait_until
 from support.processes import command_line
 from support.studies import TIMES, WriteStudy, run_here, write_study
 
+import millstream as ms
 from millstream.engines.spark.shared_session import SHARED
 from millstream.runs.termination import descendants
 from millstream.study.comparison import Progress, run_study
@@ -23,7 +24,7 @@ from millstream.study.study_file import load_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-SLOW: dict[str, Any] = {"learners": {"river": {"type": "river_nb"}}, "seeds": 16}
+SLOW: dict[str, Any] = {"learners": {"river": {"type": "river_nb"}}, "seeds": 10}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,16 @@ def test_the_table_is_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_pat
         table = run_study(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
         assert table.drop_columns(TIMES).equals(expected)
         assert seen[-1] == Progress(finished=30, trials=30, before=0)
+
+
+@pytest.mark.usefixtures("spark")
+def test_python_runs_a_study_as_the_command_does(write: WriteStudy, tmp_path: Path) -> None:
+    path = write(quick={"records": 300})
+    study = ms.compare(path, out=tmp_path / "out", quick=True, set={"seeds": [5]})
+    assert (study.name, study.path, len(study.labels)) == ("small", tmp_path / "out", 4)
+    assert set(study.table["records"].to_pylist()) == {300} and set(study.table["seed"].to_pylist()) == {5}
+    loaded = load_study(path, quick=True, sets=[("seeds", [5])])
+    assert study.table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))
 
 
 @pytest.mark.usefixtures("spark")
