@@ -73,6 +73,13 @@ def test_an_effect_on_the_output_alone_changes_no_model_and_one_on_the_state_no_
         assert row["labels_changed"] == 0 and not any(row["share_bias"] + row["predicted_share_bias"])
 
 
+def test_a_replay_from_a_checkpoint_repeats_the_predictions_of_the_first_time(run: RunStudy) -> None:
+    table = run(treatments=[{"type": "output_only", "of": "at_least_once"}], learners__nb={"type": "softmax"})
+    for seed in range(2):
+        once, replayed = (rows_of(table, seed=seed, treatment=name)[0] for name in ("exactly_once", "output_only"))
+        assert replayed["accuracy_first"] == once["accuracy_first"] != replayed["accuracy_all"]
+
+
 def test_repeated_records_do_not_flatter_the_accuracy_on_first_deliveries(run: RunStudy) -> None:
     table = run(failures=[{"span": 60, "number": 8}], seeds=3)
     for row in rows_of(table, treatment="at_least_once"):

@@ -18,7 +18,8 @@ __all__ = ["FTRL"]
 class FTRL(OnlineModel):
     """Logistic regression by FTRL-proximal: as `softmax`, but words with little evidence keep a weight of exactly 0.
 
-    >>>     >>> from millstream_models.hashed_text import HashedText
+    >>> import numpy as np
+    >>> from millstream_models.hashed_text import HashedText
     >>> model = FTRL(features=HashedText(dimensions=64)).build(pa.schema([("text", pa.string())]))
     >>> rows = model.prepare(pa.array(["a late goal", "the night train", "the late train"]))
     >>> model.predict_then_learn(rows, np.array([0, 1, -1]), known=0)[0].tolist()
