@@ -49,6 +49,12 @@ WRONG: list[tuple[str, Any, str]] = [
     ("set", "a=b", f"set: 'a=b' {SET}"),
     ("set", {1: 2}, "set, a key path: 1 is not allowed; give a text, as in 'engine.type'"),
     ("set", {"keep": containing_itself()}, "a mapping or a list of the config contains itself"),
+    (
+        "set",
+        {"keep": object()},
+        "the value of 'keep' is no text, number, list or mapping: an object of the class object",
+    ),
+    ("set", {"keep": float("nan")}, "the value of 'keep' is no text, number, list or mapping: Out of range"),
     ("set", {"keep": "soon"}, 'news.yaml (set) keep: "soon" is not allowed'),
     ("overlays", 5, "overlays: 5 is not allowed; give a path or a list of paths"),
     ("overlays", {"a.yaml": 1}, "overlays: an object of the class dict is not allowed; give a path or a list of paths"),
@@ -87,8 +93,10 @@ def test_arguments_that_exclude_each_other_are_refused(folder: Path) -> None:
 
 def test_a_number_of_numpy_and_a_single_overlay_are_taken(folder: Path) -> None:
     (folder / "quick.yaml").write_text("engine: {epoch: {max_records: 8}}\n")
-    run = ms.run("news.yaml", records=np.int64(24), overlays="quick.yaml")  # type: ignore[arg-type]
+    changes = {"guarantee.checkpoint_every": np.int64(2)}
+    run = ms.run("news.yaml", records=np.int64(24), set=changes, overlays="quick.yaml")  # type: ignore[arg-type]
     assert run.summary is not None and (run.summary.records, run.summary.epochs) == (24, 3)
+    assert run.config.resolved()["guarantee"]["checkpoint_every"] == 2
     assert ms.validate("news.yaml", overlays=folder / "quick.yaml") == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -205,10 +206,18 @@ def _sets_of(changes: object) -> list[Setting]:
 def _plain(key: str, value: object) -> Any:
     """Return a copy of a value that a config file can have; `ConfigError` for any other one."""
     try:
-        return json.loads(json.dumps(_copied(value), ensure_ascii=False, allow_nan=False))
+        return json.loads(json.dumps(_copied(value), ensure_ascii=False, allow_nan=False, default=_whole))
     except (TypeError, ValueError) as error:
         message = f"set: the value of {key!r} is no text, number, list or mapping: {error}"
         raise ConfigError(message) from error
+
+
+def _whole(value: object) -> int:
+    """Return a whole number of another class, such as one of NumPy."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"an object of the class {type(value).__name__}") from None
 
 
 def _from_mapping(
