@@ -1,7 +1,7 @@
 """Every exception that Millstream raises on purpose, and the exit code of the command that it ends.
 
 MillstreamError                 1: anything else that a user can act on
-├── ConfigError                 2: the config is wrong, as `validate` reports without a run
+├── ConfigError                 2: the config is wrong, as `validate` reports without a run; or an argument
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
 │   ├── AlteredLog              3: a log or a file of the run directory was altered
 │   │   └── AlteredCheckpoint   3: a file of a checkpoint is gone or was altered
@@ -70,7 +70,7 @@ class ConfigProblem:
 
 
 class ConfigError(MillstreamError):
-    """The config is wrong, or the guarantee that it selects is impossible; `problems` are all problems found."""
+    """The config or an argument is wrong, or the guarantee is impossible; `problems` are all problems found."""
 
     exit_code = 2
 

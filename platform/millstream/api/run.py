@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 
+from millstream import arguments
 from millstream.api.config import Config, config_of
 from millstream.config.load import Loaded
 from millstream.guarantees.audit import Audit
@@ -84,11 +85,8 @@ class Run:
         """Return the model of the newest checkpoint, for many predictions; it does not learn."""
         return load_model(self._directory, self._loaded())
 
-    def predict(self, texts: Sequence[str], *, top: int = 1) -> list[Prediction]:
+    def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, by the model of the newest checkpoint, with its `top` likeliest labels."""
-        if isinstance(texts, str):
-            message = "predict takes a list of texts, not a single text: predict([text])"
-            raise TypeError(message)
         return self.model().predict(texts, top=top)
 
     def metrics(self) -> pa.Table:
@@ -122,4 +120,4 @@ class Run:
 
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open a run directory for reading, also while the run goes on; a folder that is none is a `MillstreamError`."""
-    return Run(RunDirectory.find(Path(path)).path.absolute())
+    return Run(RunDirectory.find(arguments.path("path", path)).path.absolute())

@@ -21,7 +21,7 @@ from millstream.config.overlays import merge_overlays
 from millstream.config.references import substitute
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
 
-__all__ = ["Loaded", "load_config", "read_back", "read_config"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config", "read_document"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,11 @@ class Loaded:
 
     def changed(self, sets: Sequence[Setting], environment: Mapping[str, str] | None = None) -> Loaded:
         """Return this config with other values, given as those of `--set`; the file is not read again."""
-        document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
-        return _validated(document, self.file, self.folder, sets, environment)
+        return _validated(self.written(), self.file, self.folder, sets, environment)
+
+    def written(self) -> Document:
+        """Return the document as it was written, for `read_document`; values from outside are references again."""
+        return Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
 
     def redact(self, text: str) -> str:
         """Return the text without secrets: references are in place of outside values, `***` of passwords in URLs."""
@@ -114,6 +117,11 @@ def read_config(
     Relative paths in it start at `folder`; `file` is its name in messages.
     """
     return _validated(Document(data=dict(data)), file, folder, sets, environment)
+
+
+def read_document(document: Document, file: str, folder: Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Validate a document of `Loaded.written`, in this process or in another one."""
+    return _validated(document, file, folder, (), environment)
 
 
 def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.config.plugin_bases import ModelConfig, PluginConfig, SinkConfig, SourceConfig, StepConfig
 from millstream.errors import ConfigError
@@ -53,6 +54,14 @@ _BASES: Mapping[str, type[PluginConfig]] = {
     STEPS: StepConfig,
     MODELS: ModelConfig,
 }
+_MEMBERS: Mapping[str, Sequence[str]] = {
+    SOURCES: ("bounded", "fields", "open", "problems", "reads"),
+    SINKS: ("clear", "location", "may_clear", "open", "problems", "progress", "read"),
+    STEPS: ("build",),
+    MODELS: ("build",),
+    PIPELINES: ("steps",),
+}
+"""The members of an object that is a plug-in; a class of a notebook may have them without a base class."""
 
 
 @functools.cache
@@ -149,6 +158,7 @@ class PluginField:
     def validate(self, value: object) -> Any:
         kind, names = _KINDS[self.group], list(registered()[self.group])
         if isinstance(value, BaseModel):
+            self._check_object(value)
             return value
         if not isinstance(value, Mapping):
             message = f"a {kind} is a mapping with `{self.key}`, one of {', '.join(names)}"
@@ -165,6 +175,15 @@ class PluginField:
         except ConfigError as error:
             raise _refusal((self.key,), "broken", str(error), name) from error
         return model.model_validate(value, extra="forbid")
+
+    def _check_object(self, value: BaseModel) -> None:
+        """Refuse an object that is no plug-in of this group; an absent plug-in refuses its use itself."""
+        if isinstance(value, AbsentPlugin):
+            return
+        if missing := [member for member in (self.key, *_MEMBERS[self.group]) if not hasattr(value, member)]:
+            kind, members = _KINDS[self.group], " and ".join(f"`{member}`" for member in missing)
+            message = f"an object of the class {type(value).__name__} is not a {kind}, because it has no {members}"
+            raise _refusal((), "shape", message, value)
 
     def chosen(self, value: object) -> type[BaseModel] | None:
         """Return the model that a mapping names; None if there is none or it is broken."""

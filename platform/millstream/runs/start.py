@@ -22,7 +22,6 @@ from millstream.engines.job import CutOptions, Engine, Storage, make_job
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
-    ConfigError,
     Contradiction,
     ForeignSink,
     MillstreamError,
@@ -133,6 +132,10 @@ def start(
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
     libraries = versions(config)  # before anything is written, because a library may be absent
+    if options.crash is not None:
+        options.crash.check(list(graph.outputs))
+    if options.replay is not None:
+        RunDirectory.find(options.replay)
     directory = RunDirectory(options.run)
     directory.lock(ends_on_signal=options.ends_on_signal)
     with ExitStack() as ending:
@@ -187,7 +190,7 @@ def start(
                 _cut_options(loaded, options),
                 stop=stop,
                 observe=observe,
-                crash=_arm_crash(directory, options.crash, list(sinks), fire),
+                crash=_arm_crash(directory, options.crash, fire),
                 wall_clock=wall_clock,
             )
         before, began = epoch_log.totals.processed, time.monotonic()
@@ -319,13 +322,10 @@ def _open_sinks(
     return sinks, keys
 
 
-def _arm_crash(
-    directory: RunDirectory, point: CrashPoint | None, sinks: list[str], fire: Callable[[], None]
-) -> Armed | None:
+def _arm_crash(directory: RunDirectory, point: CrashPoint | None, fire: Callable[[], None]) -> Armed | None:
     """The crash of `--crash`, armed unless it has already fired in this run directory."""
     if point is None or str(point) in directory.crashes():
         return None
-    point.check(sinks)
 
     def fire_once() -> None:
         directory.record_crash(str(point))
@@ -338,9 +338,6 @@ def _cut_options(loaded: Loaded, options: Options) -> CutOptions:
     size = loaded.config.engine.epoch
     original = None
     if options.replay is not None:
-        if options.follow or options.records is not None:
-            message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
-            raise ConfigError(message)
         original = EpochReader(RunDirectory.find(options.replay).epochs)
     bounded = all(source.config.bounded for source in loaded.config.logs)
     return CutOptions(
