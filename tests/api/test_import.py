@@ -67,6 +67,13 @@ def test_the_import_changes_nothing_in_the_process_and_imports_no_library() -> N
     assert "millstream" in imported and not imported & HEAVY
 
 
+def test_a_validation_imports_neither_pandas_nor_numba() -> None:
+    config = Path(__file__).parents[2] / "configs/kafka.yaml"
+    program = f"import sys, millstream as ms; print(ms.validate({str(config)!r}), *sys.modules)"
+    problems, *imported = output_of(program).split()
+    assert problems == "[]" and not {"pandas", "numba"} & set(imported)
+
+
 def test_the_command_sets_the_number_of_blas_threads_and_a_program_keeps_its_own() -> None:
     program = "import os, millstream.api.execution; print(os.environ.get('OMP_NUM_THREADS'))"
     assert output_of(program) == "None"

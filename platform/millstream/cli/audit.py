@@ -63,6 +63,7 @@ def as_object(found: Audit) -> dict[str, object]:
             for name, output in found.outputs.items()
         },
         "not_compared": dict(found.later),
+        "changed_code": dict(found.changed_code),
     }
 
 
@@ -80,4 +81,8 @@ def _text(found: Audit) -> str:
         lines.append(f"  {output.kind}: {_MEANING[output.kind]}")
     for name, began in found.later.items():
         lines.append(f"{name}: not compared, its sink was added later and begins with epoch {began}")
+    for name, epoch in found.changed_code.items():
+        first = f"during the run: epoch {epoch} is the first with it"
+        when = "since the last start of the run" if epoch is None else first
+        lines.append(f"{name}: its code changed {when}, so differences may come from it and not from a crash")
     return "\n".join(map(one_line, lines))

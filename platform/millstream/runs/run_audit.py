@@ -20,6 +20,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
 from millstream.runs.sinks import sink_key
 from millstream.runs.start import Options, start
+from millstream.runs.user_code import changed_code, last_code, user_code
 from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint, read_newest
@@ -52,13 +53,15 @@ def _audit(
     last = _last_committed(directory)
     if against is not None:
         other = RunDirectory.find(against)
-        return _compare(directory, loaded, other, load_run(other), last)
+        found = _compare(directory, loaded, other, load_run(other), last)
+        return replace(found, changed_code=changed_code(directory.code, last_code(other.code)))
     with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
         golden = Path(folder) / "golden"
         plain = _golden_copy(loaded) if copy else _golden_config(loaded)
         making()
         start(plain, Options(golden, replay=directory.path, replay_last=last))
-        return _compare(directory, loaded, RunDirectory(golden), plain, last)
+        found = _compare(directory, loaded, RunDirectory(golden), plain, last)
+        return replace(found, changed_code=changed_code(directory.code, user_code(plain.config)))
 
 
 def _golden_config(loaded: Loaded) -> Loaded:

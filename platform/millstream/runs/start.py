@@ -39,6 +39,7 @@ from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
+from millstream.runs.user_code import record_code, user_code
 from millstream.runs.versions import versions
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
@@ -156,6 +157,7 @@ def start(
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
+        record_code(directory.code, user_code(config), epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError, MillstreamError
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, RANK, TIME, no_records
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
@@ -105,7 +105,7 @@ class Classifier:
         schema = records
         for column in _ANSWER:
             schema = schema.append(column)
-        self._no_records = schema.empty_table()
+        self._no_records = no_records(schema)
         self._predictions = pa.schema([*_POSITION, pa.field("label", pa.string()), *_ANSWER])
         self.outputs: Sequence[Output] = [Output("predictions", self._predictions)]
         self.restore({})
@@ -178,7 +178,7 @@ class Classifier:
             self._batches = int(np.asarray(state["mini_batches"])[0])
             self._names = {name: code for code, name in enumerate(json.loads(bytes(state["classes"])))}
         self._known = len(self._names)
-        self._dictionary = pa.array(list(self._names), pa.string())
+        self._dictionary = _text_array(list(self._names))
         if state:
             with pa.ipc.open_stream(state["waiting"]) as stream:
                 self._waiting = [(batch[0], self._codes(batch[1])) for batch in stream]
@@ -194,7 +194,7 @@ class Classifier:
             numbers = self._numbers([*coded.dictionary.to_pylist(), None])
             found = numbers[coded.indices.fill_null(len(numbers) - 1).to_numpy()]
         if len(self._names) > len(self._dictionary):
-            self._dictionary = pa.array(list(self._names), pa.string())
+            self._dictionary = _text_array(list(self._names))
         return found
 
     def _numbers(self, names: list[str | None]) -> Array:
@@ -268,8 +268,14 @@ def _substate(state: State, prefix: str) -> State:
 
 def _masked(values: Array, classes: Array) -> pa.Array:
     """Return these values, with null where the class is -1."""
+    if not len(values):
+        return pa.nulls(0, pa.from_numpy_dtype(values.dtype))  # `pa.array` would import pandas, see `no_records`
     none = classes < 0
     return pa.array(values, mask=none) if none.any() else pa.array(values)
+
+
+def _text_array(texts: list[str]) -> pa.Array:
+    return pa.array(texts, pa.string()) if texts else pa.nulls(0, pa.string())
 
 
 def _as_int64(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.digests import Digest, digest_of
 from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
+from millstream.records import no_records
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
@@ -45,7 +46,7 @@ class EpochProcessor:
         self._partitions = PartitionTable()
         self._chain = Chain(graph, graph.steps if steps is None else steps)
         self._event_time = EventTime()
-        self._no_rows = {name: row_schema(output).empty_table() for name, output in graph.outputs.items()}
+        self._no_rows = {name: no_records(row_schema(output)) for name, output in graph.outputs.items()}
 
     def run_ahead(self, steps: Iterable[str]) -> None:
         """Declare that another process runs these steps before; their state is not in this process either."""
