@@ -17,6 +17,7 @@ from millstream.api.run import Run
 from millstream.api.running import Running
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import ConfigError
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
@@ -169,6 +170,8 @@ def _absolute(run: str | os.PathLike[str] | None, loaded: Loaded) -> Path:
 
 
 def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
+    refuse_run_in_import()  # before a thread could outlive the import
+
     def work(stop: threading.Event, opened: Callable[[], None]) -> Run:
         def more(watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
             opened()

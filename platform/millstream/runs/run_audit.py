@@ -12,6 +12,7 @@ import numpy as np
 from millstream.config.load import Loaded, read_config
 from millstream.config.models import Guarantee
 from millstream.digests import Digest, row_hashes
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.guarantees.delivery import Delivery
@@ -40,6 +41,7 @@ def audit_run(
 
     `loaded` is the config of the run, if this process has it.
     """
+    refuse_run_in_import()
     directory = RunDirectory.find(run)
     found = load_run(directory) if loaded is None else loaded
     with found.redacting():
