@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,43 @@ def test_a_second_run_continues_and_fresh_starts_over(folder: Path) -> None:
     other_cuts = {"engine.epoch.max_records": 7}
     replayed = ms.run("news.yaml", run="runs/replayed", replay="runs/whole", set=other_cuts)
     assert results(replayed.summary) == results(whole.summary)
+
+
+def test_runs_may_be_named_by_their_paths(folder: Path) -> None:
+    run = ms.run("news.yaml")
+    for original in (run, run.path, "runs/news"):
+        with ms.start("news.yaml", run="runs/replayed", replay=original, fresh=True) as running:
+            assert results(running.wait().summary) == results(run.summary)
+        for golden in (running.wait(), running.path, "runs/replayed"):
+            assert run.audit(against=golden).state == "precise"
+    with pytest.raises(ms.MillstreamError, match="runs/new is not a run directory"):
+        run.audit(against="runs/new")
+
+
+READERS: dict[str, Callable[[ms.Run], object]] = {
+    "status": lambda run: run.status(),
+    "outputs": lambda run: run.outputs,
+    "output": lambda run: run.output("predictions"),
+    "batches": lambda run: run.batches("predictions"),
+    "predict": lambda run: run.predict(["a text"]),
+    "metrics": lambda run: run.metrics(),
+    "audit": lambda run: run.audit(),
+    "checkpoints": lambda run: run.checkpoints(),
+}
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_run_directory_that_is_deleted_is_an_error(folder: Path, opened: bool) -> None:
+    run = ms.run("news.yaml")
+    if opened:
+        run = ms.open_run(run.path)
+    shutil.rmtree(run.path)
+    for read in READERS.values():
+        with pytest.raises(ms.MillstreamError, match=r"runs/news is not a run directory any more: it was deleted"):
+            read(run)
+    if opened:
+        with pytest.raises(ms.MillstreamError, match="it was deleted"):
+            _ = run.summary
 
 
 @pytest.mark.parametrize("content", [b'{"run": ', b'{"unknown": 1}', b"[]", b"\xff"])

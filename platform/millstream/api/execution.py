@@ -13,7 +13,7 @@ from typing import Any
 from millstream.api.config import Source, loaded_of
 from millstream.api.observers import MoreObservers, make_observers
 from millstream.api.progress_lines import ProgressLines
-from millstream.api.run import Run
+from millstream.api.run import Run, run_path
 from millstream.api.running import Running
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine
@@ -62,7 +62,7 @@ def run(
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
-    replay: str | os.PathLike[str] | None = None,
+    replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
     progress: bool = False,
     _hooks: Hooks | None = None,
@@ -72,8 +72,8 @@ def run(
     The arguments are the options of `millstream run`: `run` is the run directory, by default `runs/NAME`; `set` changes
     values of the config by key path, and `overlays` are merged over it before; `follow` waits for new records, and
     false stops at the end of the logs; `records` stops after so many more; `fresh` starts over; `replay` cuts the
-    epochs of another run; `crash` kills this process right after a point of an epoch, as in `deliver@3`. `progress`
-    prints a line to standard error now and then.
+    epochs of another run, given as a `Run` or as its directory; `crash` kills this process right after a point of an
+    epoch, as in `deliver@3`. `progress` prints a line to standard error now and then.
 
     An error is a `MillstreamError`. After an interrupt (Ctrl-C, or the stop button of a notebook), the run finishes the
     epoch in progress and writes a checkpoint; then `KeyboardInterrupt` is raised.
@@ -99,7 +99,7 @@ def start(
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
-    replay: str | os.PathLike[str] | None = None,
+    replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
     progress: bool = False,
 ) -> Running:
@@ -121,7 +121,7 @@ def make_options(
     follow: bool | None,
     records: int | None,
     fresh: bool,
-    replay: str | os.PathLike[str] | None,
+    replay: Run | str | os.PathLike[str] | None,
     crash: str | None,
 ) -> Options:
     """Return the options of a start; `ConfigError` for a wrong one."""
@@ -133,7 +133,7 @@ def make_options(
         follow=follow,
         records=records,
         fresh=fresh,
-        replay=Path(replay).absolute() if replay is not None else None,
+        replay=run_path(replay) if replay is not None else None,
         crash=CrashPoint.parse(crash) if crash is not None else None,
     )
 

@@ -39,7 +39,7 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
         if not as_json:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
-    found = open_run(run).audit(None if against is None else open_run(against), announce=announce)
+    found = open_run(run).audit(against, announce=announce)
     click.echo(json_object(as_object(found)) if as_json else _text(found))
 
 
