@@ -23,7 +23,7 @@ from millstream.runs.watch.metrics import read_windows
 from millstream.runs.watch.run_status import RunStatus, run_status
 from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
-__all__ = ["Audit", "Run", "open_run", "run_path"]
+__all__ = ["Audit", "Run", "open_run", "open_run_as_given", "run_path"]
 
 _BASELINES = pa.struct({"no_change": pa.float64(), "majority": pa.float64()})
 _WINDOWS = pa.schema(
@@ -137,6 +137,11 @@ class Run:
 def run_path(run: Run | str | os.PathLike[str]) -> Path:
     """Return the absolute path of a run directory that a caller gave as a path or as a run."""
     return run.path if isinstance(run, Run) else Path(run).absolute()
+
+
+def open_run_as_given(path: str | os.PathLike[str]) -> Run:
+    """Open a run directory for a command, whose messages show the path as its user gave it."""
+    return Run(RunDirectory.find(Path(path)).path)
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
