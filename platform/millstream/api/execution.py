@@ -15,10 +15,11 @@ from millstream.api.argument_names import naming_arguments
 from millstream.api.config import Overlays, Source, loaded_of
 from millstream.api.observers import MoreObservers, make_observers
 from millstream.api.progress_lines import ProgressLines
-from millstream.api.run import Run
+from millstream.api.run import Run, run_path
 from millstream.api.running import Running
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import ConfigError
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
@@ -63,7 +64,7 @@ def run(
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
-    replay: str | os.PathLike[str] | None = None,
+    replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
     progress: bool = False,
     _hooks: Hooks | None = None,
@@ -73,8 +74,8 @@ def run(
     The arguments are the options of `millstream run`: `run` is the run directory, by default `runs/NAME`; `set` changes
     values of the config by key path, and `overlays`, a path or several, are merged over it before; `follow` waits for
     new records, and false stops at the end of the logs; `records` stops after so many more; `fresh` starts over;
-    `replay` cuts the epochs of another run; `crash` kills this process right after a point of an epoch, as in
-    `deliver@3`. `progress` prints a line to standard error now and then.
+    `replay` cuts the epochs of another run, given as a `Run` or as its directory; `crash` kills this process right
+    after a point of an epoch, as in `deliver@3`. `progress` prints a line to standard error now and then.
 
     An error is a `MillstreamError`; for a wrong argument it is a `ConfigError`, before anything is written. After an
     interrupt (Ctrl-C, or the stop button of a notebook), the run finishes the epoch in progress and writes a
@@ -101,7 +102,7 @@ def start(
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
-    replay: str | os.PathLike[str] | None = None,
+    replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
     progress: bool = False,
 ) -> Running:
@@ -123,7 +124,7 @@ def make_options(
     follow: bool | None,
     records: int | None,
     fresh: bool,
-    replay: str | os.PathLike[str] | None,
+    replay: Run | str | os.PathLike[str] | None,
     crash: str | None,
 ) -> Options:
     """Return the options of a start; `ConfigError` for a wrong one."""
@@ -132,7 +133,7 @@ def make_options(
         follow=arguments.flag("follow", follow) if follow is not None else None,
         records=arguments.whole_number("records", records) if records is not None else None,
         fresh=arguments.flag("fresh", fresh),
-        replay=arguments.path("replay", replay).absolute() if replay is not None else None,
+        replay=run_path("replay", replay) if replay is not None else None,
         crash=CrashPoint.parse(arguments.text("crash", crash, "deliver@3")) if crash is not None else None,
     )
     if replay is not None and (follow or records is not None):
@@ -172,6 +173,8 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
 
 
 def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
+    refuse_run_in_import()  # before a thread could outlive the import
+
     def work(stop: threading.Event, opened: Callable[[], None]) -> Run:
         def more(watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
             opened()

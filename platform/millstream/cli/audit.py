@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from millstream.api.run import Audit, open_run
+from millstream.api.run import Audit, open_run_as_given
 from millstream.plain_text import json_object, one_line
 
 __all__ = ["audit"]
@@ -39,7 +39,8 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
         if not as_json:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
-    found = open_run(run).audit(None if against is None else open_run(against), announce=announce)
+    golden = None if against is None else open_run_as_given(against)
+    found = open_run_as_given(run).audit(golden, announce=announce)
     click.echo(json_object(as_object(found)) if as_json else _text(found))
 
 

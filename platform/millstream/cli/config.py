@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -82,12 +81,11 @@ def _comment(origins: Mapping[str, Origin], path: KeyPath) -> str:
 def _scalar(value: Any) -> str:
     """Return a single value, or an empty mapping or list, as YAML in one line.
 
-    >>> [_scalar(value) for value in ("a", "true", True, None, 0.1, {}, "two\\nlines")]
-    ['a', "'true'", 'true', 'null', '0.1', '{}', '"two\\\\nlines"']
+    >>> [_scalar(value) for value in ("a", "true", True, None, 0.1, {}, "a line\\n")]
+    ['a', "'true'", 'true', 'null', '0.1', '{}', '"a line\\\\n"']
     """
     import yaml
 
-    if isinstance(value, str) and len(value.splitlines()) > 1:
-        return json.dumps(value)
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
+    style = '"' if isinstance(value, str) and value.splitlines() not in ([], [value]) else None  # has a line break
+    text: str = yaml.safe_dump(value, default_style=style, default_flow_style=True, width=math.inf, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")

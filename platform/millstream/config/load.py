@@ -164,7 +164,8 @@ def _validated(
         if read_only:
             message = (
                 f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
-                "installed: read it with the version and plug-ins that made it"
+                "installed: read it with the version and plug-ins that made it; a class of a notebook or a script is "
+                "known only to a process that defines it"
             )
             raise Contradiction(message) from error
         raise refusal from error

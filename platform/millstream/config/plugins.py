@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,8 +112,25 @@ def _is_class_name(group: str, name: object) -> bool:
 
 
 def plugin_class(group: str, name: str, key: str = "type") -> type[BaseModel]:
-    """Return the class that a config selects: the one registered as `name`, or the one that `module:Class` names."""
-    return _import_class(group, name) if _is_class_name(group, name) else load(group, name, key)
+    """Return the class that a config selects: one registered as `name`, one that `module:Class` names, or a notebook's.
+
+    A class of a notebook or a script, whose default of the field `type` is the name, is known to its process alone.
+    """
+    if _is_class_name(group, name):
+        return _import_class(group, name)
+    return _main_class(group, name, key) or load(group, name, key)
+
+
+def _main_class(group: str, name: object, key: str) -> type[BaseModel] | None:
+    """Return the class of the notebook or script of this process whose `type` has this default, unless registered."""
+    if not isinstance(name, str) or name in registered()[group]:
+        return None
+    for found in list(vars(sys.modules["__main__"]).values()):
+        if isinstance(found, type) and issubclass(found, BaseModel) and key in found.model_fields:
+            needed = getattr(_BASES.get(group), "__abstractmethods__", ())
+            if found.model_fields[key].default == name and all(hasattr(found, method) for method in needed):
+                return found
+    return None
 
 
 def _import_class(group: str, name: str) -> type[BaseModel]:
@@ -167,7 +185,7 @@ class PluginField:
             message = f"missing; one of {', '.join(names)}"
             raise _refusal((self.key,), "missing", message, value)
         name = value[self.key]
-        if name not in names and not _is_class_name(self.group, name):
+        if name not in names and not _is_class_name(self.group, name) and not _main_class(self.group, name, self.key):
             message = f"no such {kind} is installed; one of {', '.join(names)}"
             raise _refusal((self.key,), "unknown", message, name, allowed=names)
         try:

@@ -19,6 +19,7 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
@@ -129,6 +130,7 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
+    refuse_run_in_import()
     config = loaded.config
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used

@@ -28,7 +28,7 @@ from millstream.steps.contracts import (
     State,
     Traits,
 )
-from millstream.steps.declarations import plain_type
+from millstream.steps.declarations import check_state, plain_type
 
 __all__ = ["Classifier", "Classify"]
 
@@ -146,7 +146,7 @@ class Classifier:
 
     def fingerprint(self) -> str:
         """Return a digest of the model's parameters."""
-        return str(state_digest(self._model.save()))
+        return str(state_digest(self._learned()))
 
     def ended(self, substream: Any) -> Result:
         return Result(self._no_records)
@@ -165,7 +165,7 @@ class Classifier:
             "classes": json.dumps(list(self._names)[: self._known], ensure_ascii=False).encode(),
             "waiting": waiting.getvalue().to_pybytes(),
         }
-        states = ((_BASELINES, self._guesses.save()), (_MODEL, self._model.save()))
+        states = ((_BASELINES, self._guesses.save()), (_MODEL, self._learned()))
         return own | {prefix + name: value for prefix, state in states for name, value in state.items()}
 
     def restore(self, state: State) -> None:
@@ -183,6 +183,12 @@ class Classifier:
             with pa.ipc.open_stream(state["waiting"]) as stream:
                 self._waiting = [(batch[0], self._codes(batch[1])) for batch in stream]
             self._waits = sum(len(codes) for _, codes in self._waiting)
+
+    def _learned(self) -> State:
+        """Return the state of the model."""
+        state = self._model.save()
+        check_state(f"the model {type(self._model).__name__}", state)
+        return state
 
     def _codes(self, labels: pa.Array) -> Array:
         """Return the class of each label, -1 for a missing one. New labels get the next numbers."""

@@ -18,6 +18,7 @@ from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.outcome import Outcome, outcome_of
 from millstream.steps.output_rows import row_schema, rows_for_sinks
+from millstream.steps.runner import save_state
 from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
 
@@ -83,7 +84,7 @@ class EpochProcessor:
 
     def save(self) -> States:
         """The state of every step and of event time; later epochs do not change the returned arrays."""
-        states: dict[str, Mapping[str, Value]] = {node.name: node.step.save() for node in self._chain.here}
+        states: dict[str, Mapping[str, Value]] = {node.name: save_state(node) for node in self._chain.here}
         states[_ENGINE] = {"event_time": self._event_time.save()}
         return states
 
