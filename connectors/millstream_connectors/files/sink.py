@@ -189,8 +189,10 @@ class PartFiles:
         try:
             if self._bytes:
                 self._close_part()
-        finally:
-            self._journal.close()
+        except BaseException:
+            self._journal.abandon()
+            raise
+        self._journal.close()
 
     def abandon(self) -> None:
         self._journal.abandon()
