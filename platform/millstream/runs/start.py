@@ -189,6 +189,7 @@ def start(
                 observe=observe,
                 crash=_arm_crash(directory, options.crash, list(sinks), fire),
                 wall_clock=wall_clock,
+                secrets=loaded.secrets,
             )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:

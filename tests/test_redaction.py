@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.plain_text import without_passwords
+from millstream.redaction import without_passwords
 
 
 @pytest.mark.parametrize(
