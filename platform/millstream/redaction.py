@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from millstream.errors import MillstreamError
 
@@ -19,6 +20,8 @@ _USER = re.compile(r"://((?:(?!://)\S)*)@")
 _REFERENCES = re.compile(r"(?:\$\{[^}]*\}|[^:@/]*):\$\{[^}]*\}|\$\{[^}]*\}")
 
 _LINKS = ("__cause__", "__context__")
+_PARTS = (str, bytes, PurePath, list, tuple, dict, set, BaseException)
+"""The classes of arguments that can be printed without a side effect, and may hold a secret."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,17 @@ class Secrets:
         return without_passwords(self.with_references(text))
 
     def with_references(self, text: str) -> str:
-        """Return the text with a reference in place of each outside value that is long enough to be a secret."""
-        for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
-            if len(value) >= _LEAST:
-                for spelling in _spellings(value):
-                    text = text.replace(spelling, f"${{{name}}}")
-        return text
+        """Return the text with a reference in place of each outside value that is long enough to be a secret.
+
+        References in the text stay as they are, also if their names contain a value.
+
+        >>> Secrets({"file:run/pass": "pass"}).with_references("pass is in ${file:run/pass}")
+        '${file:run/pass} is in ${file:run/pass}'
+        """
+        references = {f"${{{name}}}": value for name, value in self.values.items() if len(value) >= _LEAST}
+        spelled = {spelling: shown for shown, value in references.items() for spelling in _spellings(value)}
+        found = [*references, *sorted(spelled, key=len, reverse=True)]
+        return re.sub("|".join(map(re.escape, found)), lambda each: spelled.get(each[0], each[0]), text)
 
     @contextmanager
     def redacting(self) -> Iterator[None]:
@@ -55,10 +63,10 @@ class Secrets:
             raise
 
 
-def _spellings(value: str) -> list[str]:
-    """Return a value as text, in Python, in JSON, and with the `$$` of a resolved config; the longest comes first."""
+def _spellings(value: str) -> set[str]:
+    """Return a value as text, in Python, in JSON, and with the `$$` of a resolved config."""
     plain = [value, repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
-    return sorted({*plain, *(text.replace("$", "$$") for text in plain)}, key=len, reverse=True)
+    return {*plain, *(text.replace("$", "$$") for text in plain)}
 
 
 def _clean(error: BaseException, redact: Callable[[str], str]) -> bool:
@@ -78,18 +86,26 @@ def _clean(error: BaseException, redact: Callable[[str], str]) -> bool:
 
 
 def _clean_one(error: BaseException, redact: Callable[[str], str]) -> bool:
-    before = str(error)
+    before = _text(error)
     error.args = tuple(_redacted(part, redact) for part in error.args)
     for name in ("filename", "filename2") if isinstance(error, OSError) else ():
         if getattr(error, name) is not None:
             setattr(error, name, _redacted(getattr(error, name), redact))
     if notes := getattr(error, "__notes__", None):
         notes[:] = map(redact, notes)
-    return redact(before) == before or str(error) != before
+    return redact(before) == before or _text(error) != before
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an error of Spark has no text any more once Spark has ended, so it shows no secret
+        return ""
 
 
 def _redacted(part: object, redact: Callable[[str], str]) -> object:
-    if part is None or isinstance(part, int | float):
+    """Redact an argument of an exception; it becomes a text only if it has a secret."""
+    if not isinstance(part, _PARTS):
         return part
     redacted = redact(str(part))
     return part if redacted == str(part) else redacted

@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 from support.command_result import Millstream
 
-from millstream.cli.log_bridge import show_logging
-from millstream.cli.log_lines import Level
-
 HOSTILE = "\x1b]0;pwned\x07\x9b31m\nfake line\x7f"
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 WORDS = """\
@@ -95,19 +92,6 @@ def test_quiet_prints_nothing_of_a_run_that_works(millstream: Millstream) -> Non
     ran = millstream("run", "demo.yaml", "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert millstream("run", "demo.yaml", "-q", "-v").code == 2
-
-
-def test_verbose_shows_debug_messages_of_our_loggers_and_leaves_other_loggers_alone() -> None:
-    import logging
-
-    shown: list[tuple[Level, str]] = []
-    ours, other = logging.getLogger("millstream.example"), logging.getLogger("kafka")
-    with show_logging(lambda level, message: shown.append((level, message)), verbose=True):
-        ours.debug("detail")
-        other.warning("theirs")
-        assert other.level == logging.NOTSET
-    ours.debug("after")
-    assert shown == [(Level.DEBUG, "detail")]
 
 
 def test_a_password_in_the_tracking_uri_is_not_printed(
