@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from support.command_result import Millstream
 
-HOSTILE = "\x1b]0;pwned\x07\x9b31m\nfake line\x7f"
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+HOSTILE = "\x1b]0;pwned\x07\x9b31m\u202e\u2028\nfake line\x7f"
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 WORDS = """\
 name: words
 source: {type: files, path: words.jsonl, fields: {text: text, label: label}}
@@ -129,7 +129,7 @@ def test_labels_are_printed_without_control_characters(hostile: Path, millstream
 
 def test_a_file_name_with_control_characters_is_written_out(hostile: Path, millstream: Millstream) -> None:
     (hostile / "bad\x1b[31m.yaml").write_text("name: [")
-    for name in ("bad\x1b[31m.yaml", "no\x9bsuch.yaml"):
+    for name in ("bad\x1b[31m.yaml", "no\x9bsuch.yaml", "no\u202esuch\u2028.yaml"):
         ran = millstream("validate", name)
         assert ran.code == 2 and not CONTROLS.search(ran.err)
     (hostile / "good\x1b[31m.yaml").write_text(WORDS)
