@@ -186,9 +186,11 @@ class PartFiles:
         return _read(self._folder, self._schema)
 
     def close(self) -> None:
-        if self._bytes:
-            self._close_part()
-        self._journal.close()
+        try:
+            if self._bytes:
+                self._close_part()
+        finally:
+            self._journal.close()
 
     def abandon(self) -> None:
         self._journal.abandon()

@@ -22,7 +22,7 @@ from millstream.config.references import substitute
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
 from millstream.redaction import Secrets
 
-__all__ = ["Loaded", "load_config", "read_back", "read_config"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config", "read_document"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,11 @@ class Loaded:
 
     def changed(self, sets: Sequence[Setting], environment: Mapping[str, str] | None = None) -> Loaded:
         """Return this config with other values, given as those of `--set`; the file is not read again."""
-        document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
-        return _validated(document, self.file, self.folder, sets, environment)
+        return _validated(self.written(), self.file, self.folder, sets, environment)
+
+    def written(self) -> Document:
+        """Return the document as it was written, for `read_document`; values from outside are references again."""
+        return Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
 
     @property
     def secrets(self) -> Secrets:
@@ -115,6 +118,11 @@ def read_config(
     return _validated(Document(data=dict(data)), file, folder, sets, environment)
 
 
+def read_document(document: Document, file: str, folder: Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Validate a document of `Loaded.written`, in this process or in another one."""
+    return _validated(document, file, folder, (), environment)
+
+
 def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
     """Validate the config of an existing run, for commands that only read the run.
 
@@ -155,7 +163,8 @@ def _validated(
         if read_only:
             message = (
                 f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
-                "installed: read it with the version and plug-ins that made it"
+                "installed: read it with the version and plug-ins that made it; a class of a notebook or a script is "
+                "known only to a process that defines it"
             )
             raise Contradiction(message) from None
         raise refusal from None

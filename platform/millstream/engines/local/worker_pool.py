@@ -19,11 +19,11 @@ from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.worker_log import LogMessage, log_levels, log_message
 from millstream.engines.local.worker_process import BEAT_SECONDS, WorkerSpec, run_worker
-from millstream.engines.recovery import WorkerLost
+from millstream.engines.script_import import STARTS_RUN, process_name, unguarded_run
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.roles import COORDINATOR, SEQUENCER, role_names
 from millstream.engines.workers.stages import stages_of
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, WorkerLost
 
 __all__ = ["LocalWorkerPool"]
 
@@ -76,7 +76,7 @@ class LocalWorkerPool:
         for name in self.names:
             spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers, levels)
             process = context.Process(
-                target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
+                target=run_worker, args=(spec, ends[name], beats[name][1]), name=process_name(name), daemon=True
             )
             start_process(process)
             self._processes[name] = process
@@ -147,12 +147,17 @@ class LocalWorkerPool:
                 raise WorkerLost(message)
 
     def _raise_lost(self, name: str) -> NoReturn:
-        """Raise `WorkerLost` for a worker whose socket is closed: its process has ended, or ends now."""
+        """Raise `WorkerLost` for a worker whose socket is closed: its process has ended, or ends now.
+
+        If the import of the script ended the worker, raise an error that no restart follows.
+        """
         process = self._processes[name]
         process.join()
         self._log_last_messages(name)
         code = process.exitcode
         assert code is not None
+        if code == STARTS_RUN:
+            raise unguarded_run()
         how = "ended, and its exit code is not known" if code == _UNKNOWN else f"ended with exit code {code}"
         if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
