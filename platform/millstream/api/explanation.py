@@ -48,7 +48,8 @@ def explain(config: Source, *, set: Mapping[str, Any] | None = None, overlays: O
 
 def explanation_of(loaded: Loaded) -> Explanation:
     """Explain a config that is loaded already."""
-    return Explanation(_description(loaded, checked_graph(loaded)))
+    with loaded.redacting():
+        return Explanation(_description(loaded, checked_graph(loaded)))
 
 
 def _description(loaded: Loaded, graph: Graph) -> dict[str, Any]:

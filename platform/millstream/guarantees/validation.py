@@ -24,6 +24,11 @@ def checked_graph(loaded: Loaded, *, packages: bool = True) -> Graph:
 
     With `packages` false, the packages of the engine and of MLflow need not be installed, nor Java.
     """
+    with loaded.redacting():
+        return _checked_graph(loaded, packages)
+
+
+def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
     config = loaded.config
     context = OpenContext(loaded.folder, loaded.folder, config.name)
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)

@@ -196,6 +196,7 @@ def start(
                 observe=observe,
                 crash=_arm_crash(directory, options.crash, fire),
                 wall_clock=wall_clock,
+                secrets=loaded.secrets,
             )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
