@@ -4,7 +4,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo demo-kafka quick test conformance check bench soak lock clean
+.PHONY: help setup demo demo-kafka quick test conformance check bench soak wheel lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -45,8 +45,11 @@ bench: $(READY)  ## measure, print a table, write bench.json, extend the history
 soak: $(READY)  ## the tests that take long
 	@$(PYTEST) -m soak
 
+wheel: $(READY)  ## build dist/millstream-*.whl, with the pinned build tools
+	@$(BIN)/python -m hatchling build --target wheel --directory dist
+
 lock:  ## resolve the pins again (needs uv); ARGS="--upgrade" or ARGS="--upgrade-package NAME"
-	@uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest \
+	@uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 --fork-strategy fewest \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet $(ARGS) --output-file constraints.txt
 
 clean:  ## remove .venv, builds and caches; runs stay

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from millstream.cli import main
-from millstream.cli.report import program
 
 CONFIG = "configs/demo.yaml"
 
@@ -31,4 +30,6 @@ if __name__ == "__main__":
     except SystemExit as end:
         if end.code:
             raise
+    from millstream.cli.report import program  # imports numpy, before which `main` sets the number of its threads
+
     print(suggest(program()))

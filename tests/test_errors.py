@@ -36,5 +36,5 @@ def test_the_docstring_shows_each_exception_below_its_parent_with_its_exit_code(
 
 
 def test_the_module_exports_each_exception() -> None:
-    names = {name for name, *_ in defined()} | {"DISK_FULL"}
+    names = {name for name, *_ in defined()} | {"DISK_FULL", "ConfigProblem"}
     assert sorted(errors.__all__) == sorted(names)

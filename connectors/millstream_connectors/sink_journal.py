@@ -63,11 +63,14 @@ class SinkJournal:
         self._folder = folder
         self._progress: Progress | None = None
         self._journal = Journal(folder, header=self._header)
-        self.state |= json.loads(self._journal.header) if self._journal.header else {}
-        if self.state.get("log") is None and self._journal.next_index > 0:
+        try:
+            self.state |= json.loads(self._journal.header) if self._journal.header else {}
+            if self.state.get("log") is None and self._journal.next_index > 0:
+                raise _not_a_sinks(folder)
+            self._progress = self._written = _progress(self._journal.note, self.state)
+        except BaseException:
             self._journal.close()
-            raise _not_a_sinks(folder)
-        self._progress = self._written = _progress(self._journal.note, self.state)
+            raise
 
     def _header(self) -> bytes:
         progress = None if self._progress is None else self._progress.line()

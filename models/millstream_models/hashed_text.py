@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from millstream.compiled.later_imports import import_at_start
 from millstream.errors import ConfigError
 from millstream.records import is_text
 from millstream.steps.contracts import Array, Result, Scope, Step, Traits
@@ -63,8 +64,7 @@ class HashedText(BaseModel):
         if FEATURES in records.names:
             message = f"hashed_text makes the column {FEATURES!r}, which is there already; leave one of the two out"
             raise ConfigError(message)
-        import millstream_models.compiled.words  # noqa: F401  # fails at once if numba cannot be used
-
+        import_at_start("millstream_models.compiled.words")
         return _HashingStep(self, records)
 
     def check_text(self, records: pa.Schema) -> None:

@@ -9,13 +9,14 @@ tests compare them with the results of scikit-learn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import chances_of
 from millstream_models.features import FEATURES, Counted, compacted, dimensions_of
 
 __all__ = ["ComplementNB", "MultinomialNB"]
@@ -24,6 +25,7 @@ __all__ = ["ComplementNB", "MultinomialNB"]
 class _NaiveBayesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    extra: ClassVar[str] = "sklearn"  # SciPy's sparse rows
     batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
 
@@ -87,6 +89,9 @@ class _NaiveBayes(ABC):
         best = scores.argmax(axis=1)
         scores -= scores.max(axis=1, keepdims=True)
         return best, 1 / np.exp(scores).sum(axis=1)
+
+    def chances(self, inputs: Any) -> Array:
+        return chances_of(self.scores(inputs))
 
     @abstractmethod
     def scores(self, inputs: Any) -> Array:

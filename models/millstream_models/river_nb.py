@@ -13,6 +13,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import chances_of
 
 __all__ = ["RiverNB"]
 
@@ -36,6 +37,7 @@ class RiverNB(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reads: ClassVar[str] = "text"
+    extra: ClassVar[str] = "river"
     type: Literal["river_nb"] = "river_nb"
     batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
     alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
@@ -68,6 +70,10 @@ class _RiverNB:
             classes[index] = best
             probability[index] = 1 / sum(math.exp(score - scores[best]) for score in scores.values())
         return classes, probability
+
+    def chances(self, inputs: Array) -> Array:
+        scores = [self._model.joint_log_likelihood(words) for words in inputs]
+        return chances_of(np.array([[each[label] for label in sorted(each)] for each in scores]))
 
     def learn(self, inputs: Array, labels: Array, classes: int) -> None:
         for words, label in zip(inputs, labels.tolist(), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ class SGD(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    extra: ClassVar[str] = "sklearn"
     type: Literal["sgd"] = "sgd"
     batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
     learning_rate: float = Field(default=40.0, gt=0, description="The length of the first step.")
@@ -67,11 +68,19 @@ class _SGD:
         return normalize(rows, copy=False) if rows.shape[0] else rows
 
     def predict(self, inputs: Any) -> tuple[Array, Array]:
+        margins, chances = self._scores(inputs)
+        best = margins.argmax(axis=1)
+        return best, chances[np.arange(len(best)), best] / chances.sum(axis=1)
+
+    def chances(self, inputs: Any) -> Array:
+        _, chances = self._scores(inputs)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+    def _scores(self, inputs: Any) -> tuple[Array, Array]:
+        """The margin of each row and class, and the probability of each class against the rest."""
         dimensions, rows = compacted(inputs)
         margins = rows @ self._sgd.coef_[: self._classes, dimensions].T + self._sgd.intercept_[: self._classes]
-        best = margins.argmax(axis=1)
-        chances = 1 / (1 + np.exp(np.minimum(-margins, 700)))
-        return best, chances[np.arange(len(best)), best] / chances.sum(axis=1)
+        return margins, 1 / (1 + np.exp(np.minimum(-margins, 700)))
 
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
         rows = max(classes + 1, _FEWEST)

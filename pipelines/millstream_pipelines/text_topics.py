@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from millstream.config.partial_defaults import PartialDefault
 from millstream.config.pipeline import NamedStep
 from millstream.config.plugins import MODELS, STEPS, plugin_field
 from millstream.steps.classify import Classify
 from millstream.steps.popularity import Popularity
+from millstream.substreams.windows import TumblingWindow, WindowConfig
 from millstream_models.hashed_text import HashedText
 from millstream_models.online.learner import OnlineModel
 
 __all__ = ["TextTopics"]
+
+_FEATURES = {"type": "hashed_text"}
+_MODEL = {"type": "naive_bayes"}
+_WINDOW = {"type": "tumbling", "size": "1h", "lateness": "10m"}
+
+
+class TopicPopularity(Popularity):
+    """The options of `popularity` in this pipeline: its windows are an hour long by default."""
+
+    window: Annotated[WindowConfig, PartialDefault(_WINDOW)] = TumblingWindow.model_validate(_WINDOW)
+
+
+def _check_features(value: Any) -> Any:
+    """Refuse a value that is no mapping; the message names the one step that makes features here."""
+    if not isinstance(value, Mapping | BaseModel):
+        message = (
+            f"{json.dumps(value, default=str)} is not a mapping with options of hashed_text; "
+            "leave `features` out if the model counts the words itself"
+        )
+        raise PydanticCustomError("features_shape", "{message}", {"message": message})
+    return value
 
 
 class TextTopics(BaseModel):
@@ -34,17 +67,17 @@ class TextTopics(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     use: Literal["text_topics"] = "text_topics"
-    features: Annotated[Any, plugin_field(STEPS)] = Field(
-        default={"type": "hashed_text"},
+    features: Annotated[Any, plugin_field(STEPS), PartialDefault(_FEATURES), BeforeValidator(_check_features)] = Field(
+        default=_FEATURES,
         validate_default=True,
         description="The step that makes features of the text.",
     )
-    model: Annotated[Any, plugin_field(MODELS)] = Field(
-        default={"type": "naive_bayes"}, validate_default=True, description="The model that learns the topics."
+    model: Annotated[Any, plugin_field(MODELS), PartialDefault(_MODEL)] = Field(
+        default=_MODEL, validate_default=True, description="The model that learns the topics."
     )
     label: str = Field(default="label", description="The field with the record's topic, or null where it is unknown.")
-    popularity: Popularity | None = Field(
-        default=Popularity(window={"type": "tumbling", "size": "1h", "lateness": "10m"}),
+    popularity: TopicPopularity | None = Field(
+        default=TopicPopularity(),
         description="The windows and the threshold for popular topics; `null` for predictions only.",
     )
 
@@ -57,6 +90,14 @@ class TextTopics(BaseModel):
             )
             raise PydanticCustomError("counted_twice", "{message}", {"message": message})
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_unused_features(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `features` if the model has its own: both are refused when a config is read back."""
+        dumped: dict[str, Any] = handler(self)
+        if getattr(self.model, "features", None) is not None:
+            del dumped["features"]
+        return dumped
 
     def steps(self) -> list[NamedStep]:
         """Return the steps of this pipeline."""

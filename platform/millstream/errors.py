@@ -1,7 +1,7 @@
 """Every exception that Millstream raises on purpose, and the exit code of the command that it ends.
 
 MillstreamError                 1: anything else that a user can act on
-├── ConfigError                 2: the config is wrong, as `validate` reports without a run
+├── ConfigError                 2: the config is wrong, as `validate` reports without a run; or an argument
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
 │   ├── AlteredLog              3: a log or a file of the run directory was altered
 │   │   └── AlteredCheckpoint   3: a file of a checkpoint is gone or was altered
@@ -10,6 +10,7 @@ MillstreamError                 1: anything else that a user can act on
 │   └── UnknownFormat           3: a run directory, a journal or a checkpoint has the format of another version
 ├── DifferentReplay             1: a replayed epoch gave different results than the first attempt
 ├── StepFailed                  1: a step raised an exception
+├── WorkerLost                  1: a worker process died or hangs, and restarts did not help
 └── Unavailable                 4: a server is unavailable, or a disk is full: the same command may succeed later
     └── InUse                   4: another process uses the run directory, or appends to the journal
 
@@ -26,12 +27,15 @@ Exit codes without an exception of this module:
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 __all__ = [
     "DISK_FULL",
     "AlteredCheckpoint",
     "AlteredLog",
     "ConfigError",
+    "ConfigProblem",
     "Contradiction",
     "DifferentReplay",
     "ForeignSink",
@@ -41,6 +45,7 @@ __all__ = [
     "Truncated",
     "Unavailable",
     "UnknownFormat",
+    "WorkerLost",
 ]
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -53,10 +58,27 @@ class MillstreamError(Exception):
     exit_code = 1
 
 
+@dataclass(frozen=True)
+class ConfigProblem:
+    """One problem of a config: the file with the line, if there is one, the key path, and a message with the remedy."""
+
+    where: str
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.where} {self.key}".strip()
+        return f"{place}: {self.message}" if place else self.message
+
+
 class ConfigError(MillstreamError):
-    """The config is wrong, or the guarantee that it selects is impossible."""
+    """The config or an argument is wrong, or the guarantee is impossible; `problems` are all problems found."""
 
     exit_code = 2
+
+    def __init__(self, message: str, problems: Sequence[ConfigProblem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems) or (ConfigProblem("", "", message),)
 
 
 class Contradiction(MillstreamError):
@@ -100,6 +122,13 @@ class StepFailed(MillstreamError):
     def __init__(self, message: str, rank: int | None = None, offset: int | None = None) -> None:
         super().__init__(message)
         self.rank, self.offset = rank, offset
+
+
+class WorkerLost(MillstreamError):
+    """A worker process died, or hangs; a run raises it after several restarts without progress."""
+
+    counts_when_idle = False
+    """True if a loss soon after a start counts as a failure without progress even when no epoch was in flight."""
 
 
 class Unavailable(MillstreamError):

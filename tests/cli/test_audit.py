@@ -25,7 +25,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     ("point", "message"),
     [
         (CrashPoint(Point.DELIVER, 0), "was interrupted before its first commit; run it again first"),
-        (CrashPoint(Point.DELIVER, 4), r"was interrupted after epoch \d; run it again first"),
+        (CrashPoint(Point.DELIVER, 4), r"was interrupted after 5 epochs, of which \d are committed; run it again"),
         (CrashPoint(Point.CUT, 0), "has not committed an epoch yet; there is nothing to audit"),
     ],
 )

@@ -106,6 +106,13 @@ def test_with_json_only_warnings_are_shown() -> None:
     assert shown(Show.WARNINGS, lambda: FIGURES, "no disk") == "warning: no disk\n"
 
 
+def test_topics_are_shown_without_control_characters() -> None:
+    hostile = replace(FIGURES, popular=(("\x1b]0;pwned\x07\x9b31m\nspace :smile:", 0.25),))
+    text = shown(Show.LINES, lambda: hostile, "popular: ")
+    assert "popular: \\x1b]0;pwned\\x07\\x9b31m\\nspace :smile: 25%" in text
+    assert "\x1b]0" not in text and "\x9b" not in text
+
+
 def test_a_live_display_leaves_messages_and_a_cursor() -> None:
     text = shown(Show.LIVE, lambda: FIGURES, "warning: no disk")
     assert "continuing\n" in text

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from support.command_result import CommandResult, Millstream
 
-from millstream.cli.run import changed_libraries
-from millstream.runs.start import versions
+from millstream.api.observers import changed_libraries
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint
 
@@ -61,6 +60,7 @@ def test_the_report_has_results_locations_and_commands_to_try(millstream: Millst
     ("line", "message"),
     [
         ('{"text": "a goal", "time": 1.7e12}', "rejects    30, at least half of the records: `"),
+        ('{"text": "a goal", "topic": "sport"}', "30 records have a prediction; a record that only a later step"),
         ('{"text": "a goal", "topic": "sport", "time": 7}', "labels     no record had one, so the model"),
     ],
 )
@@ -247,7 +247,8 @@ def test_status_has_the_error_of_a_failed_run_until_the_run_continues(
 
 
 def test_libraries_that_changed_since_the_newest_checkpoint_are_reported() -> None:
-    before = {**versions(), "numpy": "1.0"}
-    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before)) == f"numpy 1.0 (now {versions()['numpy']})"
-    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), versions())) == ""
-    assert changed_libraries(None) == ""
+    now = {"python": "3.11.7", "numpy": "2.2"}
+    before = {**now, "numpy": "1.0", "pyspark": "4.2"}  # the run was on Spark before, and is on the local engine now
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), before), now) == "numpy 1.0 (now 2.2)"
+    assert changed_libraries(Checkpoint(0, 0, AppliedEpochs(), now), now) == ""
+    assert changed_libraries(None, now) == ""

@@ -102,12 +102,14 @@ def test_shipped_configs_are_valid_for_an_editor(schema: dict[str, Any], name: s
         ("source", {"path": "news.jsonl"}),
         ("source", {"type": "fils", "path": "news.jsonl"}),
         ("pipeline", {"use": "text_topics", "model": {"type": "complement_nb", "alfa": 1}}),
+        ("pipeline", {"use": "text_topics", "model": {"alfa": 1}}),
         ("pipeline", {"steps": []}),
         ("pipeline", {"steps": [{"type": "hashed_text", "dimensions": "many"}]}),
         ("guarantee", {"delivery": "twice"}),
         ("engine", {"epoch": {"max_records": 0}}),
         ("keep", "7 moons"),
         ("mlflow", True),
+        ("source", {"type": "my_parts.Csv", "path": "texts.csv"}),
     ],
 )
 def test_an_editor_rejects_a_wrong_value(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
@@ -120,11 +122,17 @@ def test_an_editor_rejects_a_wrong_value(schema: dict[str, Any], folder: Path, k
     [
         ("keep", None),
         ("keep", "${KEEP:-7d}"),
+        ("keep", "${file:/run/secrets/keep}"),
+        ("pipeline", {"use": "text_topics", "model": {"alpha": 0.5}, "popularity": {"threshold": 0.2}}),
+        ("pipeline", {"use": "text_topics", "popularity": {"window": {"size": "2h"}}}),
         ("mlflow", False),
         ("mlflow", {"experiment": "news"}),
         ("guarantee", {"checkpoint_every": "${CHECKPOINT_EVERY}", "delivery": "${DELIVERY:-exactly_once}"}),
         ("pipeline", {"steps": [{"type": "hashed_text", "name": "words"}]}),
         ("engine", {"epoch": {"max_wait": "1s"}, "placement": {"features": "driver"}}),
+        ("source", {"type": "my_parts:Csv", "path": 3, "idle": "1m"}),
+        ("sinks", {"predictions": {"type": "my_parts.sinks:Sqlite", "path": "rows"}}),
+        ("pipeline", {"steps": [{"type": "my_parts:Shorten", "name": "short", "length": 3}]}),
     ],
 )
 def test_an_editor_accepts_a_right_value(schema: dict[str, Any], folder: Path, key: str, value: Any) -> None:
@@ -134,6 +142,6 @@ def test_an_editor_accepts_a_right_value(schema: dict[str, Any], folder: Path, k
 
 def test_the_schema_has_the_models_of_other_packages(millstream: Millstream, lengths: None) -> None:
     printed = json.loads(millstream("schema").out)
-    types = printed["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["enum"]
+    types = printed["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["anyOf"][0]["enum"]
     assert "lengths" in types
     assert printed["$defs"]["Lengths"]["properties"]["type"]["const"] == "lengths"

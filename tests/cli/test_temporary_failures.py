@@ -33,7 +33,7 @@ def test_a_journal_with_another_writer_is_refused_until_that_writer_ends() -> No
     with Journal(Path("news")):
         refused = append_a_line()
     assert refused.returncode == 4
-    assert "another process is appending to news" in refused.stderr
+    assert "is appending to news, which has one writer at a time" in refused.stderr
     assert append_a_line().returncode == 0
 
 

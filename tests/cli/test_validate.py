@@ -132,8 +132,8 @@ LINES = {
     "a variable that is not closed": (
         "name: news",
         "name: ${HOME",
-        "news.yaml:1 name: `${` has no closing brace or no valid name; write ${NAME} or ${NAME:-default}, "
-        "and $$ for a $",
+        "news.yaml:1 name: `${` has no closing brace or no valid name; "
+        "write ${NAME}, ${NAME:-default} or ${file:PATH}, and $$ for a $",
     ),
     "YAML that is none": (
         "name: news",
@@ -199,8 +199,8 @@ def test_several_problems_are_reported_together_in_the_order_of_the_file(millstr
     assert ran.code == 2
     assert ran.err.splitlines() == [
         "millstream: news.yaml: 2 problems",
-        "news.yaml:6 pipeline.model.batch_size: 0 is not allowed; at least 1",
-        "news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
+        "  news.yaml:6 pipeline.model.batch_size: 0 is not allowed; at least 1",
+        "  news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
     ]
 
 
@@ -287,10 +287,10 @@ def test_problems_within_a_list_of_steps_have_its_indices(millstream: Millstream
     ran = millstream("validate", config)
     assert ran.code == 2
     assert ran.err.splitlines()[1:] == [
-        'steps.yaml:5 pipeline.steps.0.name: "bad name" is not allowed; letters, digits, `_` and `-`, at most 64',
-        "steps.yaml:5 pipeline.steps.0.dimensions: 0 is not allowed; at least 1",
-        "steps.yaml:6 pipeline.steps.1.nam: unknown key; did you mean `name`?",
-        "steps.yaml:6 pipeline.steps.1.mode: unknown key; did you mean `model`?",
+        '  steps.yaml:5 pipeline.steps.0.name: "bad name" is not allowed; letters, digits, `_` and `-`, at most 64',
+        "  steps.yaml:5 pipeline.steps.0.dimensions: 0 is not allowed; at least 1",
+        "  steps.yaml:6 pipeline.steps.1.nam: unknown key; did you mean `name`?",
+        "  steps.yaml:6 pipeline.steps.1.mode: unknown key; did you mean `model`?",
     ]
 
 
@@ -381,4 +381,15 @@ def test_help_is_quick_because_commands_are_imported_when_used() -> None:
     imports = "import sys, millstream.cli\ntry: millstream.cli.main(['--help'])\nexcept SystemExit: pass\n"
     program = "print([name for name in ('pydantic', 'pyarrow', 'numpy', 'yaml', 'rich') if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", imports + program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_validate_is_quick_because_nothing_is_compiled(folder: Path) -> None:
+    program = (
+        "import sys, millstream.cli\n"
+        "try: millstream.cli.main(['validate', 'news.yaml', '--set', 'pipeline.model={type: naive_bayes}'])\n"
+        "except SystemExit as ended: assert not ended.code, ended.code\n"
+        "print([name for name in ('numba', 'rich', 'scipy', 'sklearn', 'mlflow', 'pyspark') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "[]"

@@ -76,7 +76,7 @@ def test_a_plug_in_that_fails_to_import_is_named_with_its_package_and_harms_no_o
         "ModuleNotFoundError: No module named 'no_such_library'"
     )
     assert Holder.model_validate({"model": {"type": "lengths"}}).model.type == "lengths"
-    choices = Holder.model_json_schema()["properties"]["model"]["properties"]["type"]["enum"]
+    choices = Holder.model_json_schema()["properties"]["model"]["properties"]["type"]["anyOf"][0]["enum"]
     assert "lengths" in choices
     assert "wrecked" not in choices
 
@@ -120,3 +120,9 @@ def test_every_name_that_this_package_registers_loads() -> None:
             if all(point.dist is not None and point.dist.name == "millstream" for point in points):
                 key = "use" if group == plugins.PIPELINES else "type"
                 assert load(group, name, key).model_fields[key].default == name
+
+
+def test_a_package_that_exits_at_its_import_is_refused(install: Install) -> None:
+    install("leaving", "raise SystemExit(3)", models={"leaver": "leaving:Leaver"})
+    with pytest.raises(ConfigError, match=r"cannot be imported: SystemExit: 3"):
+        load(MODELS, "leaver")

@@ -103,4 +103,4 @@ def test_a_crash_at_the_very_first_point_leaves_nothing_behind(
 def test_the_same_crash_comes_only_once_in_a_run_directory(golden: Golden, engines: Engines, engine_name: str) -> None:
     pipeline, name, point = golden.on(engines, engine_name), f"once-{engine_name}", CrashPoint(Point.DELIVER, 2)
     pipeline.crash(name, point)
-    assert results(pipeline.run(name, crash=point)) == results(golden.summary)
+    assert results(pipeline.run(name, crash=str(point))) == results(golden.summary)

@@ -114,7 +114,7 @@ def run_in_order(pipeline: Pipeline, name: str) -> None:
     """Run a pipeline, and compare its effects with the order of its delivery."""
     plain, pipeline.engine = pipeline.engine, (recording := Recording(pipeline.engine))
     try:
-        pipeline.run(name, crash=LATER)
+        pipeline.run(name, crash=str(LATER))
     finally:
         pipeline.engine = plain
     before_the_end = itertools.takewhile(lambda effect: effect[0] != "end", recording.effects)

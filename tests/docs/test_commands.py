@@ -20,8 +20,8 @@ PLAYED = {
     ("docs/kafka.md", "Five commands"),
     ("docs/local.md", "Try it"),
     ("docs/local.md", "Your own text"),
-    ("docs/plugins.md", "A model"),
-    ("docs/plugins.md", "The battery"),
+    ("docs/plugins.md", "A package"),
+    ("docs/plugins.md", "Check and run"),
     ("docs/watching.md", "Status"),
 }
 
@@ -74,21 +74,29 @@ def test_the_local_engine_is_tried_in_a_command(folder: Path) -> None:
     assert "demo on local, exactly_once" in Reader(folder).plays("docs/local.md", "Try it")
 
 
-def test_the_model_of_the_docs_runs_and_passes_the_battery(folder: Path) -> None:
-    reader = Reader(folder, written(folder, "docs/plugins.md", "my_models"))
-    reader.plays("docs/plugins.md", "A model")
-
-
-def test_the_parts_of_the_docs_run_and_a_crash_leaves_no_trace(folder: Path) -> None:
-    reader = Reader(folder, written(folder, "docs/plugins.md", "my_parts"))
-    rows = [f'"{word} {number}",{word}\n' for number in range(25) for word in ("tide", "train")]
-    (folder / "texts.csv").write_text("text,label\n" + "".join(rows) + ",sport\n")
-    printed = reader.plays("docs/plugins.md", "The battery")
+def test_the_parts_of_the_docs_pass_the_battery_and_a_crash_leaves_no_trace(folder: Path) -> None:
+    reader, rows = parts_of_the_docs(folder)
+    printed = reader.plays("docs/plugins.md", "Check and run")
+    assert "3 passed" in printed
     assert "continuing runs/parts from epoch 3" in printed
     assert "state is precise" in printed and printed.count("precise: every result once") == 2
     assert "no text" in reader.types("millstream read runs/parts rejects")
-    assert len(reader.types("millstream read runs/parts predictions").splitlines()) == len(rows)
+    assert len(reader.types("millstream read runs/parts predictions").splitlines()) == rows
     assert "starting over" in reader.types("millstream run configs/parts.yaml --fresh")
+
+
+def test_the_package_of_the_docs_registers_names(folder: Path) -> None:
+    reader, rows = parts_of_the_docs(folder)
+    assert "2 passed" in reader.plays("docs/plugins.md", "A package")
+    assert len(reader.types("millstream read runs/short predictions").splitlines()) == rows
+
+
+def parts_of_the_docs(folder: Path) -> tuple[Reader, int]:
+    """A reader of docs/plugins.md who has written its files and some texts; the number of texts."""
+    reader = Reader(folder, written(folder, "docs/plugins.md", "my_parts"))
+    rows = [f'"{word} {number}",{word}\n' for number in range(25) for word in ("tide", "train")]
+    (folder / "texts.csv").write_text("text,label\n" + "".join(rows) + ",sport\n")
+    return reader, len(rows)
 
 
 def written(folder: Path, document: str, package: str) -> Path:

@@ -12,7 +12,7 @@ from millstream.cli import main
 from millstream.config.models import Config, EngineConfig, Guarantee
 
 FOR_EXCERPTS = {"name": "excerpt", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}}
-NO_CONFIGS = ("# configs/parts.yaml", "scrape_configs:")
+NO_CONFIGS = ("# configs/", "scrape_configs:")
 CONFIGS = [block for name in TEXTS for block in blocks(name, "yaml") if not block.text.startswith(NO_CONFIGS)]
 
 

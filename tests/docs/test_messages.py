@@ -107,6 +107,11 @@ def test_messages_about_configs_and_functions(shows: Shows, folder: Path, monkey
     shows("exactly_once is impossible", "validate", "configs/shout.yaml")
 
 
+def test_messages_about_overlays_and_secrets(shows: Shows) -> None:
+    shows("--env staging", "validate", NEWS, "--env", "staging")
+    shows("configs/news.yaml (--set) keep", "validate", NEWS, "--set", "keep=${file:/run/secrets/keep}")
+
+
 def test_message_of_an_audit_too_early(folder: Path, shows: Shows) -> None:
     crash = f"{Path(sys.executable).parent}/millstream run {DEMO} --run runs/crash --crash deliver@3"
     assert subprocess.run(crash.split(), cwd=folder, capture_output=True, check=False).returncode == -9

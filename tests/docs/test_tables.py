@@ -17,7 +17,9 @@ from support.docs_pages import TEXTS, blocks, section, table
 from millstream.cli import millstream
 from millstream.config import plugins
 from millstream.config.sources import TimeOptions
+from millstream.extras import EXTRAS
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
+from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.prometheus import METRICS
 from millstream.substreams.windows import CountWindow, TumblingWindow
 from millstream_connectors.kafka.client.security import Security
@@ -92,6 +94,11 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
     return config.model_validate({**{key: something[key] for key in needed}, **options})
 
 
+def test_the_extras_are_those_of_the_code() -> None:
+    rows = table(section("docs/install.md", "## Extras"), "extra")
+    assert [row[0].strip("`") for row in rows] == [*EXTRAS, "all"]
+
+
 # ---------------------------------------------------------------- commands
 
 
@@ -145,6 +152,10 @@ def test_the_metrics_are_those_of_the_code() -> None:
     queries = blocks("docs/watching.md", "text", "Prometheus")[0].text
     asked = re.findall(r"millstream_\w+", queries)
     assert asked and {name.removesuffix("_bucket") for name in asked} <= {metric.name for metric in METRICS}
+
+
+def test_the_windows_of_metrics_are_those_of_the_code() -> None:
+    assert f"windows of at least {WINDOW:,} records, each of which ends with an" in TEXTS["docs/watching.md"]
 
 
 def test_prometheus_is_sent_to_the_port_that_the_text_opens() -> None:

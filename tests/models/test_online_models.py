@@ -185,14 +185,14 @@ def test_texts_without_words_get_a_class_and_change_no_word(config: OnlineModel)
 
 
 def test_more_than_half_of_the_memory_is_refused_with_what_it_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 6 << 20}.__getitem__)
+    monkeypatch.setattr("millstream_models.online.learner.usable_memory", lambda: 24 << 30)
     with pytest.raises(ConfigError, match=r"1,073,741,824 dimensions and 8 .* takes 64\.0 GiB .* of the 24\.0 GiB"):
         NaiveBayes(features=HashedText(dimensions=2**30)).build(TEXT)
 
 
 def test_classes_for_which_there_is_no_memory_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(Softmax())
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 64}.__getitem__)
+    monkeypatch.setattr("millstream_models.online.learner.usable_memory", lambda: 64 << 12)
     with pytest.raises(StepFailed, match="with 512 dimensions and 64 classes takes"):
         model.predict_then_learn(model.prepare(pa.array(["rain"])), np.array([40]), 0)
 
@@ -304,19 +304,21 @@ def test_a_state_of_other_dimensions_is_refused(config: OnlineModel) -> None:
         config.build(TEXT).restore(other.save())
 
 
-def test_a_numba_that_cannot_be_used_is_an_error_with_advice(tmp_path: Path) -> None:
+def test_a_numba_that_cannot_be_used_is_an_error_with_advice_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "numba.py").write_text("raise ImportError('libllvmlite is missing')\n")
-    program = (
-        "import pyarrow as pa\n"
-        "from millstream_models.hashed_text import HashedText\n"
-        "HashedText().build(pa.schema([('text', pa.string())]))\n"
-    )
+    pipeline = "pipeline: {use: text_topics}\nengine: {type: local}\n"
+    (tmp_path / "small.yaml").write_text("name: small\nsource: {type: generator, records: 10}\n" + pipeline)
     paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+        [sys.executable, "-m", "millstream", "run", "small.yaml"],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 1
-    assert "ConfigError: numba cannot be used here (ImportError: libllvmlite is missing)" in done.stderr
+    assert done.returncode == 2
+    assert "numba cannot be used here (ImportError: libllvmlite is missing)" in done.stderr
+    assert not (tmp_path / "runs").exists()
     assert "pip install --force-reinstall numba" in done.stderr
 
 

@@ -114,6 +114,16 @@ class RestoresLate(Counting):
         return super().process(records)
 
 
+class CountsInTens(Counting):
+    """Adds the number of the record among ten, which is not in the state."""
+
+    turn = 0
+
+    def count(self, label: str) -> int:
+        self.turn = (self.turn + 1) % 10
+        return super().count(label) * 10 + self.turn
+
+
 class SharesItsState(Counting):
     def __init__(self, schema: pa.Schema) -> None:
         super().__init__(schema)
@@ -218,6 +228,7 @@ BROKEN_STEPS = [
     (RanksInBatch, "batching_changes_nothing", r"batches of one record; the records: row 1 of 'seen': 1, then 0"),
     (ForgetsLabelC, "saving_and_restoring_changes_nothing", r"does not restore its whole state; the names"),
     (RestoresLate, "saving_and_restoring_changes_nothing", r"gives other results after `restore`.*row 10 of 'seen'"),
+    (CountsInTens, "saving_and_restoring_changes_nothing", r"other results after `restore` within an epoch.*'seen'"),
     (SharesItsState, "saving_and_restoring_changes_nothing", r"changes a state after it was saved or restored"),
     (IgnoresAnEmptyState, "an_empty_state_is_a_new_step", r"used and restored from an empty state, is not new"),
     (BeginsAtFive, "an_empty_state_is_a_new_step", r"new and restored from an empty state, is not new"),

@@ -335,7 +335,7 @@ def test_a_map_function_that_returns_undeclared_fields_or_other_types_stops_the_
         ("rules:number", "rules:number is not a function but 3 (int)"),
         (
             "no_such_package.rules:f",
-            "there is no module 'no_such_package'; install its package, or put its folder on PY",
+            "there is no module 'no_such_package'; install its package, run the command in its",
         ),
         ("json.no_such:f", "there is no module 'json.no_such'"),
     ],

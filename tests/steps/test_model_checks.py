@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
@@ -124,6 +125,52 @@ class HidesARate(Lengths):
         super().learn(inputs / self.steps, labels, classes)
 
 
+class HidesABuffer(Lengths):
+    """Learns ten records at a time, and does not save those that wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[float, int]] = []
+
+    def learn(self, inputs: Any, labels: Array, classes: int) -> None:
+        super().learn(inputs[:0], labels[:0], classes)
+        self.waiting += zip(inputs.tolist(), labels.tolist(), strict=True)
+        while len(self.waiting) >= 10:
+            lengths, known = zip(*self.waiting[:10], strict=True)
+            super().learn(np.array(lengths), np.array(known), classes)
+            del self.waiting[:10]
+
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self.waiting = []
+
+
+class PicklesIntoAnArray(Pickles):
+    def save(self) -> State:
+        content = bytes(super().save()["sums"])
+        return {"sums": np.frombuffer(content + bytes(-len(content) % 8), np.int64)}
+
+    def restore(self, state: State) -> None:
+        super().restore({"sums": np.asarray(state["sums"]).tobytes()} if state else {})
+
+
+class SavesItsAddress(Lengths):
+    """Saves more than it has learned, as a pickle does whose bytes depend on memory addresses."""
+
+    made = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.address = str(next(self.made)).encode()
+
+    def save(self) -> State:
+        return {**super().save(), "address": self.address}
+
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        self.address = bytes(state.get("address", b""))
+
+
 class SharesArrays(Lengths):
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
         if classes > len(self.sums):
@@ -205,9 +252,20 @@ BROKEN_MODELS = [
     (PreparesTogether, "rows_can_be_cut", r"when rows are prepared one by one"),
     (WritesRows, "prepared_rows_are_not_modified", r"changes the rows that it gets"),
     (Pickles, "state_is_plain", r"'sums' in its state as a pickle; use arrays, or JSON"),
+    (
+        PicklesIntoAnArray,
+        "state_is_plain",
+        r"'sums' in its state as a pickle in an array; use arrays of numbers, or JSON",
+    ),
     (SavesObjects, "state_is_plain", r"'sums' in its state as an array of Python objects; use arrays of numbers"),
     (RestoresHalf, "a_restored_model_goes_on", r"does not restore its whole state; 'sums'"),
     (HidesARate, "a_restored_model_goes_on", r"learns differently after its state was restored; 'sums'"),
+    (
+        HidesABuffer,
+        "a_restored_model_goes_on",
+        r"learns differently after its state was saved and restored at the rows",
+    ),
+    (SavesItsAddress, "learning_is_repeatable", r"different states of two new models that learned the same rows; 'add"),
     (SharesArrays, "a_restored_model_goes_on", r"changes a state after it was saved or restored"),
     (PredictsBatches, "predict_then_learn_is_row_by_row", r"for row .* with `predict_then_learn` of rows split at \["),
     (
@@ -235,6 +293,29 @@ def test_the_check_finds_the_broken_model(model: type[Lengths], check: str, mess
         MODEL_CHECKS[check](Trial.of(ModelOf(kind=model), labelled_records(), "label"))
     with pytest.raises(AssertionError):
         check_model(ModelOf(kind=model), labelled_records(), skip=SKIP)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "message"),
+    [
+        (SavesItsAddress, "learning_is_repeatable", "memory addresses in a pickle"),
+        (WritesRows, "prepared_rows_are_not_modified", "changes the rows that it gets"),
+    ],
+)
+def test_the_battery_names_the_cause(model: type[Lengths], name: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_model(ModelOf(kind=model), labelled_records(), skip=SKIP)
+    if name == "learning_is_repeatable":  # nothing is known about the rows
+        MODEL_CHECKS["prepared_rows_are_not_modified"](Trial.of(ModelOf(kind=model), labelled_records(), "label"))
+
+
+def test_a_buffer_is_found_whose_size_divides_the_epochs_of_the_battery() -> None:
+    lengths = ["long" * (1 + "abc".index(label)) for label in "abbbcabbcb" * 4]
+    position = {"_rank": [0] * 40, "_offset": range(40), "_time": range(40)}
+    records = pa.table({**position, "text": lengths, "label": [*"abbbcabbcb" * 4]})
+    for skip in (SKIP, [*SKIP, "a_restored_model_goes_on"]):
+        with pytest.raises(AssertionError, match=r"learns differently|other results after `restore` within an epoch"):
+            check_model(ModelOf(kind=HidesABuffer, batch_size=1), records, skip=skip)
 
 
 def test_every_check_of_models_fails_for_some_broken_model() -> None:

@@ -226,14 +226,6 @@ def test_an_unknown_store_is_refused() -> None:
         PerKey.model_validate({"key": "author", "function": "rules:chosen", "store": "disk"})
 
 
-def test_rocksdb_that_cannot_be_imported_is_refused(build_step: BuildStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rocksdict", None)
-    monkeypatch.delitem(sys.modules, "millstream.state.rocksdb_state", raising=False)
-    with pytest.raises(ConfigError, match=r"step 'per_key', `store`: rocksdb cannot be used \(.*rocksdict"):
-        build_step(count, store="rocksdb")
-    build_step(count, store="memory")
-
-
 def test_the_traits_say_keyed_by_the_configured_field(build_step: BuildStep) -> None:
     traits = build_step(count, deterministic=False).traits
     assert (traits.scope, traits.key, traits.ordered, traits.deterministic) == (Scope.KEYED, "author", True, False)

@@ -11,14 +11,14 @@ from typing import Any
 from support.documents import EPOCH_RECORDS
 from support.forks import start_fork_server
 
+import millstream as ms
+from millstream.api.execution import Hooks
 from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Engine
 from millstream.guarantees.audit import Audit
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Crash, Delivery, Effects, Point, effects, order
 from millstream.log.epochs import EpochReader, EpochReceipt
-from millstream.runs.run_audit import audit_run
-from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 from millstream.timestamps import wall_clock
 
@@ -65,8 +65,12 @@ class Pipeline:
     wall_clock: Callable[[], int] = wall_clock
 
     def loaded(self, name: str) -> Loaded:
+        return read_config(self.config(name), self.folder, f"{name}.yaml")
+
+    def config(self, name: str) -> dict[str, Any]:
+        """The content of the config of a run."""
         kind, _, workers = ("local-3" if self.engine_name == "simulated" else self.engine_name).partition("-")
-        config = {
+        return {
             "name": "conformance",
             **({"sources": self.sources} if self.sources else {"source": self._source()}),
             "pipeline": {"steps": self.steps} if self.steps else self._text_topics(),
@@ -84,7 +88,6 @@ class Pipeline:
                 "placement": self.placement if kind == "spark" else {},
             },
         }
-        return read_config(config, self.folder, f"{name}.yaml")
 
     def _source(self) -> dict[str, Any]:
         return {**({"type": "files", "path": "documents"} if "type" not in self.source else {}), **self.source}
@@ -98,17 +101,20 @@ class Pipeline:
         }
 
     def run(self, name: str, **options: Any) -> Summary:
-        loaded = self.loaded(name)
+        """Run with these options of `ms.run`, and return the summary."""
         if self.engine_name.startswith("local-"):
             start_fork_server()
+        config = ms.Config.from_dict(self.config(name), folder=self.folder)
+        hooks = Hooks(engine=self.engine, fire=crash, wall_clock=self.wall_clock)
         options = {"follow": False, **options}
-        run = Options(self.folder / "runs" / name, **options)
-        return start(loaded, run, engine=self.engine, fire=crash, wall_clock=self.wall_clock)
+        summary = ms.run(config, run=self.folder / "runs" / name, _hooks=hooks, **options).summary
+        assert summary is not None
+        return summary
 
     def crash(self, name: str, point: CrashPoint, **options: Any) -> None:
         """Run until the crash; fail if the crash does not come."""
         try:
-            self.run(name, crash=point, **options)
+            self.run(name, crash=str(point), **options)
         except InjectedCrash:
             return
         raise AssertionError(f"{point} was never passed")
@@ -119,7 +125,7 @@ class Pipeline:
 
     def audit(self, name: str, against: str | None = None) -> Audit:
         runs = self.folder / "runs"
-        return audit_run(runs / name, runs / against if against else None)
+        return ms.open_run(runs / name).audit(ms.open_run(runs / against) if against else None)
 
     def predicted(self, points: Sequence[CrashPoint], sinks: Sequence[str]) -> Effects:
         """The effects of these crashes according to the function `effects`."""

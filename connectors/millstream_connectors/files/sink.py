@@ -33,7 +33,7 @@ from millstream.errors import ConfigError, ForeignSink, Truncated
 from millstream.log.contracts import OpenContext, Progress
 from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.journal import JournalReader
-from millstream.log.journal.durability import sync_folder
+from millstream.log.journal.durability import sync_file, sync_folder
 from millstream.log.journal.lock import FolderLock
 from millstream.log.journal.segment import first_indexes
 from millstream_connectors.sink_journal import SinkJournal, progress_of, state_of
@@ -141,20 +141,26 @@ class PartFiles:
             )
             raise ForeignSink(message)
         self._journal = SinkJournal(folder / _OPEN)
+        try:
+            self._continue()
+        except BaseException:
+            self._journal.abandon()
+            raise
+
+    def _continue(self) -> None:
         self._closed: int = self._journal.state.setdefault("closed", 0)
         self._open_from: int = self._journal.state.setdefault("open", 0)
-        (folder / _CLOSING).unlink(missing_ok=True)
-        found = _parts(folder).get(self._closed + 1)
+        (self._folder / _CLOSING).unlink(missing_ok=True)
+        found = _parts(self._folder).get(self._closed + 1)
         if found is not None and self._open_from == self._journal.next_index:
-            self._journal.close()
             message = f"this sink has not written {found}; move it away, or choose another path"
             raise ForeignSink(message)
         if found is not None:
-            sync_folder(folder)  # a crash came before this sync or before step 3, which is done now
+            sync_folder(self._folder)  # a crash came before this sync or before step 3, which is done now
             self._empty_journal()
-        sizes = [len(payload) for payload in _payloads(folder, self._open_from, self._journal.next_index)]
+        sizes = [len(payload) for payload in _payloads(self._folder, self._open_from, self._journal.next_index)]
         self._bytes = sum(sizes)
-        self._since = clock()
+        self._since = self._clock()
 
     def progress(self) -> Progress | None:
         return self._journal.progress()
@@ -180,8 +186,12 @@ class PartFiles:
         return _read(self._folder, self._schema)
 
     def close(self) -> None:
-        if self._bytes:
-            self._close_part()
+        try:
+            if self._bytes:
+                self._close_part()
+        except BaseException:
+            self._journal.abandon()
+            raise
         self._journal.close()
 
     def abandon(self) -> None:
@@ -201,7 +211,7 @@ class PartFiles:
                 metadata = {**(rows.schema.metadata or {}), b"millstream": tag.encode()}
                 pq.write_table(rows.replace_schema_metadata(metadata), file)
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         closing.rename(self._folder / f"part-{self._closed + 1:08d}.{self._config.format}")
         sync_folder(self._folder)
         self._empty_journal()

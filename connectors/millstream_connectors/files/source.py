@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.errors import AlteredLog, ConfigError
 from millstream.log.contracts import OpenContext, Partition
 from millstream.log.formats.json_lines import parse_block
-from millstream.log.journal.durability import write_whole
+from millstream.log.journal.durability import sync_file, write_whole
 from millstream_connectors.fields import USUAL_FIELDS, Fields
 from millstream_connectors.files.lines_file import LinesFile
 from millstream_connectors.files.parquet_file import ParquetFile
@@ -191,7 +191,7 @@ def _unpack(packed: Path, unpacked: Path) -> None:
         with gzip.open(packed, "rb") as source, partial.open("wb") as target:
             shutil.copyfileobj(source, target, 4 << 20)
             target.flush()
-            os.fsync(target.fileno())  # before the rename: a file with the final name is complete
+            sync_file(target.fileno())  # before the rename: a file with the final name is complete
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         partial.unlink(missing_ok=True)
         message = f"{packed} is not a whole gzip file: {error}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import of_length_one
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["FTRL"]
@@ -31,8 +34,7 @@ class FTRL(OnlineModel):
     l2: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0.")
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.softmax  # noqa: F401  # fails at once if numba cannot be used
-
+        import_at_start("millstream_models.compiled.softmax")
         return _FTRL(self, records)
 
 
@@ -53,6 +55,14 @@ class _FTRL(Learner):
 
     def grow(self, width: int) -> None:
         pass
+
+    def scores(self, indices: Array, counts: Array) -> Array:
+        rows = np.append(indices, self.table.shape[0] - 1)  # the last row is that of the bias
+        z, root = (self.table[rows, part : part + self.known].astype(np.float64) for part in (0, self.width))
+        beyond, config = np.abs(z) - self._config.l1, self._config
+        steps = (root + config.beta) / config.alpha + config.l2
+        weights = np.divide(-np.copysign(beyond, z), steps, out=np.zeros_like(z), where=(beyond > 0) & (steps > 0))
+        return np.asarray(np.append(of_length_one(counts), 1.0) @ weights)
 
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -10,8 +9,10 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError, StepFailed
+from millstream.memory import usable_memory
 from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import chances_of
 from millstream_models.features import FEATURES, Counted, dimensions_of
 from millstream_models.hashed_text import HashedText
 
@@ -112,6 +113,12 @@ class Learner(ABC):
     def predict(self, inputs: Counted) -> tuple[Array, Array]:
         return self._run(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
 
+    def chances(self, inputs: Counted) -> Array:
+        """Return the probability of each known class, computed row by row: for a few rows."""
+        edges = zip(inputs.indptr[:-1].tolist(), inputs.indptr[1:].tolist(), strict=True)
+        rows = [self.scores(inputs.indices[start:stop], inputs.data[start:stop]) for start, stop in edges]
+        return chances_of(np.array(rows, np.float64).reshape(len(rows), self.known))
+
     def learn(self, inputs: Counted, labels: Array, classes: int) -> None:
         self._run(inputs, labels, classes, predict=False)
         self.known = max(self.known, classes)
@@ -161,6 +168,10 @@ class Learner(ABC):
     ) -> None:
         """Run the kernel over rows, given as `(indptr, indices, counts)`."""
 
+    @abstractmethod
+    def scores(self, indices: Array, counts: Array) -> Array:
+        """The logarithm of the likelihood of each known class for one row, up to a number that all classes share."""
+
     def _run(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
         self._make_room(classes)
         rows = inputs.shape[0] if predict else 0
@@ -189,12 +200,12 @@ class Learner(ABC):
     def _check_memory(self, width: int, error: type[Exception]) -> None:
         table = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize
         needed = 2 * table  # a snapshot holds a second table
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        there = usable_memory()
         if needed > there // 2:
             message = (
                 f"{self.name} with {self.dimensions:,} dimensions and {width} classes takes {needed / 2**30:,.1f} GiB "
-                f"of memory, more than half of the {there / 2**30:,.1f} GiB of this machine; choose fewer `dimensions`"
-                f"{' or a `label` of fewer values' if width > _FEWEST else ''}"
+                f"of memory, more than half of the {there / 2**30:,.1f} GiB of this machine or container; "
+                f"choose fewer `dimensions`{' or a `label` of fewer values' if width > _FEWEST else ''}"
             )
             raise error(message)
 

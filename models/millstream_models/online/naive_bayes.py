@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from millstream.compiled.later_imports import import_at_start
 from millstream.errors import StepFailed
 from millstream.steps.contracts import Array, State
 from millstream_models.features import Counted
@@ -42,8 +43,7 @@ class NaiveBayes(OnlineModel):
     )
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.naive_bayes  # noqa: F401  # fails at once if numba cannot be used
-
+        import_at_start("millstream_models.compiled.naive_bayes")
         return _NaiveBayes(self, records)
 
 
@@ -57,7 +57,9 @@ class _NaiveBayes(Learner):
 
     def check(self, rows: Counted) -> None:
         super().check(rows)
-        if len(rows.data) and not (rows.data.min() >= 1 and (rows.data % 1 == 0).all()):
+        if not len(rows.data):  # as when a pipeline is built: nothing compiled is needed
+            return
+        if not (rows.data.min() >= 1 and (rows.data % 1 == 0).all()):
             wrong = rows.data[(rows.data < 1) | (rows.data % 1 != 0)][0]
             message = f"naive_bayes counts words, and {wrong} is no count; softmax and ftrl take any numbers"
             raise StepFailed(message)
@@ -79,6 +81,16 @@ class _NaiveBayes(Learner):
 
     def grow(self, width: int) -> None:
         self._totals = np.pad(self._totals, ((0, 0), (0, width - self._totals.shape[1])))
+
+    def scores(self, indices: Array, counts: Array) -> Array:
+        seen, weight = self._numbers.tolist()
+        (words_of, records_of), whole = self._totals[:, : self.known], self._totals[0].sum()
+        alpha, own = self._config.alpha * weight, self.table[indices, : self.known].astype(np.float64)
+        words, unseen = counts.sum(dtype=np.float64), alpha * max(seen, 1.0)
+        if self._config.complement:
+            others = self.table[indices].sum(axis=1, dtype=np.float64, keepdims=True) - own
+            return np.asarray(words * np.log(whole - words_of + unseen) - counts @ np.log(others + alpha))
+        return np.asarray(counts @ np.log(own + alpha) + np.log(records_of) - words * np.log(words_of + unseen))
 
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array

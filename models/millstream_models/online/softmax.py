@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
+from millstream_models.chances import of_length_one
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["Softmax"]
@@ -35,8 +37,7 @@ class Softmax(OnlineModel):
     learning_rate: float = Field(default=0.5, gt=0, description="The length of the first step.")
 
     def build(self, records: pa.Schema) -> Learner:
-        import millstream_models.compiled.softmax  # noqa: F401  # fails at once if numba cannot be used
-
+        import_at_start("millstream_models.compiled.softmax")
         return _Softmax(self, records)
 
 
@@ -57,6 +58,9 @@ class _Softmax(Learner):
 
     def grow(self, width: int) -> None:
         pass
+
+    def scores(self, indices: Array, counts: Array) -> Array:
+        return np.asarray(self.table[-1, : self.known] + of_length_one(counts) @ self.table[indices, : self.known])
 
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array

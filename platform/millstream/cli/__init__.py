@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
 from millstream import __version__
 from millstream.cli import plugin_commands
-from millstream.errors import DISK_FULL, MillstreamError, Unavailable
+from millstream.cli.failures import failure, is_expected
+from millstream.cli.log_bridge import show_logging
+from millstream.cli.module_path import current_folder_importable
+from millstream.cli.session import Session
+from millstream.plain_text import indented
 from millstream.suggestions import suggestion
 
 __all__ = ["main", "millstream"]
@@ -22,10 +26,15 @@ _COMMANDS = {
     "run": "Run a pipeline, or continue its run directory.",
     "validate": "Check a config without running it.",
     "explain": "Show the steps of a config, and the effect of a crash on its results.",
+    "config": "Print a config with its defaults, and the origin of every value.",
+    "init": "Write a small project that runs at once.",
+    "doctor": "Check this machine, and what a config needs.",
     "schema": "Print the JSON Schema of configs, for editors.",
     "read": "Print the rows of an output.",
     "predict": "Predict the label of a text with the model of a run.",
     "status": "Show the progress of a run.",
+    "ls": "List run directories.",
+    "stop": "End a run after its epoch, and wait for the end.",
     "audit": "Count the effects of crashes on a run's results.",
     "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
     "log": "List, read and append to logs.",
@@ -60,28 +69,6 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-_DEFECT = "this is a defect, and --debug shows where"
-_REMEDIES: Mapping[int | None, str] = {
-    errno.ENOSPC: "make room",
-    errno.EDQUOT: "make room",
-    errno.EFBIG: "allow larger files (ulimit -f)",
-    errno.EROFS: "choose a folder that you can write to",
-    errno.EACCES: "choose a folder that you may read and write",
-    errno.EPERM: "choose a folder that you may read and write",
-    errno.EMFILE: "allow more open files (ulimit -n)",
-}
-"""The remedy for each error of the operating system that is no defect."""
-
-
-def _report(error: OSError) -> int:
-    """Report an error of the operating system, and return the exit code."""
-    message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    known = error.errno in _REMEDIES
-    hint = f"{_REMEDIES[error.errno]}, and run the same command again" if known else _DEFECT
-    click.echo(f"millstream: {message}; {hint}", err=True)
-    return Unavailable.exit_code if error.errno in DISK_FULL else MillstreamError.exit_code
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="millstream", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show tracebacks; allowed anywhere on the command line.")
@@ -91,46 +78,32 @@ def millstream(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, and exit with one of the documented exit codes."""
+    importlib.import_module("millstream.blas_threads")  # before numpy; the import of this module changes nothing
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    code = _run([argument for argument in given if argument != "--debug"], debug)
+    session = Session()
+    with current_folder_importable(), show_logging(session.log):
+        code = _run([argument for argument in given if argument != "--debug"], session, debug="--debug" in given)
     try:
         sys.stdout.flush()
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # the reader closed the pipe, which is no error
-            code = code or _report(error)
+        if not isinstance(error, BrokenPipeError) and not code:  # a closed pipe is no error: its reader has enough
+            message, code = failure(error)
+            session.error(message)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python writes again at exit
     sys.exit(code)
 
 
-def _run(arguments: list[str], debug: bool) -> int:
+def _run(arguments: list[str], session: Session, *, debug: bool) -> int:
     try:
-        code = millstream.main(args=arguments, prog_name="millstream", standalone_mode=False)
+        code = millstream.main(args=arguments, prog_name="millstream", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return 2
-    except click.ClickException as error:
-        message = error.format_message()
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            message = f"{message}\n{error.ctx.get_usage()}"
-        click.echo(f"millstream: {message}", err=True)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("millstream: interrupted", err=True)
-        return 130
-    except MillstreamError as error:
-        if debug:
-            raise
-        click.echo(f"millstream: {error}", err=True)
-        return error.exit_code
-    except OSError as error:
-        if debug:
-            raise
-        return _report(error)
-    except Exception as error:
-        if debug:
-            raise
-        message = f"{type(error).__name__}: {error}; {_DEFECT}"
-        click.echo(f"millstream: {message}", err=True)
-        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        message, exit_code = failure(error)
+        if debug and not is_expected(error):
+            click.echo(indented(session.redact(traceback.format_exc().rstrip())), err=True)
+        else:
+            session.error(message)
+        return exit_code
     return code if isinstance(code, int) else 0

@@ -2,148 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import sys
 
 import click
 
-from millstream.cli.options import config_file, sets
-from millstream.config.load import Loaded, load_config
-
-if TYPE_CHECKING:
-    from millstream.config.sources import NamedSource
-    from millstream.guarantees.explain import Outcome
-    from millstream.steps.graph import Graph, Node
+from millstream.cli.options import config_options
+from millstream.cli.session import current_session
+from millstream.plain_text import json_object
 
 __all__ = ["explain"]
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def explain(config: str, sets: tuple[str, ...], as_json: bool) -> None:
+def explain(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], as_json: bool) -> None:
     """Show the steps, outputs and sinks of CONFIG, and the worst effect of a crash at each point of an epoch.
 
     The command runs nothing and reads no records. The worst effect is the worst over all epochs, given
     `checkpoint_every` and `commit_every` of CONFIG.
     """
-    from millstream.guarantees.validation import checked_graph
+    from millstream.api.explanation import explanation_of
+    from millstream.config.load import load_config
 
-    loaded = load_config(config, sets)
-    description = _description(loaded, checked_graph(loaded))
+    loaded = load_config(config, sets, overlays=overlays)
+    current_session().redact = loaded.redact
+    content = explanation_of(loaded).content
     if as_json:
-        click.echo(json.dumps(description, indent=2, ensure_ascii=False))
+        click.echo(json_object(content, indent=2))
         return
-    from millstream.cli.explain_view import show
+    from millstream.api.explanation_text import explanation_text
 
-    show(description)
-
-
-def _description(loaded: Loaded, graph: Graph) -> dict[str, Any]:
-    from millstream.guarantees.delivery import Delivery, order
-    from millstream.guarantees.explain import outcomes, restart
-
-    config = loaded.config
-    guarantee, delivery = config.guarantee, Delivery(config.guarantee.delivery)
-    most = config.engine.epoch.max_records
-    found = outcomes(delivery, guarantee.checkpoint_every, guarantee.commit_every, list(graph.outputs))
-    resolved = loaded.resolved()
-    return {
-        "config": loaded.file,
-        "name": config.name,
-        "engine": config.engine.type,
-        "epoch": resolved["engine"]["epoch"],
-        "guarantee": resolved["guarantee"],
-        "sources": [_source(source) for source in config.logs],
-        "steps": _steps(loaded, graph),
-        "outputs": _outputs(loaded, graph),
-        "order": [str(point) for point in order(delivery)],
-        "restart": restart(delivery),
-        "crashes": [_crash(outcome, graph, most) for outcome in found],
-    }
-
-
-def _source(source: NamedSource) -> dict[str, Any]:
-    times = source.times.model_dump(mode="json") if source.time.timed else {}
-    return {"name": source.name, "type": source.config.type, "times": source.time.timed, **times}
-
-
-def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
-    processes = _processes(loaded, graph)
-    return [
-        {
-            "name": node.name,
-            "type": node.config.type,
-            "runs": processes[node.name],
-            "state": str(node.traits.scope),
-            "ordered": node.traits.ordered,
-            "deterministic": node.traits.deterministic,
-            "idempotent": node.traits.idempotent,
-            "ends": sorted(node.traits.ends),
-            "options": _options(loaded, node),
-        }
-        for node in graph.steps
-    ]
-
-
-def _options(loaded: Loaded, node: Node) -> dict[str, Any]:
-    dumped = {key: value for key, value in node.config.model_dump(mode="json").items() if key not in ("type", "name")}
-    options: dict[str, Any] = json.loads(loaded.redact(json.dumps(dumped)))
-    return options
-
-
-def _processes(loaded: Loaded, graph: Graph) -> dict[str, str]:
-    """Return the kind of process that runs each step."""
-    if loaded.config.engine.type == "local":
-        if loaded.config.engine.workers == 1:
-            return {node.name: "process" for node in graph.steps}
-        from millstream.engines.workers.stages import stages_of
-
-        stages = stages_of(graph)
-        return {node.name: "sequencer" if node in stages.rest else "readers" for node in graph.steps}
-    from millstream.engines.spark.placement import worker_steps
-
-    in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}
-    return {node.name: "worker" if node.name in in_workers else "driver" for node in graph.steps}
-
-
-def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
-    from millstream.log.contracts import OpenContext
-    from millstream.runs.sinks import sink_configs
-
-    context = OpenContext(loaded.folder, Path("runs") / loaded.config.name, loaded.config.name)
-    made = {output.name: node.name for node in graph.steps for output in node.step.outputs if output.name != "rejects"}
-    return [
-        {
-            "name": name,
-            "step": made.get(name),
-            "row_of": graph.outputs[name].of,
-            "sink": sink.type,
-            "location": loaded.redact(sink.location(context, name)),
-        }
-        for name, sink in sink_configs(loaded.config, graph).items()
-    ]
-
-
-def _crash(outcome: Outcome, graph: Graph, most: int) -> dict[str, Any]:
-    """Return an outcome as JSON, with epochs and records; rows of windows have no number of records."""
-
-    def counted(epochs: int) -> dict[str, int]:
-        return {"epochs": epochs, "records": epochs * most}
-
-    def rows(by_output: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        return {
-            name: counted(epochs) if graph.outputs[name].of == "record" else {"epochs": epochs}
-            for name, epochs in by_output.items()
-        }
-
-    return {
-        "after": f"{outcome.point}.{outcome.sink}" if outcome.sink else str(outcome.point),
-        "trained_twice": counted(outcome.trained_twice),
-        "lost": counted(outcome.lost),
-        "rows_repeated": rows(outcome.rows_repeated),
-        "rows_missing": rows(outcome.rows_missing),
-    }
+    click.echo(explanation_text(content, terminal=sys.stdout.isatty()))

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from millstream.errors import MillstreamError
 from millstream.log.formats.rows import json_lines
 from millstream.log.urls import open_url
+from millstream.plain_text import one_line
 
 __all__ = ["log"]
 
@@ -42,7 +43,7 @@ def ls(url: str) -> None:
     URL is a journal, a folder of journals, a topic or a cluster.
     """
     for line in open_url(url).describe():
-        click.echo(line)
+        click.echo(one_line(line))
 
 
 @log.command()
@@ -54,12 +55,12 @@ def ls(url: str) -> None:
 @click.option("--follow", is_flag=True, help="Wait for new entries until interrupted.")
 def cat(url: str, start: int | None, most: int | None, follow: bool) -> None:
     """Print entries, one per line."""
-    out = sys.stdout.buffer
+    out, terminal = sys.stdout.buffer, sys.stdout.isatty()
     if most == 0:
         return
     try:
         for printed, payload in enumerate(open_url(url).entries(start, follow=follow), 1):
-            out.write(payload + b"\n")
+            out.write(_printable(payload) + b"\n" if terminal else payload + b"\n")
             if follow:
                 out.flush()
             if printed == most:
@@ -67,6 +68,10 @@ def cat(url: str, start: int | None, most: int | None, follow: bool) -> None:
         out.flush()
     except BrokenPipeError:  # the reader closed the pipe, which is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def _printable(payload: bytes) -> bytes:
+    return one_line(payload.decode(errors="backslashreplace")).encode()
 
 
 _partitions = click.option(
@@ -100,13 +105,13 @@ def import_file(file: Path, url: str, partitions: int | None) -> None:
     FILE is a JSON Lines file, plain or gzipped, or a Parquet file.
     """
     count, size = 0, file.stat().st_size
-    bar = click.progressbar(length=size, label=file.name, file=sys.stderr, hidden=not sys.stderr.isatty())
+    bar = click.progressbar(length=size, label=one_line(file.name), file=sys.stderr, hidden=not sys.stderr.isatty())
     with open_url(url).appender(partitions) as put, bar, file.open("rb") as source:
         for lines in _lines(_contents(file, source)):
             count += _put(lines, put)
             if size:  # a pipe has size 0
                 bar.update(min(source.tell(), size) - bar.pos)
-    click.echo(f"{count} entries imported from {file}", err=True)
+    click.echo(f"{count} entries imported from {one_line(str(file))}", err=True)
 
 
 def _put(lines: list[bytes], put: Callable[[list[bytes]], None]) -> int:

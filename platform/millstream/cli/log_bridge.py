@@ -1,37 +1,88 @@
-"""Shows the warnings that a run sends to Python's logging, such as that it waits for a server."""
+"""Shows the messages that a command gets through Python's logging, such as that a run waits for a server."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from millstream.config.plugins import registered
+from millstream.cli.log_lines import Level
+from millstream.thread_errors import log_thread_error
 
-__all__ = ["show_warnings"]
+__all__ = ["show_logging", "verbose_logging"]
+
+Log = Callable[[Level, str], None]
 
 
-class _WarningHandler(logging.Handler):
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._warn = warn
+class _ShowingHandler(logging.Handler):
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._warn(record.getMessage())
+        self._log(_level(record.levelno), self.format(record))
 
 
 @contextmanager
-def show_warnings(warn: Callable[[str], None]) -> Iterator[None]:
-    """Pass the warnings of our loggers and of plug-ins' loggers to `warn`, from any thread."""
-    plug_ins = [point for names in registered().values() for points in names.values() for point in points]
-    loggers = [
-        logging.getLogger(name) for name in {"millstream", *(point.module.partition(".")[0] for point in plug_ins)}
-    ]
-    handler = _WarningHandler(warn)
-    for logger in loggers:
-        logger.addHandler(handler)
+def show_logging(log: Log) -> Iterator[None]:
+    """Pass to `log`, from any thread, the messages that Python would print: those of loggers without a handler.
+
+    These are warnings, unless the level of a logger is another one; warnings of the module `warnings`; and the errors
+    that end threads.
+    """
+    handler = _ShowingHandler(log)
+    handler.addFilter(_is_unhandled)
+    thread_hook = threading.excepthook
+    logging.root.addHandler(handler)
+    logging.captureWarnings(True)
+    threading.excepthook = log_thread_error
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
+        threading.excepthook = thread_hook
+        logging.captureWarnings(False)
+        logging.root.removeHandler(handler)
+
+
+@contextmanager
+def verbose_logging() -> Iterator[None]:
+    """Let our loggers and those of plug-ins pass all messages; the loggers of other packages stay as they are."""
+    before = {logger: logger.level for logger in map(logging.getLogger, _our_packages())}
+    for logger in before:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
+
+
+def _is_unhandled(record: logging.LogRecord) -> bool:
+    """False for a message of a library that has handlers, also if its handler only keeps the library silent.
+
+    Our loggers and those of plug-ins are never silent.
+    """
+    handlers, logger = [], logging.getLogger(record.name)
+    while logger.parent is not None:
+        handlers += logger.handlers
+        logger = logger.parent
+    if not handlers or record.name == "py.warnings":
+        return True
+    silent = all(isinstance(handler, logging.NullHandler) for handler in handlers)
+    return silent and record.name.partition(".")[0] in _our_packages()
+
+
+def _our_packages() -> set[str]:
+    from millstream.config.plugins import registered  # not at the top: `millstream --help` does not need it
+
+    plug_ins = [point for names in registered().values() for points in names.values() for point in points]
+    return {"millstream", *(point.module.partition(".")[0] for point in plug_ins)}
+
+
+def _level(number: int) -> Level:
+    if number >= logging.ERROR:
+        return Level.ERROR
+    if number >= logging.WARNING:
+        return Level.WARNING
+    return Level.INFO if number >= logging.INFO else Level.DEBUG

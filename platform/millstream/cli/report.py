@@ -39,7 +39,10 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     rejects = summary.delivered.get("rejects", 0)
     if rejects and rejects >= summary.records / 2:
         command = f"{program()} read {run} rejects"
-        yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints the reasons"
+        yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints step and reason of each"
+        if predictions := summary.delivered.get("predictions"):
+            kept = "records have a prediction; a record that only a later step rejects, such as popularity, keeps it"
+            yield f"             {predictions:,} {kept}"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
     event_time = event_time_status(watched.epoch_log.totals)
@@ -94,7 +97,7 @@ def _locations(watched: Watched) -> dict[str, str]:
     """Return the location of each output."""
     context = OpenContext(watched.loaded.folder, watched.directory.path, watched.loaded.config.name)
     configs = sink_configs(watched.loaded.config, watched.graph)
-    return {name: config.location(context, name) for name, config in configs.items()}
+    return {name: watched.loaded.redact(config.location(context, name)) for name, config in configs.items()}
 
 
 def _source_names(watched: Watched) -> str:

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from millstream import __version__
-from millstream.cli.log_bridge import show_warnings
-from millstream.cli.options import config_file, sets
+from millstream.api.execution import Hooks, execute, make_options
+from millstream.cli.epoch_lines import EpochLines
+from millstream.cli.options import config_options
 from millstream.cli.progress_figures import RunFigures
 from millstream.cli.report import report
-from millstream.cli.screen import Screen, Show, standard_error
+from millstream.cli.run_log import RunLog, log_options
+from millstream.cli.screen import Screen
+from millstream.cli.session import current_session
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
-from millstream.guarantees.crash_point import CrashPoint
-from millstream.guarantees.delivery import Point, due
-from millstream.runs.directory import RunDirectory
-from millstream.runs.start import Options, start, versions
+from millstream.extras import require
+from millstream.plain_text import json_object, one_line
+from millstream.runs.start import Options
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
-from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
-from millstream.runs.watch.progress_file import ProgressFile
 from millstream.runs.watch.run_stats import StatsCollector
-from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
 if TYPE_CHECKING:
     from millstream.runs.watch.metrics_port import MetricsPort
@@ -38,8 +36,7 @@ __all__ = ["run"]
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--run", "directory", metavar="DIR", help="The run directory. Default: runs/NAME.")
 @click.option(
     "--until-idle/--follow",
@@ -51,6 +48,7 @@ __all__ = ["run"]
 @click.option("--fresh", is_flag=True, help="Move the run directory aside, clear the sinks and start over.")
 @click.option("--replay", metavar="RUN", help="Cut the same epochs as RUN, and stop after its last epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
+@log_options
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
@@ -63,12 +61,16 @@ __all__ = ["run"]
 def run(
     config: str,
     sets: tuple[str, ...],
+    overlays: tuple[str, ...],
     directory: str | None,
     until_idle: bool | None,
     records: int | None,
     fresh: bool,
     replay: str | None,
     as_json: bool,
+    log_form: str | None,
+    verbose: bool,
+    quiet: bool,
     metrics_port: int | None,
     crash: str | None,
 ) -> None:
@@ -76,34 +78,34 @@ def run(
 
     Ctrl-C stops the run after the epoch in progress and writes a checkpoint; the same command continues from there.
     """
-    loaded = load_config(config, sets)
-    options = Options(
-        run=Path(directory) if directory is not None else Path("runs") / loaded.config.name,
+    if verbose and quiet:
+        raise click.UsageError("-v and -q exclude each other; leave one of them out")
+    log = RunLog(current_session(), log_form, verbose=verbose, warnings_only=as_json or quiet)
+    loaded = load_config(config, sets, overlays=overlays)
+    log.begin(loaded.config.name, loaded.redact)
+    options = make_options(
+        loaded,
+        run=directory,
         follow=None if until_idle is None else not until_idle,
         records=records,
         fresh=fresh,
-        replay=Path(replay) if replay is not None else None,
-        crash=CrashPoint.parse(crash) if crash is not None else None,
+        replay=replay,
+        crash=crash,
     )
     with ExitStack() as stack:
-        file = standard_error()
-        if file is not sys.stderr:
-            stack.callback(file.close)
-        screen = Screen(file, Show.WARNINGS if as_json else Show.LIVE if file.isatty() else Show.LINES)
-        stack.callback(screen.close)
-        stack.enter_context(show_warnings(screen.warn))
+        screen = stack.enter_context(log.screen())
         port = None
         if metrics_port is not None:
             port = stack.enter_context(closing(_open_port(metrics_port)))
             (screen.say if metrics_port else screen.insist)(f"metrics are at {port.address}")
-        watch = _Observers(screen, port)
+        watch = _Observers(screen, port, log.epoch_lines(screen))
         summary = _run(loaded, options, screen, watch)
-        if missed := _missed_crash(options, summary, loaded.config.guarantee.checkpoint_every):
-            screen.warn(missed)
-    click.echo(summary.json() if as_json else watch.report(summary))
+    if as_json or not quiet:
+        click.echo(json_object(asdict(summary)) if as_json else watch.report(summary))
 
 
 def _open_port(port: int) -> MetricsPort:
+    require("metrics", "--metrics-port")
     from millstream.runs.watch.metrics_port import MetricsPort  # few runs need this import
 
     return MetricsPort(port)
@@ -123,19 +125,9 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) ->
         kill_family()
 
     signals = StopSignals(screen.insist, watch.waits_for, screen.close)
+    hooks = Hooks(stop=signals.event, observers=watch.observers, fire=fire)
     with signals.install():
-        return start(loaded, options, stop=signals.event, observers=watch.observers, fire=fire)
-
-
-def _missed_crash(options: Options, summary: Summary, checkpoint_every: int) -> str:
-    """Return a warning if the requested crash happened neither in this start nor in an earlier one."""
-    crash = options.crash
-    if crash is None or str(crash) in RunDirectory(options.run).crashes():
-        return ""
-    why = "the run ended before it" if crash.epoch >= summary.epochs else "an earlier start had passed it"
-    if crash.point is Point.CHECKPOINT and crash.part and not due(crash.epoch, checkpoint_every):
-        why = f"no checkpoint is taken after this epoch, with `checkpoint_every: {checkpoint_every}`"
-    return f"the crash at {crash} did not happen: {why}"
+        return execute(loaded, replace(options, ends_on_signal=True), hooks)
 
 
 class _FrozenHeap(Observer):
@@ -146,35 +138,24 @@ class _FrozenHeap(Observer):
 
 
 class _Observers:
-    """Creates the observers of one start: screen, metrics, and Prometheus and MLflow if requested."""
+    """Creates the observers of the command: screen and figures, and Prometheus if requested."""
 
-    def __init__(self, screen: Screen, port: MetricsPort | None) -> None:
-        self._screen, self._port = screen, port
+    def __init__(self, screen: Screen, port: MetricsPort | None, epoch_lines: EpochLines) -> None:
+        self._screen, self._port, self._epoch_lines = screen, port, epoch_lines
         self._watched: Watched | None = None
         self._run_figures: RunFigures | None = None
 
-    def observers(self, watched: Watched) -> Sequence[Observer]:
+    def observers(self, watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
         screen = self._screen
         if watched.archived is not None:
             screen.say(f"starting over; the previous run is in {watched.archived}")
-        stats = StatsCollector(watched)
         self._watched, self._run_figures = watched, RunFigures(watched, stats, say=screen.say, warn=screen.warn)
         screen.watch(self._run_figures.figures)
-        if changed := changed_libraries(_newest_checkpoint(watched)):
-            screen.warn(f"the newest checkpoint was written with {changed}; results may differ in their last bits")
         if self._port is not None:
             from millstream.runs.watch.prometheus import RunCollector
 
             self._port.register(RunCollector(watched, stats, __version__))
-        live = ProgressFile(watched.directory, stats.run_stats, warn=screen.warn)
-        always = [_FrozenHeap(), stats, self._run_figures, live]
-        config = watched.loaded.config.mlflow
-        if not config:
-            return [Metrics(watched, warn=screen.warn), *always]
-        from millstream.runs.watch.mlflow import MlflowObserver  # a slow import
-
-        mirror = MlflowObserver(watched, config, warn=screen.warn)
-        return [Metrics(watched, warn=screen.warn, then=mirror.window), *always, mirror]
+        return [_FrozenHeap(), self._run_figures, self._epoch_lines]
 
     def waits_for(self) -> str:
         return self._run_figures.waits_for() if self._run_figures is not None else "for the sources to open"
@@ -182,17 +163,5 @@ class _Observers:
     def report(self, summary: Summary) -> str:
         if self._watched is None or self._run_figures is None:
             return ""
-        return "\n".join(report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed()))
-
-
-def _newest_checkpoint(watched: Watched) -> Checkpoint | None:
-    return CheckpointReader(watched.directory.path, watched.epoch_log.totals.checkpoint).newest()
-
-
-def changed_libraries(checkpoint: Checkpoint | None) -> str:
-    """Return the libraries whose version changed since this checkpoint was written, as text."""
-    now = versions()
-    before = checkpoint.versions if checkpoint is not None else now
-    return ", ".join(
-        f"{name} {before[name]} (now {now[name]})" for name in before if now.get(name, before[name]) != before[name]
-    )
+        lines = report(summary, self._watched, self._run_figures.figures(), self._run_figures.speed())
+        return "\n".join(map(one_line, lines))

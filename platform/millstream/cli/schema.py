@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+
+from millstream.plain_text import json_object
 
 __all__ = ["schema"]
 
@@ -18,4 +18,4 @@ def schema() -> None:
     """
     from millstream.config.schema import config_schema
 
-    click.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+    click.echo(json_object(config_schema(), indent=2))

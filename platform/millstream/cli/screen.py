@@ -21,7 +21,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from millstream.cli.log_lines import Level, display_line
 from millstream.cli.progress_figures import Figures
+from millstream.plain_text import one_line
 
 __all__ = ["Screen", "Show", "standard_error"]
 
@@ -49,9 +51,17 @@ def standard_error() -> TextIO:
 class Screen:
     """Shows messages and figures until it is closed; any thread and any signal handler may send messages."""
 
-    def __init__(self, file: TextIO, show: Show, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = Console(file=file, highlight=False)
-        self._show, self._clock = show, clock
+    def __init__(
+        self,
+        file: TextIO,
+        show: Show,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        line: Callable[[Level, str], str] = display_line,
+        verbose: bool = False,
+    ) -> None:
+        self._console = Console(file=file, highlight=False, emoji=False)
+        self._show, self._clock, self._line, self._verbose = show, clock, line, verbose
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._figures: Callable[[], Figures] | None = None
@@ -75,15 +85,20 @@ class Screen:
 
     def say(self, message: str) -> None:
         """Print a permanent line, unless only warnings are shown."""
-        if self._show is not Show.WARNINGS:
-            self._messages.put(message)
+        self.log(Level.INFO, message)
 
     def insist(self, message: str) -> None:
         """Print a permanent line in every form of the display."""
-        self._messages.put(message)
+        self._messages.put(self._line(Level.INFO, message))
 
     def warn(self, message: str) -> None:
-        self.insist(f"warning: {message}")
+        self.log(Level.WARNING, message)
+
+    def log(self, level: Level, message: str) -> None:
+        """Print a permanent line if the display shows messages of this level; debug messages only if it is verbose."""
+        hidden = (Level.DEBUG, Level.INFO) if self._show is Show.WARNINGS else () if self._verbose else (Level.DEBUG,)
+        if level not in hidden:
+            self._messages.put(self._line(level, message))
 
     def show_activity(self, activity: str) -> None:
         """Show this activity until the first epoch is finished."""
@@ -118,7 +133,7 @@ class Screen:
             self._live.update(_display(figures, f"{self._activity}: {self._clock() - self._began:.0f} s"), refresh=True)
         elif figures is not None and self._clock() - self._shown[0] >= _LINE_SECONDS:
             if figures != self._shown[1] and figures.finished:
-                self._print(_figures_line(figures))
+                self._print(self._line(Level.INFO, _figures_line(figures)))
             self._shown = (self._clock(), figures)
 
     def _drain(self) -> None:
@@ -155,7 +170,7 @@ def _parts(figures: Figures) -> list[str]:
         parts.append("popular: " + ", ".join(f"{topic} {share:.0%}" for topic, share in figures.popular))
     if figures.held is not None:
         parts.append(f"windows wait for {figures.held}")
-    return parts
+    return [one_line(part) for part in parts]
 
 
 def _display(figures: Figures | None, activity: str) -> RenderableType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import tempfile
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
+from millstream.cli.session import current_session
+from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
     from millstream.config.load import Loaded
@@ -28,8 +29,7 @@ _SCHEDULES, _RECORDS = 100, 300
 
 
 @click.command()
-@config_file
-@sets
+@config_options
 @click.option("--seed", default=0, show_default=True, metavar="N", help="The first seed; each seed is one schedule.")
 @click.option(
     "--schedules",
@@ -60,6 +60,7 @@ _SCHEDULES, _RECORDS = 100, 300
 def simulate(
     config: str,
     sets: tuple[str, ...],
+    overlays: tuple[str, ...],
     seed: int,
     schedules: int,
     records: int,
@@ -78,7 +79,8 @@ def simulate(
     if trace and as_json:
         message = "--trace prints lines, --json one object; leave out one of the two"
         raise click.UsageError(message)
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
+    current_session().redact = loaded.redact
     _check(loaded)
     recorded = _read_records(loaded, records)
     if trace:
@@ -96,9 +98,9 @@ def simulate(
                 break
     result = _as_object(loaded, done, time.monotonic() - began)
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json_object(result))
     else:
-        _show(result, _command(config, sets, records))
+        _show(result, _command(config, sets, overlays, records))
     return 1 if done[-1].wrong else 0
 
 
@@ -113,7 +115,7 @@ def _check(loaded: Loaded) -> None:
             f"step {node.name!r} is not deterministic, so a simulation cannot know the right results; "
             "remove or replace the step with --set",
         )
-        for node in checked_graph(loaded).steps
+        for node in checked_graph(loaded, packages=False).steps
         if not node.traits.deterministic
     ]
     if problems:
@@ -144,7 +146,8 @@ def _trace(loaded: Loaded, recorded: Recorded, seed: int) -> int:
     from millstream.engines.simulated.simulation import Simulation
 
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-") as folder:
-        outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, click.echo)
+        simulation = Simulation(loaded.config, recorded, Path(folder))
+        outcome = simulation.run(seed, lambda line: click.echo(one_line(loaded.redact(line))))
     if not outcome.wrong:
         click.echo(f"seed {seed}  keeps the promise of {loaded.config.guarantee.delivery}")
     return 1 if outcome.wrong else 0
@@ -155,7 +158,7 @@ def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str,
     faults: Counter[str] = Counter()
     for outcome in done:
         faults.update({str(target): count for target, count in outcome.injected.items()})
-    wrong = done[-1]
+    wrong, differences = done[-1], [loaded.redact(line) for line in done[-1].wrong]
     return {
         "pipeline": loaded.config.name,
         "delivery": str(loaded.config.guarantee.delivery),
@@ -166,7 +169,7 @@ def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str,
         "epochs": sum(outcome.epochs for outcome in done),
         "steps": sum(outcome.steps for outcome in done),
         "faults": dict(faults),
-        "wrong": {"seed": wrong.seed, "differences": list(wrong.wrong)} if wrong.wrong else None,
+        "wrong": {"seed": wrong.seed, "differences": differences} if differences else None,
     }
 
 
@@ -183,12 +186,13 @@ def _show(result: Mapping[str, Any], command: str) -> None:
         return
     click.echo(f"  seed {wrong['seed']} breaks the promise of {result['delivery']}:")
     for line in wrong["differences"]:
-        click.echo(f"    {line}")
-    click.echo(f"  {command} --seed {wrong['seed']} --trace")
+        click.echo(one_line(f"    {line}"))
+    click.echo(one_line(f"  {command} --seed {wrong['seed']} --trace"))
 
 
-def _command(config: str, sets: tuple[str, ...], records: int) -> str:
+def _command(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], records: int) -> str:
     """Return the command that repeats a schedule, without its seed."""
-    options = [word for text in sets for word in ("--set", text)]
+    options = [word for file in overlays for word in ("--with", file)]
+    options += [word for text in sets for word in ("--set", text)]
     options += [] if records == _RECORDS else ["--records", str(records)]
     return shlex.join(["millstream", "simulate", config, *options])

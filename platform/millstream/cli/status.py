@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
+from millstream.api.run import open_run_as_given
 from millstream.cli.accuracy import accuracy_lines
-from millstream.runs.directory import RunDirectory
+from millstream.plain_text import json_object, one_line
 from millstream.runs.watch.run_stats import RunStats
-from millstream.runs.watch.run_status import RunStatus, run_status
+from millstream.runs.watch.run_status import RunStatus
 
 __all__ = ["status"]
 
@@ -30,12 +29,12 @@ _MOST_PARTITIONS = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str, as_json: bool) -> None:
     """Show the progress of RUN, which may be running or may have crashed. The command changes nothing."""
-    found = run_status(RunDirectory.find(Path(run)))
+    found = open_run_as_given(run).status()
     if as_json:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
-        click.echo(json.dumps({**asdict(found), "partitions": partitions, "behind": found.behind}))
+        click.echo(json_object({**asdict(found), "partitions": partitions, "behind": found.behind}))
     else:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join(map(one_line, _lines(found))))
 
 
 def _lines(found: RunStatus) -> Iterator[str]:
@@ -71,7 +70,14 @@ def _lines(found: RunStatus) -> Iterator[str]:
     for name, output in found.outputs.items():
         yield f"    {name:<{width}}  {counts[name]:>{most}} rows  {output.location}"
     if found.error is not None:
-        yield f"  error      {found.error}"
+        yield from _error(found.error)
+
+
+def _error(message: str) -> Iterator[str]:
+    first, *others = message.splitlines() or [""]
+    yield f"  error      {first}"
+    for line in others:
+        yield f"             {line}"
 
 
 def _stats(run_stats: RunStats) -> Iterator[str]:

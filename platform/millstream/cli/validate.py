@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import click
 
-from millstream.cli.options import config_file, sets
+from millstream.cli.options import config_options
+from millstream.cli.session import current_session
 from millstream.config.load import Loaded, load_config
+from millstream.plain_text import one_line
 
 __all__ = ["validate"]
 
 
 @click.command()
-@config_file
-@sets
-def validate(config: str, sets: tuple[str, ...]) -> None:
+@config_options
+def validate(config: str, sets: tuple[str, ...], overlays: tuple[str, ...]) -> None:
     """Check CONFIG without running it: the command reads no records, asks no broker and starts no Spark.
 
     It prints one line, or exits with 2 and prints every problem.
     """
     from millstream.guarantees.validation import checked_graph
 
-    loaded = load_config(config, sets)
+    loaded = load_config(config, sets, overlays=overlays)
+    current_session().redact = loaded.redact
     graph = checked_graph(loaded)
-    click.echo(f"{config}: valid ({_summary(loaded, [node.name for node in graph.steps], list(graph.outputs))})")
+    summary = _summary(loaded, [node.name for node in graph.steps], list(graph.outputs))
+    click.echo(one_line(f"{config}: valid ({summary})"))
 
 
 def _summary(loaded: Loaded, steps: list[str], outputs: list[str]) -> str:

@@ -34,6 +34,8 @@ class CodeCache(FunctionCache):
         module = function.__module__.rpartition(".")[2]
         self._name = f"{module}.{function.__qualname__}.{sys.implementation.cache_tag}"
         self._sources = _sources(Path(function.__code__.co_filename).parent)
+        # raises an AttributeError here and not at the first call, if a later numba has other names
+        self._index_key, self._impl.rebuild, self._impl.reduce, self.cache_path  # noqa: B018
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Load the code for these types, or None if it is not in the cache."""

@@ -1,49 +1,66 @@
-"""A config file as a document: YAML with the line of every value, `--set` values and environment variables."""
+"""A config file as a document: YAML with the place of every value, and the values of `--set`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from millstream.suggestions import suggestion
+from millstream.redaction import Secrets
 
-__all__ = ["Document", "KeyPath", "Problem", "apply_sets", "parse", "substitute"]
+__all__ = ["Document", "FileLine", "KeyPath", "Place", "Problem", "Setting", "apply_sets", "parse"]
 
 KeyPath = tuple[str | int, ...]
 
 _MOST_VALUES = 100_000
-_SECRET = 4
-_REFERENCE = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)")
+
+
+@dataclass(frozen=True)
+class FileLine:
+    """A line of an overlay, or the whole overlay."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+Place = int | str | FileLine
+"""The place of a value: a line of the config, `--set`, or a line of an overlay."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of a config: its key path, and a message with the problem and the remedy."""
+    """One problem of a config: its key path, and a message with the problem and the remedy.
+
+    `where` is the place of a problem that the document has no line for, such as one in an overlay.
+    """
 
     path: KeyPath
     message: str
+    where: Place | None = None
 
 
 @dataclass
 class Document:
-    """A parsed file. `lines` has the line of each key path, or `--set`."""
+    """A parsed file and its changes. `lines` has the place of each key path."""
 
     data: Any = None
-    lines: dict[KeyPath, int | str] = field(default_factory=dict)
+    lines: dict[KeyPath, Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     references: dict[KeyPath, str] = field(default_factory=dict)
-    """The text, as written, of values that came from the environment."""
+    """The text, as written, of values that came from the environment or from a file."""
     values: dict[str, str] = field(default_factory=dict)
-    """The environment variables that were used."""
+    """The environment variables that were used, and the files, as `file:PATH`."""
     unset: list[Problem] = field(default_factory=list)
-    """The environment variables that are not set, of a config that is only read."""
+    """The variables and files without a value, of a config that is only read."""
 
-    def where(self, path: KeyPath) -> int | str | None:
-        """Return the line of a key path, or of the nearest mapping or list around it."""
+    def where(self, path: KeyPath) -> Place | None:
+        """Return the place of a key path, or of the nearest mapping or list around it."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -59,12 +76,15 @@ class Document:
                 return None
         return data
 
-    def redact(self, text: str) -> str:
-        """Return the text with `${NAME}` in place of each environment value that is long enough to be a secret."""
-        for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
-            if len(value) >= _SECRET:
-                text = text.replace(value, f"${{{name}}}")
-        return text
+    def forget(self, path: KeyPath) -> None:
+        """Forget the places of a key path and of everything below it."""
+        for known in [known for known in self.lines if known[: len(path)] == path]:
+            del self.lines[known]
+
+    @property
+    def secrets(self) -> Secrets:
+        """The values from outside, which no output shows."""
+        return Secrets(self.values)
 
 
 class _Loader(yaml.SafeLoader):
@@ -177,20 +197,31 @@ def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
     return Problem((), f"not YAML, at column {mark.column + 1}: {reason}{hint}")
 
 
-def apply_sets(document: Document, sets: Sequence[str]) -> None:
-    """Set values such as `engine.type=local` in the document; a value is YAML, an item of a list is named by its index.
+Setting = str | tuple[str, Any]
+"""A change of one value: the text of `--set`, whose value is YAML; or a key path with dots, and the value itself."""
+
+
+def apply_sets(document: Document, sets: Sequence[Setting]) -> None:
+    """Set values such as `engine.type=local` in the document; an item of a list is named by its index.
 
     >>> document = parse("engine: {type: spark}")
-    >>> apply_sets(document, ["engine.type=local", "guarantee.checkpoint_every=4"])
+    >>> apply_sets(document, ["engine.type=local", ("guarantee.checkpoint_every", 4)])
     >>> document.data
     {'engine': {'type': 'local'}, 'guarantee': {'checkpoint_every': 4}}
     """
-    for text in sets:
-        dotted, equals, value = text.partition("=")
+    for setting in sets:
+        if isinstance(setting, tuple):
+            dotted, value = setting
+            if all(keys := dotted.split(".")):
+                _set_one(document, dotted, keys, value)
+            else:
+                _wrong_set(document, dotted, "a key path has a key between its dots, as in a.b")
+            continue
+        dotted, equals, value = setting.partition("=")
         keys = dotted.strip().split(".")
         parsed = parse(value)
         if not equals or not all(keys):
-            _wrong_set(document, text, "a value is set with `--set a.b=value`")
+            _wrong_set(document, setting, "a value is set with `--set a.b=value`")
         elif parsed.problems:
             _wrong_set(document, dotted, f"{value}: {parsed.problems[0].message}")
         else:
@@ -229,55 +260,5 @@ def _set_one(document: Document, dotted: str, keys: Sequence[str], value: Any) -
             holder = holder[index]
             continue
         holder[index] = value
-        for known in [known for known in document.lines if known[: len(path)] == path]:
-            del document.lines[known]
+        document.forget(path)
         document.lines[path] = "--set"
-
-
-def substitute(document: Document, environment: Mapping[str, str], *, read_only: bool = False) -> None:
-    """Replace `${NAME}` and `${NAME:-default}` by values of the environment, and `$$` by `$`.
-
-    A variable that is not set is a problem; with `read_only` its `${NAME}` stays, and the document lists it as unset.
-
-    >>> document = parse("topic: ${TOPIC:-news}\\npassword: ${SECRET}")
-    >>> substitute(document, {"SECRET": "s3cret"})
-    >>> document.data, document.references
-    ({'topic': 'news', 'password': 's3cret'}, {('password',): '${SECRET}'})
-    """
-    document.data = _substituted(document, document.data, (), environment, read_only)
-
-
-def _substituted(document: Document, data: Any, path: KeyPath, environment: Mapping[str, str], read_only: bool) -> Any:
-    if isinstance(data, dict):
-        return {key: _substituted(document, value, (*path, key), environment, read_only) for key, value in data.items()}
-    if isinstance(data, list):
-        return [
-            _substituted(document, value, (*path, index), environment, read_only) for index, value in enumerate(data)
-        ]
-    if not isinstance(data, str) or "$" not in data:
-        return data
-
-    def replaced(found: re.Match[str]) -> str:
-        name, default, broken = found.groups()
-        if broken:
-            message = "`${` has no closing brace or no valid name; write ${NAME} or ${NAME:-default}, and $$ for a $"
-            document.problems.append(Problem(path, message))
-        elif name is None:
-            return "$"
-        elif default is None and name not in environment:
-            meant = suggestion(name, [known for known in environment if known.isupper()])
-            message = f"the environment has no {name}; set it, or give a default: ${{{name}:-default}}{meant}"
-            if read_only:
-                document.references[path] = data
-                document.unset.append(Problem(path, message))
-                return found[0]
-            document.problems.append(Problem(path, message))
-        elif default is None or environment.get(name):
-            document.references[path] = data
-            document.values[name] = environment[name]
-            return environment[name]
-        else:
-            return str(default)
-        return ""
-
-    return _REFERENCE.sub(replaced, data)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from millstream.config.document import KeyPath
+from millstream.config.partial_defaults import PartialDefault
 
 __all__ = ["known_keys"]
 
@@ -49,6 +50,8 @@ def _plain(annotation: Any, data: Any) -> Iterator[Any]:
     """Yield the types in an annotation: models, and lists and mappings of annotations."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
+        for metadata in arguments[1:]:
+            data = metadata.merged(data) if isinstance(metadata, PartialDefault) else data
         yield from _plain(arguments[0], data)
         for metadata in arguments[1:]:
             if hasattr(metadata, "chosen"):  # a field that holds plug-ins

@@ -1,22 +1,28 @@
-"""Loads a YAML file as a validated config, or reports all its problems together."""
+"""Loads a YAML file and its overlays as a validated config, or reports all their problems together."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
-from millstream.config.document import Document, KeyPath, Problem, apply_sets, parse, substitute
+from millstream.config.absent_plugin import with_absent
+from millstream.config.document import Document, FileLine, KeyPath, Place, Problem, Setting, apply_sets, parse
+from millstream.config.files import config_text
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
-from millstream.errors import ConfigError, Contradiction
-from millstream.suggestions import suggestion
+from millstream.config.overlays import merge_overlays
+from millstream.config.references import substitute
+from millstream.errors import ConfigError, ConfigProblem, Contradiction
+from millstream.redaction import Secrets
 
-__all__ = ["Loaded", "load_config", "read_back", "read_config"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config", "read_document"]
 
 
 @dataclass(frozen=True)
@@ -29,20 +35,51 @@ class Loaded:
     document: Document
 
     def resolved(self) -> dict[str, Any]:
-        """Return the config with its defaults, for `read_config`; values of the environment stay `${NAME}`."""
+        """Return the config with its defaults, for `read_config`; values from outside stay references."""
         data: dict[str, Any] = _without_secrets(self.config.model_dump(mode="json"), self.document)
         return data
 
+    def changed(self, sets: Sequence[Setting], environment: Mapping[str, str] | None = None) -> Loaded:
+        """Return this config with other values, given as those of `--set`; the file is not read again."""
+        return _validated(self.written(), self.file, self.folder, sets, environment)
+
+    def written(self) -> Document:
+        """Return the document as it was written, for `read_document`; values from outside are references again."""
+        return Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
+
+    @property
+    def secrets(self) -> Secrets:
+        """The values from outside, which no output shows."""
+        return self.document.secrets
+
     def redact(self, text: str) -> str:
-        """Return the text with `${NAME}` in place of values of the environment."""
-        return self.document.redact(text)
+        """Return the text without secrets: references are in place of outside values, `***` of passwords in URLs."""
+        return self.secrets.redact(text)
+
+    def redacted(self, data: Any, path: KeyPath = ()) -> Any:
+        """Return the part of the config at a key path without secrets; only its texts and whole references change."""
+        if isinstance(data, Mapping):
+            return {self.redact(key): self.redacted(value, (*path, key)) for key, value in data.items()}
+        if isinstance(data, list):
+            return [self.redacted(value, (*path, index)) for index, value in enumerate(data)]
+        if isinstance(data, str):
+            return self.redact(data)
+        if path not in self.document.references:
+            return data
+        written = json.dumps(data)
+        redacted = self.redact(written)
+        return data if redacted == written else redacted
+
+    def redacting(self) -> AbstractContextManager[None]:
+        """Remove the secrets from the exceptions that pass."""
+        return self.secrets.redacting()
 
     def unset(self, *path: str | int) -> list[Problem]:
-        """Return the environment variables below a key path that are not set; only `read_back` allows them."""
+        """Return the references below a key path that have no value; only `read_back` allows them."""
         return [problem for problem in self.document.unset if problem.path[: len(path)] == path]
 
     def need(self, *path: str | int) -> None:
-        """Raise `ConfigError` if an environment variable below a key path is not set."""
+        """Raise `ConfigError` if a reference below a key path has no value."""
         if problems := self.unset(*path):
             self.refuse(problems)
 
@@ -51,26 +88,47 @@ class Loaded:
         raise _refusal(self.file, self.document, problems)
 
 
-def load_config(file: Path | str, sets: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Loaded:
-    """Read and validate a config file; `sets` are the values of `--set`. `ConfigError` lists every problem."""
+def load_config(
+    file: Path | str,
+    sets: Sequence[Setting] = (),
+    environment: Mapping[str, str] | None = None,
+    overlays: Sequence[Path | str] = (),
+) -> Loaded:
+    """Read and validate a config file; `ConfigError` lists every problem.
+
+    `overlays` are files that are merged over the config in their order, and then `sets` are applied, the values of
+    `--set`. Relative paths start at the folder of `file`, also those in an overlay.
+    """
     file = Path(file)
-    text = _text_of(file)
-    document = parse(text)
-    return _validated(document, str(file), file.absolute().parent, sets, environment)
+    document = parse(config_text(file))
+    return _validated(document, str(file), file.absolute().parent, sets, environment, overlays)
 
 
 def read_config(
-    data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None
+    data: Mapping[str, Any],
+    folder: Path,
+    file: str,
+    environment: Mapping[str, str] | None = None,
+    sets: Sequence[Setting] = (),
 ) -> Loaded:
-    """Validate a config that `Loaded.resolved` returned. Relative paths in it start at `folder`."""
-    return _validated(Document(data=dict(data)), file, folder, (), environment)
+    """Validate a config that is no file, such as one that `Loaded.resolved` returned; `sets` change `data`.
+
+    Relative paths in it start at `folder`; `file` is its name in messages.
+    """
+    return _validated(Document(data=dict(data)), file, folder, sets, environment)
+
+
+def read_document(document: Document, file: str, folder: Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Validate a document of `Loaded.written`, in this process or in another one."""
+    return _validated(document, file, folder, (), environment)
 
 
 def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
     """Validate the config of an existing run, for commands that only read the run.
 
-    Environment variables may be missing: `${NAME}` stays, and `Loaded.need` refuses a value that a command needs. A
-    config that is no longer valid raises `Contradiction`.
+    Environment variables and files may be missing: the reference stays, and `Loaded.need` refuses a value that a
+    command needs. A class that cannot be imported here is an `AbsentPlugin`, which refuses its use. A config that is no
+    longer valid raises `Contradiction`.
     """
     return _validated(Document(data=dict(data)), file, folder, (), environment, read_only=True)
 
@@ -79,8 +137,9 @@ def _validated(
     document: Document,
     file: str,
     folder: Path,
-    sets: Sequence[str],
+    sets: Sequence[Setting],
     environment: Mapping[str, str] | None,
+    overlays: Sequence[Path | str] = (),
     *,
     read_only: bool = False,
 ) -> Loaded:
@@ -90,57 +149,59 @@ def _validated(
         document.problems.append(Problem((), f"{message}; it needs name, source and pipeline"))
     if document.problems and not isinstance(document.data, dict):
         raise _refusal(file, document, document.problems)
+    merge_overlays(document, file, overlays)
     apply_sets(document, sets)
-    substitute(document, os.environ if environment is None else environment, read_only=read_only)
+    substitute(document, os.environ if environment is None else environment, folder, read_only=read_only)
     try:
-        config = Config.model_validate(document.data)
-    except ValidationError as error:
+        config = Config.model_validate(with_absent(document.data) if read_only else document.data)
+    except ValidationError as error:  # it shows values, so it is no cause of the errors raised here
         if document.unset:
-            raise _refusal(file, document, document.unset) from error
+            raise _refusal(file, document, document.unset) from None
         known = {problem.path for problem in document.problems}
         document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
         refusal = _refusal(file, document, document.problems)
         if read_only:
             message = (
                 f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
-                "installed: read it with the version and plug-ins that made it"
+                "installed: read it with the version and plug-ins that made it; a class of a notebook or a script is "
+                "known only to a process that defines it"
             )
-            raise Contradiction(message) from error
-        raise refusal from error
+            raise Contradiction(message) from None
+        raise refusal from None
     if document.problems:
         raise _refusal(file, document, document.problems)
     return Loaded(config, file, folder, document)
 
 
-def _text_of(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        neighbours = [found.name for found in file.parent.glob("*.y*ml")] if file.parent.is_dir() else []
-        message = f"{file}: no such file{suggestion(file.name, neighbours, shown=file.with_name)}"
-    except IsADirectoryError:
-        message = f"{file}: a folder, not a config file"
-    except UnicodeDecodeError as error:
-        message = f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8"
-    except OSError as error:
-        message = f"{file}: {error.strerror}"
-    raise ConfigError(message)
-
-
 def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
-    lines = []
+    found = []
     for problem in problems:
-        line = document.where(problem.path)
-        position = f":{line}" if isinstance(line, int) else "" if line is None else f" ({line})"
-        path = " " + ".".join(map(str, problem.path)) if problem.path else ""
-        lines.append((line if isinstance(line, int) else 0, f"{file}{position}{path}: {problem.message}"))
-    lines.sort(key=lambda line: line[0])
-    head = [f"{file}: {len(lines)} problems"] if len(lines) > 1 else []
-    return ConfigError("\n".join([*head, *(text for _, text in lines)]))
+        place = problem.where if problem.where is not None else document.where(problem.path)
+        message = document.secrets.redact(problem.message)
+        placed = ConfigProblem(_position(file, place), ".".join(map(str, problem.path)), message)
+        found.append((_order(place), placed))
+    found.sort(key=lambda each: each[0])
+    head = [f"{file}: {len(found)} problems"] if len(found) > 1 else []
+    return ConfigError("\n".join([*head, *(str(each) for _, each in found)]), [each for _, each in found])
+
+
+def _order(place: Place | None) -> tuple[str, int]:
+    """Return the order of problems: those of `--set`, those of the config by line, then those of overlays."""
+    if isinstance(place, FileLine):
+        return place.file, place.line or 0
+    return "", place if isinstance(place, int) else 0
+
+
+def _position(file: str, place: Place | None) -> str:
+    if isinstance(place, FileLine):
+        return str(place)
+    if isinstance(place, int):
+        return f"{file}:{place}"
+    return file if place is None else f"{file} ({place})"
 
 
 def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:
-    """Return `data` as a config file may store it: `${NAME}` for values of the environment, `$$` for any other `$`."""
+    """Return `data` as a config file may store it: references for values from outside, `$$` for any other `$`."""
     if isinstance(data, dict):
         return {key: _without_secrets(value, document, (*path, key)) for key, value in data.items()}
     if isinstance(data, list):
@@ -149,5 +210,5 @@ def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:
         return document.references[path]
     if not isinstance(data, str):
         return data
-    as_written = document.at(path) == data  # otherwise a validator made it, perhaps from a value of the environment
-    return data.replace("$", "$$") if as_written else document.redact(data.replace("$", "$$"))
+    as_written = document.at(path) == data  # otherwise a validator made it, perhaps from a value from outside
+    return data.replace("$", "$$") if as_written else document.secrets.with_references(data.replace("$", "$$"))

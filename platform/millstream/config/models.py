@@ -129,9 +129,15 @@ class Mlflow(_Section):
     )
 
 
+def _nothing(value: Any) -> bool:
+    if value is False or value == "false":
+        return False
+    message = "false, or a mapping with `experiment`"
+    raise ValueError(message)
+
+
 _MlflowOrNot = Annotated[
-    Annotated[Mlflow, Tag("mlflow")]
-    | Annotated[Literal[False], BeforeValidator(lambda value: False if value == "false" else value), Tag("nothing")],
+    Annotated[Mlflow, Tag("mlflow")] | Annotated[Literal[False], BeforeValidator(_nothing), Tag("nothing")],
     Discriminator(lambda value: "mlflow" if isinstance(value, Mapping | Mlflow) else "nothing"),
 ]
 

@@ -27,6 +27,7 @@ from pydantic_core import (
     core_schema,
 )
 
+from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 from millstream.errors import ConfigError
 
@@ -67,22 +68,38 @@ def init_details(found: ErrorDetails) -> InitErrorDetails:
     return InitErrorDetails(type=kind, loc=where, input=value, ctx=context)
 
 
+def _default_name(kind: object) -> str:
+    """The name of a step without a name of its own: its type, or the name of its class.
+
+    >>> _default_name("hashed_text"), _default_name("my_package.my_steps:Shorten")
+    ('hashed_text', 'Shorten')
+    """
+    name = str(kind)
+    return name.rpartition(":")[2].rpartition(".")[2] if ":" in name else name
+
+
 @dataclass(frozen=True)
 class _StepField:
     """An item of `steps`: a step plug-in's mapping, with a `name` and its options."""
 
     def validate(self, value: object) -> NamedStep:
         if isinstance(value, NamedStep):
-            return value
+            _STEP.validate(value.config)
+            if isinstance(value.name, str) and re.match(NAME, value.name):
+                return value
+            message = f"a step has a name of letters, digits, `_` and `-`, at most 64, not {value.name!r}"
+            raise ValidationError.from_exception_data("step", [_problem((), value.name, message)])
         if isinstance(value, BaseModel):
-            return NamedStep(str(getattr(value, "type", type(value).__name__)), value)
+            _STEP.validate(value)
+            name = value.step_name if isinstance(value, AbsentPlugin) else None
+            return NamedStep(name or _default_name(getattr(value, "type", type(value).__name__)), value)
         model = _STEP.chosen(value)
         own = model is not None and "name" in model.model_fields  # the step's own options include its name
         if not isinstance(value, Mapping) or (not own and "name" not in value):
             step = _STEP.validate(value)
-            return NamedStep(step.type, step)
+            return NamedStep(_default_name(step.type), step)
         problems: list[InitErrorDetails] = []
-        name = value.get("name", value["type"])
+        name = value.get("name", _default_name(value.get("type")))
         if not isinstance(name, str):
             problems.append(InitErrorDetails(type="string_type", loc=("name",), input=name))
         elif not re.match(NAME, name):
@@ -156,8 +173,10 @@ class _PipelineField:
     """A field that holds `use` and the options of a named pipeline, or `steps`."""
 
     def validate(self, value: object) -> BaseModel:
-        if isinstance(value, BaseModel):
+        if isinstance(value, StepList):
             return value
+        if isinstance(value, BaseModel):
+            return cast(BaseModel, _PIPELINE.validate(value))
         if not isinstance(value, Mapping) or not {"use", "steps"} & set(value):
             message = "a pipeline is a mapping with `use`, a named pipeline, or `steps`, a list"
             raise ValidationError.from_exception_data("pipeline", [_problem((), value, message)])
@@ -199,5 +218,5 @@ def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
         option = ".".join(map(str, first["loc"]))
         message = f"pipeline: the pipeline {pipeline.use!r} makes a wrong {error.title}: {option}: {first['msg']}"
         raise ConfigError(message) from error
-    steps = [step if isinstance(step, NamedStep) else NamedStep(step.type, step) for step in made]
+    steps = [step if isinstance(step, NamedStep) else NamedStep(_default_name(step.type), step) for step in made]
     return tuple(replace(step, path=("pipeline", *step.path)) for step in steps)

@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.config.durations import DURATION, format_duration
 from millstream.config.models import Config
+from millstream.config.references import REFERENCE
 
 __all__ = ["config_schema"]
 
@@ -37,8 +38,8 @@ def config_schema() -> dict[str, Any]:
     tidy = {"$schema": _DIALECT, **_clean(schema, None)}
     tidy["title"] = "A Millstream pipeline"
     tidy["anyOf"] = [{"required": ["source"]}, {"required": ["sources"]}]
-    environment = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
-    environment["description"] = "A value of the environment: ${NAME} or ${NAME:-default}."
+    environment = {"type": "string", "pattern": REFERENCE}
+    environment["description"] = "A value of the environment, ${NAME} or ${NAME:-default}, or of a file: ${file:PATH}."
     tidy["$defs"] = {name: _clean(definitions[name], None) for name in sorted(definitions)} | {
         "environment": environment
     }
@@ -69,7 +70,7 @@ def _share(part: Any, definitions: dict[str, Any], shared: dict[str, str], insid
 def _clean(part: Any, key: str | None) -> Any:
     """Return the schema for editors: no Python examples, no titles made from names, `${NAME}` allowed as any value."""
     if isinstance(part, list):
-        return [_clean(item, None) for item in part]
+        return [_clean(item, key) for item in part]
     if not isinstance(part, dict):
         return part
     part = {name: content for name, content in part.items() if name not in _NOT_SHOWN}
@@ -92,7 +93,7 @@ def _clean(part: Any, key: str | None) -> Any:
         elif name in _VERBATIM:
             tidy[name] = content
         else:
-            tidy[name] = _clean(content, None)
+            tidy[name] = _clean(content, key if name == "anyOf" else None)
     if "anyOf" in tidy:
         tidy["anyOf"] = _flat(tidy["anyOf"])
     return _allow_references(tidy) if key not in _LITERAL_KEYS and _refuses_references(tidy) else tidy

@@ -8,11 +8,16 @@ import warnings
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 
+from millstream.compiled.later_imports import import_noted
 from millstream.config.models import Config
 
 __all__ = ["fork_server", "start_process"]
 
+_FIRST = "millstream.blas_threads"
+"""The module that comes before numpy: it sets the number of BLAS threads, which this process may leave alone."""
 _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "sklearn")  # pyarrow imports pandas
+_LAZY = ("pandas", "pyarrow.pandas_compat", "pyarrow.vendored.version")
+"""Modules that pyarrow imports with the first array made of Python objects, where pandas is installed."""
 
 
 def fork_server(config: Config) -> ForkServerContext:
@@ -20,12 +25,12 @@ def fork_server(config: Config) -> ForkServerContext:
 
     The fork server starts with the first process, and imports the libraries that this process has imported so far.
     """
-    import millstream.compiled.row_hashes  # noqa: F401  # else every process would import numba
-
+    import_noted()  # else every process would import numba
     plugged = [plugin for step in config.steps for plugin in (step.config, getattr(step.config, "model", None))]
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] in roots])
+    names = [name for name in sys.modules if name.partition(".")[0] in roots]
+    context.set_forkserver_preload([_FIRST, *names, *_LAZY])
     return context
 
 

@@ -37,6 +37,7 @@ def _compare_made(where: str, kind: str, first: Mapping[str, object], again: Map
         if first.get(name) != again.get(name):
             message = (
                 f"{where}: {kind} '{name}' gave another result for the same records; if it draws at random or "
-                "reads a clock, say `deterministic: false` and choose another delivery"
+                "reads a clock, mend it, or say `deterministic: false` and choose another delivery; "
+                "then start over with --fresh"
             )
             raise DifferentReplay(message)

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from millstream.config.document import Problem
 from millstream.config.load import Loaded
 from millstream.config.models import Config
+from millstream.extras import need
 from millstream.guarantees.delivery import Delivery
+from millstream.guarantees.notebook_classes import notebook_problems
+from millstream.java import missing_java
 from millstream.log.contracts import OpenContext
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 from millstream.steps.placement import placement_problems
@@ -16,12 +19,22 @@ from millstream.steps.placement import placement_problems
 __all__ = ["checked_graph"]
 
 
-def checked_graph(loaded: Loaded) -> Graph:
-    """Build the steps of a config; `ConfigError` with all problems that can be found without a run."""
+def checked_graph(loaded: Loaded, *, packages: bool = True) -> Graph:
+    """Build the steps of a config; `ConfigError` with all problems that can be found without a run.
+
+    With `packages` false, the packages of the engine and of MLflow need not be installed, nor Java.
+    """
+    with loaded.redacting():
+        return _checked_graph(loaded, packages)
+
+
+def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
     config = loaded.config
     context = OpenContext(loaded.folder, loaded.folder, config.name)
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
     problems = [problem for check in checks for problem in check(config, context)]
+    problems += notebook_problems(config)
+    problems += _missing_packages(config) if packages else []
     fields = [field for source in config.logs for field in source.config.fields]
     graph, found = check_graph(config.steps, fields, config.source_times)
     problems += found
@@ -45,6 +58,17 @@ def _unsupported(config: Config, steps: Sequence[Node]) -> list[Problem]:
                 )
                 problems.append(Problem(("guarantee", "delivery"), message))
     return problems + placement_problems(config.engine.placement, steps)
+
+
+def _missing_packages(config: Config) -> list[Problem]:
+    """Problems with an engine or a recorder whose packages, or whose Java, are not installed."""
+    problems = []
+    if config.engine.type == "spark" and (missing := need("spark", "the engine spark") or missing_java()):
+        message = f"{missing}; or choose the local engine: `engine: {{type: local}}`, `--set engine.type=local`"
+        problems.append(Problem(("engine", "type"), message))
+    if config.mlflow and (missing := need("mlflow", "recording in MLflow")):
+        problems.append(Problem(("mlflow",), missing))
+    return problems
 
 
 def _source_problems(config: Config, context: OpenContext) -> list[Problem]:

@@ -139,7 +139,8 @@ class SourceConfig(Protocol):
     `json_schema_extra={"may_change": True}`, such as the address of a server.
     """
 
-    type: str
+    @property
+    def type(self) -> str: ...
 
     def open(self, context: OpenContext) -> Log:
         """Open the log."""
@@ -218,7 +219,8 @@ class SinkConfig(Protocol):
     It opens one sink for each output that the config sends to it.
     """
 
-    type: str
+    @property
+    def type(self) -> str: ...
 
     def open(
         self,

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from millstream.errors import ConfigError
+from millstream.extras import explanation
 from millstream.log.contracts import Log
 
 __all__ = ["UrlLog", "open_url"]
@@ -54,5 +55,10 @@ def open_url(url: str) -> UrlLog:
         known = ", ".join(f"{name}://" for name in sorted(points))
         message = f"{url}: the scheme {scheme!r} is unknown; use one of {known}, or the path of a journal's folder"
         raise ConfigError(message)
-    opened: UrlLog = points[scheme].load()(rest)
+    try:
+        opened: UrlLog = points[scheme].load()(rest)
+    except ModuleNotFoundError as error:
+        if missing := explanation(error, url):
+            raise ConfigError(missing) from error
+        raise
     return opened

@@ -6,9 +6,11 @@ epochs/        the epoch log
 checkpoints/   the manifests of checkpoints
 layers/        the states of the steps
 outputs/       the outputs without a sink of their own
+outputs.json   the outputs of the steps, with their columns
+code.json      digests of the modules with the user's functions and classes
 cache/         indexes of sources (safe to delete)
 spark/         Spark's log, and Spark's own checkpoint, which every start deletes
-metrics.jsonl  accuracy and speed by windows
+metrics.jsonl  accuracy and speed by windows of at least 1,000 records
 live.json      the current speed, latency and restarts of a running run
 summary.json   the summary of the last clean end
 error.txt      the error of the last start, if it failed
@@ -40,6 +42,8 @@ from millstream.log.journal.lock import try_lock
 __all__ = ["RunDirectory"]
 
 _FORMAT = 4
+_ENDS_ON_SIGNAL = "SIGTERM ends the run after its epoch\n"
+"""The second line of a lock file: without it, SIGTERM may kill the process, or mean something else to it."""
 
 
 class RunDirectory:
@@ -55,6 +59,8 @@ class RunDirectory:
     metrics = property(lambda self: self.path / "metrics.jsonl")
     live = property(lambda self: self.path / "live.json")
     summary = property(lambda self: self.path / "summary.json")
+    output_file = property(lambda self: self.path / "outputs.json")
+    code = property(lambda self: self.path / "code.json")
     sources = property(lambda self: self.path / "sources.json")
     mlflow = property(lambda self: self.path / "mlflow.json")
     error = property(lambda self: self.path / "error.txt")
@@ -76,8 +82,11 @@ class RunDirectory:
         found._read()
         return found
 
-    def lock(self) -> None:
-        """Lock the directory for this process until `release`, or until the process ends."""
+    def lock(self, *, ends_on_signal: bool = False) -> None:
+        """Lock the directory for this process until `release`, or until the process ends.
+
+        With `ends_on_signal`, the lock file tells other processes that SIGTERM ends this run cleanly.
+        """
         try:
             make_folder(self.path)
             self._lock = (self.path / "lock").open("a+")
@@ -90,7 +99,7 @@ class RunDirectory:
             message = f"{self.path} is in use by process {who}; wait for it, stop it, or give another --run"
             raise InUse(message)
         self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()}\n")
+        self._lock.write(f"{os.getpid()}\n{_ENDS_ON_SIGNAL if ends_on_signal else ''}")
         self._lock.flush()
 
     def release(self) -> None:
@@ -111,10 +120,18 @@ class RunDirectory:
     @property
     def holder(self) -> int | None:
         """The id of the process that locked the directory last."""
+        process = self._lock_lines()[0].strip()
+        return int(process) if process.isdecimal() else None
+
+    @property
+    def ends_on_signal(self) -> bool:
+        """True if the process that locked the directory last ends the run cleanly on SIGTERM."""
+        return _ENDS_ON_SIGNAL in self._lock_lines()[1:]
+
+    def _lock_lines(self) -> list[str]:
         with suppress(OSError):
-            text = (self.path / "lock").read_text().strip()
-            return int(text) if text.isdecimal() else None
-        return None
+            return (self.path / "lock").read_text().splitlines(keepends=True) or [""]
+        return [""]
 
     @property
     def initialized(self) -> bool:
@@ -237,6 +254,7 @@ class RunDirectory:
 
 _NAMES = {
     "cache",
+    "code.json",
     "config.yaml",
     "crashed",
     "epochs",
@@ -247,6 +265,7 @@ _NAMES = {
     "metrics.jsonl",
     "mlflow.json",
     "outputs",
+    "outputs.json",
     "run.json",
     "checkpoints",
     "sources.json",

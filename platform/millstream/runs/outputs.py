@@ -9,16 +9,20 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from millstream import arguments
+from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.load import Loaded, read_back
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log.contracts import OpenContext, Progress, SinkConfig
 from millstream.runs.directory import RunDirectory
-from millstream.runs.sinks import sink_configs
+from millstream.runs.output_file import read_outputs
+from millstream.runs.sinks import sinks_of
 from millstream.steps.contracts import Output
 from millstream.steps.graph import Graph, build_graph
 from millstream.steps.output_rows import identity_columns, row_schema
+from millstream.suggestions import suggestion
 
-__all__ = ["RunOutput", "graph_of", "load_run", "outputs_of"]
+__all__ = ["RunOutput", "graph_of", "load_run", "output_of", "outputs_of"]
 
 
 @dataclass(frozen=True)
@@ -36,22 +40,35 @@ class RunOutput:
         return identity_columns(self.output)
 
     @property
+    def schema(self) -> pa.Schema:
+        """The columns of a row."""
+        return row_schema(self.output)
+
+    @property
     def location(self) -> str:
-        return self.sink.location(self.context, self.output.name)
+        """The place of the rows, without secrets."""
+        return self.loaded.redact(self.sink.location(self.context, self.output.name))
 
     @property
     def found(self) -> bool:
-        """True if the location of the rows is known: it may depend on an environment variable that is not set."""
-        return not self.loaded.unset("sinks", self.output.name)
+        """True if the location of the rows is known, without environment variables or modules that are missing."""
+        absent = isinstance(self.sink, AbsentPlugin)
+        return not absent and not self.loaded.unset("sinks", self.output.name)
 
     def progress(self) -> Progress | None:
         """The progress of the sink, also while a run appends to it."""
-        self.loaded.need("sinks", self.output.name)
-        return self.sink.progress(self.context, self.output.name)
+        with self.loaded.redacting():
+            self.loaded.need("sinks", self.output.name)
+            return self.sink.progress(self.context, self.output.name)
 
     def read(self) -> Iterator[pa.Table]:
-        self.loaded.need("sinks", self.output.name)
-        return self.sink.read(self.context, self.output.name, row_schema(self.output))
+        with self.loaded.redacting():
+            self.loaded.need("sinks", self.output.name)
+            return self._redacting(self.sink.read(self.context, self.output.name, self.schema))
+
+    def _redacting(self, rows: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        with self.loaded.redacting():
+            yield from rows
 
 
 def load_run(directory: RunDirectory) -> Loaded:
@@ -71,16 +88,34 @@ def load_run(directory: RunDirectory) -> Loaded:
 def graph_of(loaded: Loaded) -> Graph:
     """The steps of a run, built from its config; its sources need not exist any more."""
     fields = [field for source in loaded.config.logs for field in source.config.fields]
-    try:
-        return build_graph(loaded.config.steps, fields, loaded.config.source_times)
-    except ConfigError:
-        loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
-        raise
+    with loaded.redacting():
+        try:
+            return build_graph(loaded.config.steps, fields, loaded.config.source_times)
+        except ConfigError:
+            loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
+            raise
 
 
 def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
-    """The outputs of a run, by name."""
-    graph = graph_of(loaded)
+    """The outputs of a run, by name. The steps are built only if the run directory does not have the outputs.
+
+    So the rows in files can be read without the modules of the steps.
+    """
+    outputs = read_outputs(directory.output_file)
+    if outputs is None:
+        outputs = dict(graph_of(loaded).outputs)
     context = OpenContext(loaded.folder, directory.path, loaded.config.name, fail_fast=True)
-    configs = sink_configs(loaded.config, graph)
-    return {name: RunOutput(graph.outputs[name], config, context, loaded) for name, config in configs.items()}
+    with loaded.redacting():
+        configs = sinks_of(loaded.config, outputs)
+    return {name: RunOutput(outputs[name], config, context, loaded) for name, config in configs.items()}
+
+
+def output_of(directory: RunDirectory, loaded: Loaded, name: str) -> RunOutput:
+    """One output of a run; `MillstreamError` if the run has no output of this name."""
+    arguments.text("name", name, "predictions")
+    outputs = outputs_of(directory, loaded)
+    if name in outputs:
+        return outputs[name]
+    hint = suggestion(name, outputs, f"its outputs are {', '.join(outputs)}")
+    message = f"{directory.path} has no output {name!r}{hint}"
+    raise MillstreamError(message)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from millstream.config.load import Loaded, read_config
+from millstream.config.load import Loaded
+from millstream.config.models import Guarantee
 from millstream.digests import Digest, row_hashes
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.guarantees.delivery import Delivery
-from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved
+from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved, Totals
 from millstream.runs.directory import RunDirectory
-from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.outputs import RunOutput, outputs_of
 from millstream.runs.sinks import sink_key
 from millstream.runs.start import Options, start
+from millstream.runs.user_code import changed_code, last_code, user_code
 from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint, read_newest
@@ -28,33 +32,48 @@ from millstream.steps.contracts import Array
 __all__ = ["audit_run"]
 
 
-def audit_run(run: Path, against: Path | None = None, making: Callable[[], None] = lambda: None) -> Audit:
-    """Compare a run with the golden run `against`; without it, make a temporary one, after a call of `making`."""
+def audit_run(
+    run: Path,
+    loaded: Loaded,
+    against: tuple[Path, Loaded] | None = None,
+    making: Callable[[], None] = lambda: None,
+) -> Audit:
+    """Compare a run with a golden run; without one, make a temporary one, after a call of `making`.
+
+    `loaded` is the config of the run; `against` is the golden run with its config.
+    """
+    refuse_run_in_import()
     directory = RunDirectory.find(run)
-    loaded = load_run(directory)
-    last = _last_committed(directory)
-    if against is not None:
-        return _compare(directory, loaded, RunDirectory.find(against), last)
-    with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
-        golden = Path(folder) / "golden"
-        plain = _golden_config(loaded)
-        making()
-        start(plain, Options(golden, replay=run, replay_last=last))
-        return _compare(directory, loaded, RunDirectory(golden), last)
+    with loaded.redacting():
+        last = _last_committed(directory)
+        if against is not None:
+            other, other_loaded = RunDirectory.find(against[0]), against[1]
+            found = _compare(directory, loaded, other, other_loaded, last)
+            return replace(found, changed_code=changed_code(directory.code, last_code(other.code)))
+        with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
+            golden = Path(folder) / "golden"
+            plain = _golden_config(loaded)
+            making()
+            start(plain, Options(golden, replay=directory.path, replay_last=last))
+            found = _compare(directory, loaded, RunDirectory(golden), plain, last)
+            return replace(found, changed_code=changed_code(directory.code, user_code(plain.config)))
 
 
 def _golden_config(loaded: Loaded) -> Loaded:
     """The config of the golden run: the same pipeline on the local engine, with outputs in its own run directory."""
-    plain = loaded.resolved()
-    plain["sinks"] = {}
-    guarantee = loaded.config.guarantee
-    plain["guarantee"] = {
-        "delivery": guarantee.delivery,
-        "shards": guarantee.shards,
-    }  # without crashes, `recovery` and `checkpoint_every` change nothing
-    plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
-    plain["mlflow"], plain["keep"] = False, None
-    return read_config(plain, loaded.folder, loaded.file)
+    if unset := [problem for problem in loaded.unset() if problem.path[0] not in ("sinks", "mlflow")]:
+        loaded.refuse(unset)
+    config = loaded.config
+    changes = {
+        "sinks": {},
+        "guarantee": Guarantee(
+            delivery=config.guarantee.delivery, shards=config.guarantee.shards
+        ),  # without crashes, `recovery` and `checkpoint_every` change nothing
+        "engine": config.engine.model_copy(update={"type": "local", "placement": {}}),
+        "mlflow": False,
+        "keep": None,
+    }
+    return replace(loaded, config=config.model_copy(update=changes))
 
 
 def _last_committed(directory: RunDirectory) -> int:
@@ -75,14 +94,21 @@ def _last_committed(directory: RunDirectory) -> int:
         raise MillstreamError(message)
     if not ended_cleanly(directory, totals):
         message = (
-            f"{directory.path} was interrupted after epoch {totals.committed}; "
+            f"{directory.path} was interrupted after {_processed(directory, totals):,} epochs, of which "
+            f"{totals.committed + 1:,} are committed; "
             "run it again first, so that it recovers, then audit it"
         )
         raise MillstreamError(message)
     return totals.committed
 
 
-def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last: int) -> Audit:
+def _processed(directory: RunDirectory, totals: Totals) -> int:
+    """The number of epochs that the run has processed, those before its base included."""
+    receipts = EpochReader(directory.epochs).receipts(max(totals.committed, totals.base.epoch + 1))
+    return 1 + max((receipt.last for receipt in receipts), default=totals.committed)
+
+
+def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, golden_loaded: Loaded, last: int) -> Audit:
     reader, golden_reader = EpochReader(directory.epochs), EpochReader(golden.epochs)
     _check_bases(reader.base, golden_reader.base, golden, directory)
     counts = _records_by_epoch(reader, golden_reader, last, golden, directory)
@@ -92,7 +118,7 @@ def _compare(directory: RunDirectory, loaded: Loaded, golden: RunDirectory, last
     earlier = reader.rows_before_base() if golden_reader.base.epoch >= 0 else {}
     outputs: dict[str, OutputAudit] = {}
     later: dict[str, int] = {}
-    golden_outputs = outputs_of(golden, load_run(golden))
+    golden_outputs = outputs_of(golden, golden_loaded)
     for name, output in outputs_of(directory, loaded).items():
         key = sink_key(output.sink, name)
         if (first := sinks.get(key, 0)) > reader.base.epoch + 1:

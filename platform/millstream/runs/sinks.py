@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,17 @@ from millstream.config.models import Config
 from millstream.log.contracts import OpenContext, SinkConfig
 from millstream.steps.graph import Graph
 
-__all__ = ["in_run_directory", "sink_configs", "sink_key"]
+__all__ = ["in_run_directory", "sink_configs", "sink_key", "sinks_of"]
 
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
     """The sink of each output, in the order in which the sinks are delivered to."""
-    return {output: config.sinks.get(output) or _default_sink() for output in graph.outputs}
+    return sinks_of(config, graph.outputs)
+
+
+def sinks_of(config: Config, outputs: Iterable[str]) -> dict[str, SinkConfig]:
+    """The sink of each of these outputs, in their order."""
+    return {output: config.sinks.get(output) or _default_sink() for output in outputs}
 
 
 def _default_sink() -> SinkConfig:

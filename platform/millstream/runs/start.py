@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import platform
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
+from millstream.compiled.later_imports import import_noted
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
-from millstream.engines.job import CutOptions, Engine, Job, Storage, make_job
+from millstream.engines.job import CutOptions, Engine, Storage, make_job
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
-    ConfigError,
     Contradiction,
     ForeignSink,
     MillstreamError,
@@ -39,9 +36,12 @@ from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import check_sources, refuse_altered, remember_sources
+from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
+from millstream.runs.user_code import record_code, user_code
+from millstream.runs.versions import versions
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
@@ -50,7 +50,7 @@ from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.timestamps import wall_clock
 
-__all__ = ["Options", "start", "versions"]
+__all__ = ["Options", "exits_as_errors", "start"]
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,8 @@ class Options:
     replay: Path | None = None
     replay_last: int | None = None
     crash: CrashPoint | None = None
-
-
-@cache
-def versions() -> Mapping[str, str]:
-    """The versions of Python and of the libraries on which the bits of the results depend."""
-    names = ("millstream", "pyspark", "scikit-learn", "river", "numba", "numpy", "scipy", "pyarrow")
-    found = {name: importlib.metadata.version(name) for name in names}
-    return {"python": platform.python_version(), **found}
+    ends_on_signal: bool = False
+    """True if the caller sets `stop` on SIGTERM, so that `millstream stop` may send it."""
 
 
 def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -84,13 +78,17 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
         source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
         for source in config.logs
     }
-    steps = json.dumps(
-        [{"name": s.name, **_fixed_options(s.config, s.config.model_dump(mode="json"))} for s in config.steps]
-    )
+    steps = [
+        {
+            "name": step.name,
+            **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
+        }
+        for step in config.steps
+    ]
     return {
         "pipeline name": config.name,
         "source": fixed if several else next(iter(fixed.values())),
-        "steps": json.loads(loaded.redact(steps)),
+        "steps": steps,
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
         "shards": config.guarantee.shards,
@@ -132,12 +130,17 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
-    import millstream.compiled.row_hashes  # noqa: F401  # fails before anything is written if numba cannot be used
-
+    refuse_run_in_import()
     config = loaded.config
-    graph = checked_graph(loaded)
+    graph = checked_graph(loaded, packages=engine is None)
+    import_noted()  # fails before anything is written if numba cannot be used
+    libraries = versions(config)  # before anything is written, because a library may be absent
+    if options.crash is not None:
+        options.crash.check(list(graph.outputs))
+    if options.replay is not None:
+        RunDirectory.find(options.replay)
     directory = RunDirectory(options.run)
-    directory.lock()
+    directory.lock(ends_on_signal=options.ends_on_signal)
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
@@ -156,6 +159,7 @@ def start(
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
+        record_code(directory.code, user_code(config), epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
@@ -164,7 +168,7 @@ def start(
             epoch_log=epoch_log,
             checkpoints=CheckpointStore(
                 directory.path,
-                versions(),
+                libraries,
                 epoch_log.totals.checkpoint,
                 Layers(directory.layers, config.guarantee.shards),
                 config.keep,
@@ -182,19 +186,22 @@ def start(
             group.observers = observers(watched)
             return group
 
-        job = make_job(
-            config,
-            graph,
-            storage,
-            _cut_options(loaded, options),
-            stop=stop,
-            observe=observe,
-            crash=_arm_crash(directory, options.crash, list(sinks), fire),
-            wall_clock=wall_clock,
-        )
+        with _advice(config, storage):  # observers read the newest checkpoint
+            job = make_job(
+                config,
+                graph,
+                storage,
+                _cut_options(loaded, options),
+                stop=stop,
+                observe=observe,
+                crash=_arm_crash(directory, options.crash, fire),
+                wall_clock=wall_clock,
+                secrets=loaded.secrets,
+            )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
-            _run(engine or _make_engine(loaded), job)
+            with _advice(config, storage), exits_as_errors():
+                (engine or _make_engine(loaded)).run(job)
         except Exception as error:
             with suppress(OSError):  # the disk may be full
                 write_whole(directory.error, loaded.redact(str(error)))
@@ -204,7 +211,7 @@ def start(
         seconds = time.monotonic() - began
         ended = "stopped" if stop.is_set() or job.cutter.exhausted else "idle"
         summary = summarise(
-            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, versions()
+            loaded, directory, epoch_log, job.outcome, job.lifecycle.delivered, ended, before, seconds, libraries
         )
         remember_sources(directory, logs)
         write_whole(directory.summary, summary.json())
@@ -212,14 +219,25 @@ def start(
         return summary
 
 
-def _run(engine: Engine, job: Job) -> None:
-    """Run a job. With exactly_once, the error for a damaged checkpoint has the advice to use an older one."""
+@contextmanager
+def exits_as_errors() -> Iterator[None]:
+    """Raise an error in place of an exit, because a plug-in does not decide the exit code of the program."""
     try:
-        engine.run(job)
+        yield
+    except SystemExit as error:
+        message = f"a plug-in or a function of the pipeline called sys.exit({error.code!r}); it has to raise an error"
+        raise MillstreamError(message) from error
+
+
+@contextmanager
+def _advice(config: Config, storage: Storage) -> Iterator[None]:
+    """With exactly_once, add the advice to use an older checkpoint to the error for a damaged one."""
+    try:
+        yield
     except AlteredCheckpoint as error:
-        if job.lifecycle.plan.delivery is not Delivery.EXACTLY_ONCE:
+        if Delivery(config.guarantee.delivery) is not Delivery.EXACTLY_ONCE:
             raise
-        raise with_whole_checkpoint(error, job.lifecycle.checkpoints, job.epoch_log.totals.base.epoch) from None
+        raise with_whole_checkpoint(error, storage.checkpoints, storage.epoch_log.totals.base.epoch) from None
 
 
 def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:
@@ -246,6 +264,7 @@ def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Optio
         directory.check_epoch_log()
     directory.error.unlink(missing_ok=True)
     write_whole(directory.config, yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True))
+    write_outputs(directory.output_file, graph.outputs)
     return archived
 
 
@@ -308,13 +327,10 @@ def _open_sinks(
     return sinks, keys
 
 
-def _arm_crash(
-    directory: RunDirectory, point: CrashPoint | None, sinks: list[str], fire: Callable[[], None]
-) -> Armed | None:
+def _arm_crash(directory: RunDirectory, point: CrashPoint | None, fire: Callable[[], None]) -> Armed | None:
     """The crash of `--crash`, armed unless it has already fired in this run directory."""
     if point is None or str(point) in directory.crashes():
         return None
-    point.check(sinks)
 
     def fire_once() -> None:
         directory.record_crash(str(point))
@@ -327,9 +343,6 @@ def _cut_options(loaded: Loaded, options: Options) -> CutOptions:
     size = loaded.config.engine.epoch
     original = None
     if options.replay is not None:
-        if options.follow or options.records is not None:
-            message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
-            raise ConfigError(message)
         original = EpochReader(RunDirectory.find(options.replay).epochs)
     bounded = all(source.config.bounded for source in loaded.config.logs)
     return CutOptions(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from millstream.config.load import Loaded
 from millstream.digests import Digest
+from millstream.errors import UnknownFormat
 from millstream.log.epochs import EpochLog
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
@@ -45,6 +47,17 @@ class Summary:
 
     def json(self) -> str:
         return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Summary:
+        """Read the file summary.json of a run directory."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            message = (
+                f"{path} is damaged, or another version of Millstream wrote it; the next clean end writes it again"
+            )
+            raise UnknownFormat(message) from error
 
 
 def summarise(

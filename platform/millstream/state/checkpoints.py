@@ -129,6 +129,14 @@ class CheckpointReader:
         """The states in a checkpoint, read on demand."""
         return StoredStates(self._folder, checkpoint.sections, checkpoint.shards)
 
+    def all(self) -> list[Checkpoint]:
+        """The checkpoints at this moment, in ascending order."""
+        found = []
+        for number in self.numbers():
+            with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
+                found.append(self._read(number))
+        return found
+
     def verify(self, number: int, verified: set[Section]) -> Checkpoint:
         """Read all bytes of a checkpoint, except those of the sections in `verified`, which grows.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from millstream.log.journal.durability import sync_folder
+from millstream.log.journal.durability import sync_file, sync_folder
 from millstream.state.background import Work
 
 __all__ = ["DiskFiles", "Files", "write_durably"]
@@ -49,7 +49,7 @@ class DiskFiles:
     def sync(self, path: Path) -> None:
         handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            sync_file(handle)
         finally:
             os.close(handle)
 
@@ -82,6 +82,6 @@ def write_durably(files: Files, path: Path, chunks: Iterable[bytes | memoryview]
 
 def _start_writeback(file: BinaryIO, size: int) -> None:
     """Let the disk start to write the last `size` bytes while their digest is computed: the sync then waits less."""
-    if size >= _LARGE_BYTES:
+    if size >= _LARGE_BYTES and hasattr(os, "posix_fadvise"):
         file.flush()
         os.posix_fadvise(file.fileno(), file.tell() - size, size, os.POSIX_FADV_DONTNEED)

@@ -21,6 +21,7 @@ __all__ = [
     "Output",
     "PredictsThenLearns",
     "Result",
+    "ReturnsChances",
     "Scope",
     "State",
     "Step",
@@ -198,6 +199,15 @@ class PredictsThenLearns(Model, Protocol):
         are numbered by first appearance, so after each label there are `max(known, label + 1)`. While no class is
         known, the class is -1 and the probability 0.
         """
+        ...
+
+
+@runtime_checkable
+class ReturnsChances(Model, Protocol):
+    """A model that returns the probabilities of all classes, for predictions that name more than one label."""
+
+    def chances(self, inputs: Any) -> Array:
+        """Return the probability of each learned class (float64) in each row, without learning."""
         ...
 
 

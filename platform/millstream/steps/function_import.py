@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.errors import ConfigError
 from millstream.steps.function_calls import describe_value
-from millstream.suggestions import suggestion
 
 __all__ = ["FunctionName", "import_function"]
 
 
 def _function_name(text: str) -> str:
-    module, _, name = text.partition(":")
-    if not all(part.isidentifier() for part in [*module.split("."), *name.split(".")]):
+    if not re.fullmatch(IMPORTED_NAME, text):
         message = "a function is written package.module:name"
         raise ValueError(message)
     return text
@@ -30,20 +29,10 @@ FunctionName = Annotated[str, AfterValidator(_function_name)]
 def import_function(step: str, function: str) -> Callable[..., Any]:
     """Import the function of this name, or raise `ConfigError` with the reason why the step cannot use it."""
     where = f"step {step!r}, `function`"
-    module_name, _, name = function.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            hint = "install its package, or put its folder on PYTHONPATH"
-            raise ConfigError(f"{where}: there is no module {error.name!r}; {hint}") from error
-        raise ConfigError(f"{where}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    path = module_name
-    for part in name.split("."):
-        if not hasattr(found, part):
-            meant = suggestion(part, dir(found), f"check the spelling in {module_name}")
-            raise ConfigError(f"{where}: {path} has no {part!r}{meant}")
-        found, path = getattr(found, part), f"{path}.{part}"
+        found = import_name(function)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     if not callable(found):
         raise ConfigError(f"{where}: {function} is not a function but {describe_value(found)}")
     return _without_exit(found)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.errors import ConfigError
+from millstream.records import no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Storage, in_memory
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
@@ -74,13 +74,18 @@ class PerKey(BaseModel):
         json_schema_extra={"may_change": True},
     )
 
+    @property
+    def extra(self) -> str | None:
+        """The extra with the package that stores the states."""
+        return "rocksdb" if self.store == "rocksdb" else None
+
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
         traits = Traits(Scope.KEYED, deterministic=self.deterministic, key=self.key)
         check_key(traits, records, f"step {name!r}, `key`")
         function = import_function(name, self.function)
         calls = FunctionCalls(name, self.function, function, "record", self.on_error == "reject")
-        store = KeyedStore(_import_rocksdb(name) if self.store == "rocksdb" else in_memory)
+        store = KeyedStore(_import_rocksdb() if self.store == "rocksdb" else in_memory)
         return _PerKeyStep(traits, calls, FieldChanges(name, records, self.adds), store, records)
 
 
@@ -95,7 +100,7 @@ class _PerKeyStep:
         self._calls = calls
         self._changes = changes
         self._store = store
-        self._no_records = changes.apply(records.empty_table(), {})
+        self._no_records = changes.apply(no_records(records), {})
 
     def process(self, records: pa.Table) -> Result:
         result = self._calls.run_each(records, self._call)
@@ -145,11 +150,8 @@ def _write_state(state: Any) -> bytes:
     return written
 
 
-def _import_rocksdb(step: str) -> Storage:
+def _import_rocksdb() -> Storage:
     """Import RocksDB, only for a step that uses it."""
-    try:
-        from millstream.state.rocksdb_state import in_rocksdb
-    except ImportError as error:
-        hint = "install the package rocksdict, or say `store: memory`"
-        raise ConfigError(f"step {step!r}, `store`: rocksdb cannot be used ({error}); {hint}") from error
+    from millstream.state.rocksdb_state import in_rocksdb
+
     return in_rocksdb

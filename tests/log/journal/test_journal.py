@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.journals import payloads, segments, with_segments_of_five
 
 from millstream.errors import AlteredLog, ConfigError, InUse, Truncated
 from millstream.log.journal import Entry, Journal, JournalReader
+from millstream.log.journal.lock import FolderLock
 
 BINARY = bytes(range(256)) + b"\n\0\r\n"
 
@@ -280,7 +282,7 @@ def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, writing
         segment.write(b"half an append")
     (tmp_path / "_making").write_bytes(b"MSJ")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(InUse, match=f"another process is appending to {tmp_path}.*; wait for it, stop it"):
+    with pytest.raises(InUse, match=f"is appending to {tmp_path}.*; wait for it, stop it"):
         Journal(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     writing.kill()
@@ -290,17 +292,41 @@ def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, writing
     assert payloads(tmp_path) == [b"theirs", b"ours"]
 
 
-def test_in_one_process_a_new_writer_takes_over_from_a_writer_that_was_never_closed(tmp_path: Path) -> None:
-    dropped = Journal(tmp_path)
-    dropped.append(b"before")
-    with Journal(tmp_path) as journal:
-        journal.append(b"after")
-        for change in (lambda: dropped.append(b"too late"), dropped.roll, lambda: dropped.drop_before(1)):
-            with pytest.raises(InUse, match="a later start in this process"):
+def test_in_one_process_a_second_writer_is_refused_and_does_not_disturb_the_first(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    first.append(b"before")
+    with pytest.raises(InUse, match=f"in this process or in another process, is appending to {tmp_path}"):
+        Journal(tmp_path)
+    first.append(b"and on")
+    first.close()
+    with Journal(tmp_path) as second:
+        second.append(b"after")
+        for change in (lambda: first.append(b"too late"), first.roll, lambda: first.drop_before(1)):
+            with pytest.raises(InUse, match=f"{tmp_path} was closed"):
                 change()
-        dropped.close()
-        journal.append(b"and on")
-    assert payloads(tmp_path) == [b"before", b"after", b"and on"]
+        first.close()
+        second.append(b"the end")
+    assert payloads(tmp_path) == [b"before", b"and on", b"after", b"the end"]
+
+
+def test_a_lock_is_released_once_by_all_threads_that_release_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, closing, closed = FolderLock(tmp_path), os.close, list[int]()
+    others = [threading.Thread(target=lock.release)]
+
+    def close_slowly(file: int) -> None:
+        closed.append(file)
+        while others:  # another thread releases the lock in the middle of this call
+            other = others.pop()
+            other.start()
+            other.join()
+        closing(file)
+
+    monkeypatch.setattr(os, "close", close_slowly)
+    lock.release()
+    monkeypatch.undo()
+    assert len(closed) == 1 and not lock.held
 
 
 def test_a_journal_is_unlocked_after_its_writer_was_closed_or_failed_to_open_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,14 +110,60 @@ def test_a_restart_continues_the_same_mlflow_run(
     stop = threading.Event()
     assert record_run(stop=stop, stopper=Stopper(5, stop.set)) == []
     first = run_id(tmp_path)
-    assert client.get_run(first).info.status == "KILLED"
+    stopped = client.get_run(first)
+    assert (stopped.info.status, stopped.data.tags["millstream.ended"]) == ("FINISHED", "stopped")
     with pytest.raises(MillstreamError, match="the disk is on fire"):
         record_run(stopper=Stopper(1, _fail))
-    assert client.get_run(first).info.status == "FAILED"
+    failed = client.get_run(first)
+    assert (failed.info.status, failed.data.tags["millstream.ended"]) == ("FAILED", "failed")
     assert record_run() == []
     assert run_id(tmp_path) == first
-    assert client.get_run(first).info.status == "FINISHED"
+    ended = client.get_run(first)
+    assert (ended.info.status, ended.data.tags["millstream.ended"]) == ("FINISHED", "idle")
+    assert ended.info.start_time == stopped.info.start_time < ended.info.end_time
     assert history(client, first) == [(1200, 3.0), (2400, 7.0)]
+
+
+def test_no_step_of_a_metric_is_recorded_twice(
+    tmp_path: Path, record_run: Callable[..., list[str]], client: MlflowClient
+) -> None:
+    assert record_run(records=2400) == []  # the second window ends with the last record
+    assert record_run(records=600) == record_run() == []  # and the last start finds nothing new
+    run = run_id(tmp_path)
+    for key in ("accuracy", "baselines.majority", "records", "delivered.predictions"):
+        steps = [step for step, _ in history(client, run, key)]
+        assert len(set(steps)) == len(steps), key
+    assert [step for step, _ in history(client, run, "records")] == [2400, 3000]
+
+
+def test_a_run_has_the_times_of_the_run_and_tags_and_its_sources_as_datasets(
+    tmp_path: Path, record_run: Callable[..., list[str]], client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    repository = ["git", "-c", "user.name=ann", "-c", "user.email=ann@localhost"]
+    subprocess.run([*repository, "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run([*repository, "commit", "--quiet", "--allow-empty", "-m", "one"], cwd=tmp_path, check=True)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    before = int(time.time() * 1000)
+    assert record_run(records=2000) == []
+    run = client.get_run(run_id(tmp_path))
+    seconds = json.loads((tmp_path / "run/summary.json").read_text())["seconds"]
+    assert before <= run.info.start_time and run.info.end_time - run.info.start_time >= seconds * 1000 - 1
+    tags = {
+        "mlflow.user": "ann",
+        "mlflow.source.git.commit": commit.stdout.strip(),
+        "millstream.delivery": "exactly_once",
+        "millstream.engine": "local",
+        "millstream.run": str(tmp_path / "run"),
+        "millstream.ended": "stopped",
+    }
+    assert {name: run.data.tags.get(name) for name in tags} == tags
+    assert run.inputs is not None
+    [used] = run.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.source_type) == ("source", "generator")
+    assert json.loads(used.dataset.source)["records"] == 3000
+    [partition] = json.loads(str(used.dataset.profile))["partitions"].values()
+    assert (partition["read"], partition["end"]) == (2000, 3000)
 
 
 def _fail() -> None:
@@ -156,7 +203,8 @@ def test_values_from_the_environment_are_not_recorded(
     client: MlflowClient,
 ) -> None:
     monkeypatch.setenv("PLACE", "very-secret-folder")
-    sinks = {"topics": {"type": "files", "path": "${PLACE}/topics"}}
+    password = {"type": "files", "path": "of http://ann:s3cret@host"}
+    sinks = {"topics": {"type": "files", "path": "${PLACE}/topics"}, "predictions": password}
     loaded = configured(sinks=sinks, mlflow={"experiment": "secrets", "tracking_uri": store})
 
     def observers(watched: Watched) -> Sequence[Observer]:
@@ -166,8 +214,9 @@ def test_values_from_the_environment_are_not_recorded(
     start(loaded, Options(tmp_path / "run"), observers=observers)
     run = client.get_run(run_id(tmp_path))
     assert run.data.params["sinks.topics.path"] == "${PLACE}/topics"
+    assert run.data.params["sinks.predictions.path"] == "of http://ann:***@host"
     artefacts = [Path(run.info.artifact_uri) / name for name in ("config.yaml", "summary.json")]
-    assert not any("very-secret-folder" in path.read_text() for path in artefacts)
+    assert not any(secret in path.read_text() for path in artefacts for secret in ("very-secret-folder", "s3cret"))
 
 
 def test_the_store_is_that_of_the_config_or_the_environment_or_the_current_folder(

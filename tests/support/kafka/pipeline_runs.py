@@ -14,6 +14,8 @@ import pyarrow as pa
 from support.conditions import HANG_SECONDS, wait_until
 from support.pipelines import InjectedCrash, crash
 
+import millstream as ms
+from millstream.api.execution import Hooks
 from millstream.config.load import Loaded, read_config
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import ConfigError
@@ -21,7 +23,6 @@ from millstream.guarantees.crash_point import CrashPoint
 from millstream.log.epochs import EpochReader, Event
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import outputs_of
-from millstream.runs.start import Options, start
 from millstream.runs.summary import Summary
 
 __all__ = ["Position", "Run", "documents"]
@@ -53,26 +54,31 @@ class Run:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def loaded(self) -> Loaded:
+        return read_config(self.config(), self.folder, "topics.yaml")
+
+    def config(self) -> dict[str, Any]:
+        """The content of the config."""
         kafka = {"type": "kafka", "bootstrap": self.bootstrap, "timeout": f"{HANG_SECONDS}s"}
-        config = {
+        return {
             "name": "topics",
             "sources": {name: {**kafka, **options} for name, options in self.sources.items()},
             "pipeline": {"steps": [{"type": "hashed_text"}, {"type": "classify", "model": {"type": "complement_nb"}}]},
             "guarantee": {"delivery": self.delivery},
             "engine": {"type": "local", "epoch": {"max_records": self.max_records, "max_wait": "1ms"}},
         }
-        return read_config(config, self.folder, "topics.yaml")
 
     def go(self, **options: Any) -> Summary:
         """Run to the current end of the topics, or as the options say."""
+        config = ms.Config.from_dict(self.config(), folder=self.folder)
+        hooks = Hooks(engine=LocalEngine(), stop=self.stop, fire=crash)
         options = {"follow": False, **options}
-        return start(
-            self.loaded(), Options(self.folder / "run", **options), engine=LocalEngine(), stop=self.stop, fire=crash
-        )
+        summary = ms.run(config, run=self.folder / "run", _hooks=hooks, **options).summary
+        assert summary is not None
+        return summary
 
     def crash(self, point: CrashPoint) -> None:
         try:
-            self.go(crash=point)
+            self.go(crash=str(point))
         except InjectedCrash:
             return
         raise AssertionError(f"{point} was not reached")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.plain_text import one_line, printable
+
 if TYPE_CHECKING:
     from millstream_connectors.kafka.broker import Broker
 
@@ -40,7 +42,7 @@ def up(port: int | None, data: Path | None) -> None:
     broker = _broker(data, port)
     with _progress() as report:
         started = broker.up(report)
-    click.echo(f"{'up' if started else 'up already'}: {broker.bootstrap}, data in {broker.data}")
+    _echo(f"{'up' if started else 'up already'}: {broker.bootstrap}, data in {broker.data}")
 
 
 @kafka.command()
@@ -48,7 +50,7 @@ def up(port: int | None, data: Path | None) -> None:
 def down(data: Path | None) -> None:
     """Stop the broker and keep its data."""
     broker = _broker(data)
-    click.echo(f"{'down' if broker.down() else 'was not up'}; data in {broker.data}")
+    _echo(f"{'down' if broker.down() else 'was not up'}; data in {broker.data}")
 
 
 @kafka.command()
@@ -56,7 +58,7 @@ def down(data: Path | None) -> None:
 def reset(data: Path | None) -> None:
     """Stop the broker and delete its data."""
     broker = _broker(data)
-    click.echo(f"deleted {broker.data}" if broker.reset() else f"{broker.data} does not exist")
+    _echo(f"deleted {broker.data}" if broker.reset() else f"{broker.data} does not exist")
 
 
 @kafka.command()
@@ -70,15 +72,19 @@ def status(data: Path | None) -> int:
     broker = _broker(data)
     running = broker.running()
     if running is None:
-        click.echo(f"down; data in {broker.data}")
+        _echo(f"down; data in {broker.data}")
         return 1
-    click.echo(f"up: {broker.bootstrap}, process {running.pid}, data in {broker.data}")
+    _echo(f"up: {broker.bootstrap}, process {running.pid}, data in {broker.data}")
     topics = broker.topics()
     width = max((len(topic.name) for topic in topics), default=0)
     for topic in topics:
         partitions = "partition " if topic.partitions == 1 else "partitions"
-        click.echo(f"  {topic.name:<{width}}  {topic.partitions} {partitions}  {topic.messages:,} offsets")
+        _echo(f"  {topic.name:<{width}}  {topic.partitions} {partitions}  {topic.messages:,} offsets")
     return 0
+
+
+def _echo(line: str) -> None:
+    click.echo(one_line(line))
 
 
 def _broker(data: Path | None, port: int | None = None) -> Broker:
@@ -100,7 +106,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
         nonlocal replaceable
         click.echo(erase if replaceable else "", nl=False, err=True)
         replaceable = bool(erase) and message.endswith("...")
-        click.echo(message, nl=not replaceable, err=True)
+        click.echo(printable(message), nl=not replaceable, err=True)
 
     try:
         yield report

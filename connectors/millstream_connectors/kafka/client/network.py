@@ -24,6 +24,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import MetadataRequest
 
 from millstream_connectors.kafka.client.addresses import Address
+from millstream_connectors.kafka.client.log_filter import CLIENT_ID, drop_own_messages
 
 __all__ = ["NetworkLoop", "Nodes", "PendingAnswer"]
 
@@ -98,12 +99,13 @@ class NetworkLoop:
 
     def __init__(self, bootstrap: Sequence[Address], options: Mapping[str, Any], answer_seconds: float) -> None:
         self.process = os.getpid()
-        self._net = NetworkSelector(client_id="millstream")
+        drop_own_messages()
+        self._net = NetworkSelector(client_id=CLIENT_ID)
         connect_millis = int(min(answer_seconds, _CONNECT_SECONDS) * 1000)
         self._manager = _Connections(
             self._net,
             bootstrap_servers=[f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in bootstrap],
-            client_id="millstream",
+            client_id=CLIENT_ID,
             receive_message_max_bytes=_MAX_ANSWER_BYTES,
             reconnect_backoff_ms=0,  # the caller pauses between attempts
             request_timeout_ms=int(answer_seconds * 1000),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
@@ -11,7 +10,7 @@ from pyspark.sql import SparkSession
 from millstream.engines.job import Job
 from millstream.engines.recovery import run_with_recovery
 from millstream.engines.spark.feed import SparkFeed
-from millstream.engines.spark.session import close_session, open_session
+from millstream.engines.spark.shared_session import SHARED
 
 __all__ = ["SparkEngine"]
 
@@ -28,8 +27,7 @@ class SparkEngine:
 
         def session() -> SparkSession:
             if not opened:
-                with ThreadPoolExecutor(1, "millstream-spark") as opening:  # PySpark takes the main thread's signals
-                    opened.append(opening.submit(open_session, folder / "spark.log").result())
+                opened.append(SHARED.open(folder / "spark.log"))
             return opened[0]
 
         @contextmanager
@@ -43,5 +41,5 @@ class SparkEngine:
         try:
             run_with_recovery(job, open_feed, f"look at {folder / 'spark.log'}, and at the load and the memory")
         finally:
-            if opened and not self._keep_session:
-                close_session(opened[0])
+            if opened:
+                SHARED.leave(opened[0], keep=self._keep_session)

@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import shutil
+import sys
 import threading
 import time
 from collections import deque
@@ -200,6 +201,8 @@ def _worker_setup(job: Job, first: int, ahead: Sequence[Node]) -> WorkerSetup:
         worker_steps=[(node.name, node.config.model_dump(mode="json")) for node in ahead],
         fields=list(job.graph.fields),
         tasks=os.cpu_count() or 1,
+        import_path=[os.path.abspath(folder) for folder in sys.path],
+        secrets=dict(job.secrets.values),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,9 +33,10 @@ appender.file.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 """
 
 
-def settings(cores: int) -> dict[str, str]:
+def settings(cores: int, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return Spark's settings, chosen by measurements of micro-batches with 10 to 50,000 rows on one machine."""
     return {
+        "spark.executorEnv.OMP_NUM_THREADS": environment.get("OMP_NUM_THREADS", "1"),  # as in millstream.blas_threads
         "spark.master": f"local[{cores},4]",  # Spark tries a task up to 4 times: its Python worker may be killed
         "spark.app.name": "millstream",
         "spark.ui.enabled": "false",

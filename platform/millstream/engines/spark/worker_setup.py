@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ class WorkerSetup:
     """Names and options from which each process builds its own logs and steps.
 
     `contexts` has for each source its folder, its cache and the pipeline; `worker_steps` names and options of steps.
+    `import_path` has the folders in which the driver finds modules, so that the workers find a user's module too.
+    `secrets` has the values that no log message and no error shows.
     """
 
     epoch_log: str
@@ -32,6 +35,8 @@ class WorkerSetup:
     worker_steps: Sequence[tuple[str, Mapping[str, Any]]]
     fields: list[str]
     tasks: int
+    import_path: Sequence[str] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write the file, readable only by its owner: the options of a source may hold secrets."""
@@ -47,9 +52,10 @@ class WorkerSetup:
     def logs(self) -> dict[str, Log]:
         from millstream.config import plugins  # not at the top: the planning process does not need it
 
+        self._extend_import_path()
         opened = {}
         for name, options in self.sources.items():
-            config: Any = plugins.load(plugins.SOURCES, options["type"]).model_validate(options)
+            config: Any = plugins.plugin_class(plugins.SOURCES, options["type"]).model_validate(options)
             folder, cache, pipeline = self.contexts[name]
             opened[name] = config.open(OpenContext(Path(folder), Path(cache), pipeline))
         return opened
@@ -59,10 +65,14 @@ class WorkerSetup:
         from millstream.config.pipeline import NamedStep
         from millstream.steps.graph import build_node
 
+        self._extend_import_path()
         schema = records_schema(self.fields)
         built: list[Node] = []
         for name, options in self.worker_steps:
-            config: Any = plugins.load(plugins.STEPS, options["type"]).model_validate(options)
+            config: Any = plugins.plugin_class(plugins.STEPS, options["type"]).model_validate(options)
             built.append(build_node(NamedStep(name, config), schema))
             schema = built[-1].made
         return built
+
+    def _extend_import_path(self) -> None:
+        sys.path += [folder for folder in self.import_path if folder not in sys.path]

@@ -35,11 +35,15 @@ class EpochLog:
         self.totals = begin or Totals()
         self._lock = threading.RLock()  # reentrant for the simulator, which runs the background in the driver's thread
         self._journal = Journal(folder, header=lambda: self.totals.header(), segment_bytes=segment_bytes)
-        self.totals = Totals.from_header(self._journal.header)
         self.folder = folder
-        newest, _ = JournalReader(folder).segment_start(self._journal.next_index)
-        for entry in self._journal.entries(newest):
-            self.totals.add_line(line_of(entry))
+        try:
+            self.totals = Totals.from_header(self._journal.header)
+            newest, _ = JournalReader(folder).segment_start(self._journal.next_index)
+            for entry in self._journal.entries(newest):
+                self.totals.add_line(line_of(entry))
+        except BaseException:
+            self._journal.close()
+            raise
 
     @property
     def id(self) -> str:

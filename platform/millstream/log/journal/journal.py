@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from millstream.errors import InUse
-from millstream.log.journal.durability import make_folder, sync_folder
+from millstream.log.journal.durability import make_folder, sync_data, sync_file, sync_folder
 from millstream.log.journal.frames import encode_empty_frame, encode_entries, encode_lines, encode_note
 from millstream.log.journal.line_blocks import Entry
 from millstream.log.journal.lock import FolderLock
@@ -37,7 +37,7 @@ _MAKING, _PACKING = "_making", "_packing"
 
 
 class Journal:
-    """The one writer of a journal. A second process is refused; in the same process the newest writer takes over.
+    """The one writer of a journal. A second one is refused, in another process and in the same one.
 
     `append` and `sync` may be called from different threads. `header` is called for each new segment and returns its
     header. A segment is full when it has `segment_bytes`. An append may have a *note*, bytes that are no entry; `note`
@@ -163,7 +163,7 @@ class Journal:
 
     def _check_writer(self) -> None:
         if not self._writer.held:
-            message = f"{self._folder} was closed, or a later start in this process writes to it: nothing was appended"
+            message = f"{self._folder} was closed: nothing was appended"
             raise InUse(message)
 
     def _write_append(self, data: bytes) -> None:
@@ -189,7 +189,7 @@ class Journal:
         with self._lock:
             file = os.dup(self._file)  # `roll` may close the file during this call, but syncs it first
         try:
-            os.fdatasync(file)
+            sync_data(file)
         finally:
             os.close(file)
 
@@ -197,7 +197,7 @@ class Journal:
         """Begin a new segment, with the header that `header()` returns now."""
         with self._lock:
             self._check_writer()
-            os.fsync(self._file)
+            sync_file(self._file)
             old = self._file
             try:
                 self._begin_segment()
@@ -212,7 +212,7 @@ class Journal:
         file = os.open(making, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
             self._write(file, self.next_index, 0, head)
-            os.fsync(file)
+            sync_file(file)
             making.rename(path)
         except BaseException:
             os.close(file)
@@ -273,7 +273,7 @@ class Journal:
         with packing.open("wb") as file:
             file.write(packed_file(self.id, first, end, self.header_of(first), blocks))
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
         yield
         self._check_writer()
         packing.rename(segment_path(self._folder, first))

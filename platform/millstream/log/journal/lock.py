@@ -1,12 +1,12 @@
-"""The lock of a folder that one process writes at a time. The kernel releases the lock when that process dies."""
+"""The lock of a folder that has one writer at a time. The kernel releases the lock when the writer's process dies."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 from millstream.errors import InUse
 
@@ -34,35 +34,34 @@ def try_lock(descriptor: int) -> bool:
 class FolderLock:
     """The lock that the one writer of a folder holds until `release`; locking changes no other file in the folder.
 
-    A second process is refused. In the same process the newest lock takes over, and the lock before is no longer
-    `held`: a writer that a failed run did not close blocks no other writer, and writes no more.
+    A second lock is refused, in another process and in the same one. A lock that nothing refers to is released.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.held = False
         self._file = -1
-        key = os.path.realpath(folder)
-        if (previous := _locks.get(key)) is not None:
-            previous.release()
+        self._releasing = threading.Lock()
         while not self.held:
             self._file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
             if not try_lock(self._file):
                 self.release()
                 message = (
-                    f"another process is appending to {folder}, which has one writer at a time; "
-                    "wait for it, stop it, or choose another folder"
+                    f"another writer, in this process or another, is appending to {folder}, which has one "
+                    "writer at a time; wait for it, stop it, or choose another folder"
                 )
                 raise InUse(message)
-            self.held = os.fstat(self._file).st_nlink > 0  # another process may have deleted the lock file meanwhile
-            if not self.held:
+            if not os.fstat(self._file).st_nlink:  # the writer before may have deleted the lock file meanwhile
                 self.release()
-        _locks[key] = self
+
+    @property
+    def held(self) -> bool:
+        return self._file >= 0
 
     def release(self) -> None:
-        self.held = False
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Release the lock; also from several threads at the same time."""
+        with self._releasing:
+            file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def __enter__(self) -> FolderLock:
         return self
@@ -72,6 +71,3 @@ class FolderLock:
 
     def __del__(self) -> None:
         self.release()
-
-
-_locks: WeakValueDictionary[str, FolderLock] = WeakValueDictionary()

@@ -11,12 +11,13 @@ Without a `tracking_uri` and without MLFLOW_TRACKING_URI, MLflow stores runs in 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -26,6 +27,8 @@ from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
+from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
+from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
 from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver", "tracking_uri"]
@@ -37,11 +40,6 @@ _LONGEST_WARNING = 200
 _MOST_PARAMS, _MOST_METRICS = 100, 1000
 _METRICS = ("accuracy", "window_accuracy", "baselines", "window_baselines", "records_per_second", "epoch")
 _SUMMARISED = ("records", "processed", "epochs", "accuracy", "baselines", "seconds", "delivered")
-_QUIET = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-}
 
 
 def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
@@ -58,15 +56,16 @@ class MlflowObserver(Observer):
     """Copies a run to MLflow. `window` takes every window of the metrics; `warn` is called if MLflow fails."""
 
     def __init__(self, watched: Watched, config: MlflowConfig, *, warn: Callable[[str], None]) -> None:
-        for name, value in _QUIET.items():
-            os.environ.setdefault(name, value)
         self._watched, self._config, self._warn = watched, config, warn
         self._uri = tracking_uri(config, os.environ)
-        self._queue: queue.SimpleQueue[Window | Summary | None] = queue.SimpleQueue()
+        self._began = _millis()
+        self._queue: queue.SimpleQueue[Window | Summary | _End] = queue.SimpleQueue()
         self._ending = threading.Event()
         for window in read_windows(watched.directory.metrics):
             self._queue.put(window)
-        self._thread = threading.Thread(target=self._work, name="millstream-mlflow", daemon=True)
+        self._settings = ExitStack()
+        self._settings.enter_context(quiet_environment())
+        self._thread = threading.Thread(target=self._work, name=THREAD, daemon=True)
         self._thread.start()
 
     def window(self, window: Window) -> None:
@@ -77,9 +76,10 @@ class MlflowObserver(Observer):
         self._queue.put(summary)
 
     def close(self) -> None:
-        self._queue.put(None)
+        self._queue.put(_End(_millis()))
         self._ending.set()
         self._thread.join(_TIMEOUT_SECONDS)
+        self._settings.close()
         if self._thread.is_alive():
             self._warn(
                 f"MLflow did not record everything within {_TIMEOUT_SECONDS:.0f} s; "
@@ -88,7 +88,7 @@ class MlflowObserver(Observer):
 
     def _work(self) -> None:
         try:
-            mirror = _Mirror(self._watched, self._config, self._uri, self._warn)
+            mirror = _Mirror(self._watched, self._config, self._uri, self._began, self._warn)
             while mirror.record(self._next_items()):
                 pass
         except Exception as error:  # any error of the store of MLflow: the run must not fail
@@ -96,7 +96,7 @@ class MlflowObserver(Observer):
             message = f"MLflow: {self._watched.loaded.redact(reason)}"
             self._warn(f"{shorten(message, _LONGEST_WARNING, placeholder=' ...')}; the run continues without MLflow")
 
-    def _next_items(self) -> list[Window | Summary | None]:
+    def _next_items(self) -> list[Window | Summary | _End]:
         """Wait for an item, and a little longer, so that several items are recorded with few calls."""
         items = [self._queue.get()]
         self._ending.wait(_GATHER_SECONDS)
@@ -105,31 +105,44 @@ class MlflowObserver(Observer):
         return items
 
 
+@dataclass(frozen=True)
+class _End:
+    """The end of a start, in milliseconds since 1970."""
+
+    at: int
+
+
 class _Mirror:
     """The MLflow run of a run directory."""
 
-    def __init__(self, watched: Watched, config: MlflowConfig, uri: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, watched: Watched, config: MlflowConfig, uri: str, began: int, warn: Callable[[str], None]
+    ) -> None:
         from mlflow import MlflowClient
 
-        for name in ("mlflow", "alembic"):  # the import sets them to INFO, and migrations log many lines
-            logging.getLogger(name).setLevel(logging.ERROR)
+        drop_own_messages()
         self._client = MlflowClient(tracking_uri=uri)
-        self._directory, self._loaded, self._warn = watched.directory, watched.loaded, warn
+        self._directory, self._loaded, self._began, self._warn = watched.directory, watched.loaded, began, warn
+        self._epoch_log = watched.epoch_log
         self._run = self._open(self._experiment(config.experiment))
         self._ended = "FAILED"
-        self._last = max(
-            (metric.step for metric in self._client.get_metric_history(self._run, "epoch")), default=-1
-        )  # every window has an epoch
+        self._last = self._newest_step("epoch")  # every window has an epoch
+        self._summarised = self._newest_step("records")  # every summary has the records
 
-    def record(self, items: Sequence[Window | Summary | None]) -> bool:
-        """Record the items; False if they end with None, which ends the run in MLflow."""
+    def _newest_step(self, metric: str) -> int:
+        return max((found.step for found in self._client.get_metric_history(self._run, metric)), default=-1)
+
+    def record(self, items: Sequence[Window | Summary | _End]) -> bool:
+        """Record the items; False if they end with the end of the start, which ends the run in MLflow."""
         self._log_windows([item for item in items if isinstance(item, Window) and item.records > self._last])
         for item in items:
             if isinstance(item, Summary):
                 self._log_summary(item)
-        if None not in items:
+        if not isinstance(items[-1], _End):
             return True
-        self._client.set_terminated(self._run, self._ended)
+        if self._ended == "FAILED":
+            self._set_tags(self._run, {"millstream.ended": "failed"})
+        self._client.set_terminated(self._run, self._ended, items[-1].at)
         return False
 
     def _experiment(self, name: str) -> str:
@@ -145,14 +158,21 @@ class _Mirror:
         """The id of this directory's MLflow run, which continues; of a new one, if there is none."""
         run = self._known(experiment)
         if run is None:
-            made = self._client.create_run(experiment, run_name=self._directory.path.absolute().name)
+            name = self._directory.path.absolute().name
+            made = self._client.create_run(experiment, start_time=self._began, run_name=name)
             run, known = made.info.run_id, {}
             write_whole(self._directory.mlflow, json.dumps({"run": run}))
         else:
             known = self._client.get_run(run).data.params
             self._client.update_run(run, status="RUNNING")
         self._log_params(run, known)
+        self._set_tags(run, run_tags(self._loaded, self._directory.path))
         return run
+
+    def _set_tags(self, run: str, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self._client.log_batch(run, tags=[RunTag(name, self._loaded.redact(value)) for name, value in tags.items()])
 
     def _known(self, experiment: str) -> str | None:
         from mlflow.exceptions import MlflowException
@@ -178,36 +198,51 @@ class _Mirror:
         from mlflow.entities import Param
 
         config = {key: value for key, value in self._loaded.resolved().items() if key != "mlflow"}
-        params = [Param(key, str(value)[:_LONGEST_VALUE]) for key, value in _flat(config) if key not in known]
+        params = [
+            Param(key, self._loaded.redact(str(value))[:_LONGEST_VALUE])
+            for key, value in _flat(config)
+            if key not in known
+        ]
         for start in range(0, len(params), _MOST_PARAMS):
             self._client.log_batch(run, params=params[start : start + _MOST_PARAMS])
-        self._client.log_artifact(run, str(self._directory.config))
+        self._client.log_text(run, self._loaded.redact(self._directory.config.read_text()), self._directory.config.name)
 
     def _log_windows(self, windows: Sequence[Window]) -> None:
         from mlflow.entities import Metric
 
-        now = int(time.time() * 1000)
+        now = _millis()
         metrics = [
             Metric(name, float(value), now, window.records)
             for window in windows
             for name, value in _flat({name: getattr(window, name) for name in _METRICS})
             if value is not None
         ]
+        self._last = max([self._last, *(window.records for window in windows)])
         for start in range(0, len(metrics), _MOST_METRICS):
             self._client.log_batch(self._run, metrics=metrics[start : start + _MOST_METRICS])
 
     def _log_summary(self, summary: Summary) -> None:
         from mlflow.entities import Metric
 
-        values = {name: getattr(summary, name) for name in _SUMMARISED}
-        now = int(time.time() * 1000)
+        # the last window has these at the same step, if it ends with the last record
+        in_window = ("accuracy", "baselines") if summary.records == self._last else ()
+        values = {name: getattr(summary, name) for name in _SUMMARISED if name not in in_window}
+        now = _millis()
         metrics = [
             Metric(name, float(value), now, summary.records) for name, value in _flat(values) if value is not None
         ]
-        self._client.log_batch(self._run, metrics=metrics)
+        if summary.records != self._summarised:
+            self._client.log_batch(self._run, metrics=metrics)
+            self._summarised = summary.records
+        self._client.log_inputs(self._run, source_datasets(self._loaded, self._directory, self._epoch_log.totals))
+        self._set_tags(self._run, {"millstream.ended": summary.ended})
         self._client.log_artifact(self._run, str(self._directory.summary))
         self._client.log_text(self._run, json.dumps(dict(summary.versions), indent=1), "versions.json")
-        self._ended = "FINISHED" if summary.ended == "idle" else "KILLED"
+        self._ended = "FINISHED"
+
+
+def _millis() -> int:
+    return int(time.time() * 1000)
 
 
 def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,7 @@ from millstream.runs.watch.run_stats import RunStats
 from millstream.state.checkpoints import CheckpointReader
 from millstream.timestamps import format_time
 
-__all__ = ["RunStatus", "ended_cleanly", "run_status"]
+__all__ = ["RunStatus", "ended_cleanly", "run_status", "state_of"]
 
 _OUTPUTS = "outputs"
 _SMALL = 4 << 20
@@ -96,9 +96,9 @@ class RunStatus:
         return sum(known) if len(known) == len(self.partitions) and self.unknown.keys() <= {_OUTPUTS} else None
 
 
-def run_status(directory: RunDirectory) -> RunStatus:
-    """The status of a run at this moment."""
-    loaded = load_run(directory)
+def run_status(directory: RunDirectory, loaded: Loaded | None = None) -> RunStatus:
+    """The status of a run at this moment; `loaded` is its config, if this process has it."""
+    loaded = load_run(directory) if loaded is None else loaded
     outputs = outputs_of(
         directory, loaded
     )  # may take seconds of imports, so it comes before reading the run's progress
@@ -115,7 +115,7 @@ def run_status(directory: RunDirectory) -> RunStatus:
         pipeline=config.name,
         engine=config.engine.type,
         delivery=str(config.guarantee.delivery),
-        state="running" if running else _state_of(directory, totals, error),
+        state="running" if running else state_of(directory, totals, error),
         process=directory.holder if running else None,
         epochs=Epochs(
             totals.next_epoch, processed + 1, checkpoint.epoch + 1 if checkpoint else 0, totals.committed + 1
@@ -159,7 +159,8 @@ def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:
     return processed == totals.processed
 
 
-def _state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str:
+def state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str:
+    """The state of a run that is not running: failed, ended (cleanly) or interrupted."""
     if error is not None:
         return "failed"
     return "ended" if ended_cleanly(directory, totals) else "interrupted"

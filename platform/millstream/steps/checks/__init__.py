@@ -2,7 +2,7 @@
 
 In a plug-in's tests:
 
-    from millstream.steps.checks import check_model, check_step
+    from millstream.plugin.checks import check_model, check_step
 
     def test_my_step():
         check_step(MyStep(), records)

@@ -16,7 +16,7 @@ from millstream.state.digests import state_digest
 from millstream.steps.contracts import Result, State, Step, StepConfig
 from millstream.substreams.event_time import EventTime, latest_times
 
-__all__ = ["StepRun", "find_difference", "find_state_difference", "run_step"]
+__all__ = ["StepRun", "find_difference", "find_state_difference", "find_table_difference", "run_step"]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,13 @@ def run_step(
     epochs: Sequence[pa.Table],
     cut: Callable[[pa.Table], Iterable[pa.Table]] = _one_batch,
     after_epoch: Callable[[Step], Step] = lambda step: step,
+    after_batch: Callable[[Step], Step] = lambda step: step,
     order: Callable[[pa.Table], pa.Table] = in_step_order,
 ) -> StepRun:
     """Run a step of this config over the epochs, each put in `order` and `cut` into batches.
 
-    After each epoch, the run continues with the step that `after_epoch` returns. Event time moves at the epoch
-    boundaries, and ends with the last epoch.
+    After each epoch, the run continues with the step that `after_epoch` returns, and after each batch with the one that
+    `after_batch` returns. Event time moves at the epoch boundaries, and ends with the last epoch.
     """
     step = config.build(epochs[0].schema)
     clock = EventTime()
@@ -69,7 +70,9 @@ def run_step(
         for rank in ranks:
             clock.join(rank)
         clock.observe(latest_times(epoch))
-        results += [step.process(batch) for batch in cut(order(epoch))]
+        for batch in cut(order(epoch)):
+            results.append(step.process(batch))
+            step = after_batch(step)
         joined.update(ranks)
         ended = clock.boundary(joined if number == len(epochs) else ())
         if ended is not None and "time" in step.traits.ends:
@@ -92,7 +95,7 @@ def find_difference(one: StepRun, other: StepRun) -> str | None:
     tables = {"the records": (one.records, other.records)}
     tables |= {f"the output {name!r}": (one.outputs[name], other.outputs[name]) for name in one.outputs}
     for name, (left, right) in tables.items():
-        found = _find_table_difference(left, right)
+        found = find_table_difference(left, right)
         if found is not None:
             return f"{name}: {found}"
     if one.counts != other.counts:
@@ -110,7 +113,8 @@ def find_state_difference(one: State, other: State) -> str | None:
     return None
 
 
-def _find_table_difference(one: pa.Table, other: pa.Table) -> str | None:
+def find_table_difference(one: pa.Table, other: pa.Table) -> str | None:
+    """Describe the first difference between two tables; None if they are equal."""
     if one.column_names != other.column_names:
         return f"columns {one.column_names}, then {other.column_names}"
     if one.num_rows != other.num_rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from millstream.steps.checks.step_run import StepRun, find_difference, find_stat
 from millstream.steps.contracts import Output, Scope, State, Step, StepConfig
 from millstream.steps.keys import check_key, shards_of
 
-__all__ = ["STEP_CHECKS", "check_step", "select_checks", "split_into_epochs"]
+__all__ = ["STEP_CHECKS", "check_step", "odd_places", "select_checks", "split_into_epochs"]
 
 Check = Callable[[StepConfig, Sequence[pa.Table]], None]
 
@@ -74,7 +74,11 @@ def batching_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> 
 
 
 def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
-    """Check that a step gives the same results after `save`, and after its state is restored into a new step."""
+    """Check that a step gives the same results after `save`, and after its state is restored into a new step.
+
+    The state is saved and restored at every epoch boundary, and at odd places within the epochs: a buffer that is empty
+    at the boundaries may hold records there.
+    """
     states: list[tuple[State, Digest]] = []
 
     def save_state(step: Step) -> Step:
@@ -97,6 +101,8 @@ def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa
     _check_same(
         config, expected, run_step(config, epochs, after_epoch=restore_state), "gives other results after `restore`"
     )
+    odd = run_step(config, epochs, cut=_cut_at_odd_places, after_batch=restore_state)
+    _check_same(config, expected, odd, "gives other results after `restore` within an epoch")
     if any(state_digest(state) != digest for state, digest in states):
         message = f"{config!r} changes a state after it was saved or restored"
         raise AssertionError(f"{message}; save and restore copies")
@@ -247,6 +253,37 @@ def _check_same(config: StepConfig, expected: StepRun, found: StepRun, what: str
     differs = find_difference(expected, found)
     if differs is not None:
         raise AssertionError(f"{config!r} {what}; {differs}")
+
+
+def odd_places(size: int) -> list[int]:
+    """Return the places at which a range of this size is cut into pieces of 1, 2, 3, 5, 7, 11, ... items.
+
+    No period divides all of these places.
+
+    >>> odd_places(20)
+    [1, 3, 6, 11, 18]
+    """
+    places: list[int] = []
+    place = 0
+    for number in itertools.chain((1,), _primes()):
+        place += number
+        if place >= size:
+            return places
+        places.append(place)
+    return places
+
+
+def _cut_at_odd_places(epoch: pa.Table) -> list[pa.Table]:
+    """Cut an epoch at odd places."""
+    return _cut(epoch, odd_places(epoch.num_rows))
+
+
+def _primes() -> Iterator[int]:
+    found: list[int] = []
+    for number in itertools.count(2):
+        if all(number % prime for prime in found):
+            found.append(number)
+            yield number
 
 
 def _cut(epoch: pa.Table, cuts: Iterable[int]) -> list[pa.Table]:

@@ -1,30 +1,46 @@
-"""The output of `millstream explain` for people: tables that fit a narrow terminal, plain text in a pipe."""
+"""The text of an explanation for people: tables that fit a narrow terminal, plain text elsewhere."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import click
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["show"]
+from millstream.plain_text import one_line
 
-_PIPED_WIDTH = 120
+__all__ = ["explanation_text"]
+
+_PLAIN_WIDTH = 120
 
 
-def show(description: Mapping[str, Any]) -> None:
-    """Print the description of a config, from its steps to the effects of crashes."""
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, markup=False)
+def explanation_text(description: Mapping[str, Any], *, terminal: bool = False) -> str:
+    """Return the description of a config, from its steps to the effects of crashes, with colours for a terminal."""
+    console = Console(
+        width=None if terminal else _PLAIN_WIDTH,
+        force_terminal=None if terminal else False,
+        force_jupyter=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     with console.capture() as captured:
-        _draw(console, description)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        _draw(console, _shown(description), box.SIMPLE_HEAD if terminal else None)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _shown(value: Any) -> Any:
+    """The description with every text as one line of printable characters."""
+    if isinstance(value, Mapping):
+        return {name: _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(inner) for inner in value]
+    return one_line(value) if isinstance(value, str) else value
 
 
 def _waiting(most: str) -> str:
@@ -45,7 +61,7 @@ def _watermark(source: Mapping[str, Any]) -> str:
     return f"windows over event time wait for each partition of source {name} until {until}{ahead}"
 
 
-def _draw(console: Console, description: Mapping[str, Any]) -> None:
+def _draw(console: Console, description: Mapping[str, Any], lines: box.Box | None) -> None:
     guarantee, epoch = description["guarantee"], description["epoch"]
     sources = ", ".join(f"{source['name']} ({source['type']})" for source in description["sources"])
     console.print(f"{description['name']}: from {sources}, on {description['engine']}")
@@ -58,15 +74,15 @@ def _draw(console: Console, description: Mapping[str, Any]) -> None:
         for source in description["sources"]:
             console.print(_watermark(source))
     _heading(console, "Steps")
-    console.print(_table(["step", "type", "runs in", "state", "traits"], map(_step_row, description["steps"])))
+    steps = map(_step_row, description["steps"])
+    console.print(_table(["step", "type", "runs in", "state", "traits"], steps, lines))
     _heading(console, "Options")
     for step in description["steps"]:
         options = ", ".join(f"{name}={_plain(value)}" for name, value in step["options"].items())
         _indented(console, 2, f"{step['name']}: {options or 'none'}")
     _heading(console, "Outputs")
-    console.print(
-        _table(["output", "made by", "a row for each", "sink", "location"], map(_output_row, description["outputs"]))
-    )
+    outputs = map(_output_row, description["outputs"])
+    console.print(_table(["output", "made by", "a row for each", "sink", "location"], outputs, lines))
     _heading(console, "The points of every epoch")
     _indented(console, 2, " -> ".join(description["order"]))
     _heading(console, "After a crash, at worst")
@@ -158,8 +174,8 @@ def _heading(console: Console, text: str) -> None:
     console.print(text, style="bold")
 
 
-def _table(columns: Sequence[str], rows: Any) -> Table:
-    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=True, header_style="dim")
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], lines: box.Box | None) -> Table:
+    table = Table(box=lines, pad_edge=True, header_style="dim")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:

@@ -1,0 +1,30 @@
+"""The probabilities of all classes from their scores, for models that return more than the likeliest class."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from millstream.steps.contracts import Array
+
+__all__ = ["chances_of", "of_length_one"]
+
+
+def chances_of(scores: Array) -> Array:
+    """Return the probabilities of the classes of each row from the logarithms of their likelihoods.
+
+    >>> chances_of(np.log([[1.0, 3.0], [2.0, 2.0]])).round(3).tolist()
+    [[0.25, 0.75], [0.5, 0.5]]
+    """
+    likelihoods = np.exp(scores - scores.max(axis=1, keepdims=True))
+    chances: Array = likelihoods / likelihoods.sum(axis=1, keepdims=True)
+    return chances
+
+
+def of_length_one(counts: Array) -> Array:
+    """Return counts scaled to length 1, so that a long text weighs as much as a short one.
+
+    >>> of_length_one(np.array([3.0, 4.0])).tolist(), of_length_one(np.array([])).tolist()
+    ([0.6, 0.8], [])
+    """
+    length = np.sqrt(np.square(counts, dtype=np.float64).sum())
+    return np.asarray(counts / length if length > 0 else counts)

@@ -1,0 +1,46 @@
+"""The settings for MLflow end with the last run, and only the messages of the recording thread are dropped."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import threading
+
+import pytest
+
+from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
+
+
+def test_the_environment_is_restored_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    before = dict(os.environ)
+    first, second = quiet_environment(), quiet_environment()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] == "2"
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+    second.__exit__(None, None, None)
+    assert dict(os.environ) == before
+
+
+def test_only_the_messages_of_the_recording_thread_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    logger = logging.getLogger("mlflow")
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(shown)])
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    child = logging.getLogger("mlflow.of_this_test")
+    drop_own_messages()
+
+    def record() -> None:
+        child.info("dropped")
+        child.error("our error")
+
+    ours = threading.Thread(target=record, name=THREAD)
+    ours.start()
+    ours.join()
+    child.info("the program's")
+    assert shown.getvalue() == "our error\nthe program's\n"
+    assert logger.level == logging.INFO
