@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         AlteredCheckpoint,
         AlteredLog,
         ConfigError,
+        ConfigProblem,
         Contradiction,
         DifferentReplay,
         ForeignSink,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         Truncated,
         Unavailable,
         UnknownFormat,
+        WorkerLost,
     )
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "AlteredLog",
     "Config",
     "ConfigError",
+    "ConfigProblem",
     "Contradiction",
     "DifferentReplay",
     "ForeignSink",
@@ -53,6 +56,7 @@ __all__ = [
     "Truncated",
     "Unavailable",
     "UnknownFormat",
+    "WorkerLost",
     "__version__",
     "compare",
     "explain",
@@ -89,4 +93,4 @@ if not TYPE_CHECKING:  # a type checker takes the imports above, and refuses eve
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted(__all__)

@@ -36,6 +36,16 @@ def test_a_folder_of_another_study_ends_with_the_code_of_a_contradiction(
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["study.json"]
 
 
+def test_a_value_from_outside_is_not_in_the_message(
+    millstream: Millstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEXTS", str(tmp_path / "s3cret"))
+    path = write_study(tmp_path / "small.yaml", {"data__source": {"type": "files", "path": "${TEXTS}/absent.jsonl"}})
+    found = millstream("compare", path, "--out", tmp_path / "out")
+    assert found.code != 0 and "${TEXTS}/absent.jsonl" in found.err
+    assert "s3cret" not in found.err
+
+
 @pytest.mark.parametrize("data", [{"name": "small"}, ["small"], None])
 def test_a_file_that_is_no_study_is_refused(millstream: Millstream, tmp_path: Path, data: object) -> None:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(data))

@@ -53,5 +53,6 @@ def compare(
     sets = [*set.items()] if isinstance(set, Mapping) else [*set]
     loaded = load_study(Path(path), quick=quick, sets=sets)
     folder = Path("studies") / loaded.study.name if out is None else Path(out)
-    table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
+    with loaded.document.secrets.redacting():
+        table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
     return Study(loaded.study, folder, table, labels_of(table))

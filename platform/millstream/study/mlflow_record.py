@@ -50,7 +50,7 @@ def _record(loaded: LoadedStudy, folder: Path, table: pa.Table, warn: Callable[[
         run = _write(loaded, folder, table)
     except Exception as error:  # any error of the store of MLflow: the study must not fail
         reason = shorten(str(error).strip() or type(error).__name__, _LONGEST_WARNING, placeholder=" ...")
-        warn(f"MLflow: {reason}; the study is not recorded, and {folder} has its table")
+        warn(f"MLflow: {loaded.document.secrets.redact(reason)}; the study is not recorded, and {folder} has its table")
     else:
         write_whole(known, json.dumps({"run": run, "table": keys}))
 
@@ -73,7 +73,7 @@ def _write(loaded: LoadedStudy, folder: Path, table: pa.Table) -> str:
     now = int(time.time() * 1000)
     metrics = [Metric("trials", float(table.num_rows), now, 0)]
     client.log_batch(run, metrics=metrics, params=[Param(name, str(value)) for name, value in sizes.items()])
-    client.log_text(run, study.model_dump_json(indent=1), "study.json")
+    client.log_text(run, loaded.document.secrets.redact(study.model_dump_json(indent=1)), "study.json")
     client.log_artifact(run, str(folder / "trials.parquet"))
     if (folder / "plots").is_dir():
         client.log_artifacts(run, str(folder / "plots"), "plots")

@@ -130,8 +130,8 @@ def load_study(file: Path | str, *, quick: bool = False, sets: Sequence[Setting]
         raise refusal(str(file), document, document.problems)
     try:
         study = StudyConfig.model_validate(document.data)
-    except ValidationError as error:
-        raise refusal(str(file), document, problems_of(error, StudyConfig, document)) from error
+    except ValidationError as error:  # it shows values, so it is no cause of the error raised here
+        raise refusal(str(file), document, problems_of(error, StudyConfig, document)) from None
     study = study.at_quick_size() if quick and not [*_problems(study)] else study
     if problems := [*_problems(study)]:
         raise refusal(str(file), document, problems)
