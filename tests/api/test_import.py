@@ -65,15 +65,15 @@ def test_the_public_names_are_one_sorted_list() -> None:
 
 
 def test_the_public_names_are_those_of_the_contract() -> None:
-    functions = {"explain", "open_run", "run", "start", "validate"}
-    classes = {"Config", "Run", "Running"}
+    functions = {"compare", "explain", "open_run", "run", "start", "validate"}
+    classes = {"Config", "Run", "Running", "Study"}
     kinds = {name for name in errors.__all__ if name != "DISK_FULL"}
     assert set(ms.__all__) == functions | classes | kinds | {"__version__"}
     assert all(getattr(ms, name) is getattr(errors, name) for name in kinds)
 
 
 def test_a_name_that_is_not_public_is_no_attribute() -> None:
-    for name in ("fork", "study", "Options"):
+    for name in ("fork", "serve", "Options"):
         assert not hasattr(ms, name)
 
 
