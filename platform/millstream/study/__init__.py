@@ -1,0 +1,1 @@
+"""Experiments that compare guarantees, their statistics, and the advice that follows from their results."""
