@@ -16,58 +16,66 @@ __all__ = ["WindowBias", "window_bias"]
 
 @dataclass(frozen=True)
 class WindowBias:
-    """The effects of one failure on the window that it falls in, over all windows, labels and places of the failure.
+    """The effect of one failure on a window that it touches, over all windows, labels and places of the failure.
 
-    `rms` is the root of the mean squared error of a label's share, `flips` the probability that a label is on the wrong
-    side of the threshold, and `missing` the probability that the whole window is lost.
+    `rms` is the root of the mean squared error of a label's share, and `flips` the probability that a label is on the
+    wrong side of the threshold, both in windows of which a part is repeated or lost. `whole` is the probability that
+    all of the window is. `windows` is the number of windows of the sample that were counted; 0 if the sample is shorter
+    than two windows and the closed form was used.
     """
 
     rms: float
     flips: float | None
-    missing: float
+    whole: float
     windows: int
 
 
 def window_bias(
     delivery: Delivery, labels: Labels, window: int, spans: Spans, threshold: float | None = None
 ) -> WindowBias | None:
-    """Return the effects of one failure inside a window of this many records; None without two such windows.
-
-    A span of a whole window or more changes no share when it is repeated, and loses the window when it is lost.
+    """Return the effect of one failure on windows of this many records; None if the sample has fewer than two.
 
     >>> labels = Labels.of(["a"] * 5 + ["b"] * 5 + ["a", "b"] * 5)
     >>> found = window_bias(Delivery.AT_LEAST_ONCE, labels, 10, Spans.of([5]), threshold=0.6)
     >>> found.windows, round(found.rms, 3), round(found.flips, 3)
-    (2, 0.084, 0.167)
+    (2, 0.08, 0.143)
     """
     windows = len(labels) // window
     if windows < 2:
         return None
-    squares = flips = missing = 0.0
+    squares = flips = whole = 0.0
     for length, weight in zip(spans.lengths, spans.weights, strict=True):
-        if 0 < length < window and delivery is not Delivery.EXACTLY_ONCE:
-            square, flipped = _in_windows(delivery, labels, window, length, threshold)
-            squares += weight * square
-            flips += weight * flipped
-        elif length and delivery is Delivery.AT_MOST_ONCE:
-            missing += weight
-    kept = 1 - missing or 1.0
-    return WindowBias(math.sqrt(squares / kept), None if threshold is None else flips / kept, missing, windows)
+        if length and delivery is not Delivery.EXACTLY_ONCE:
+            covered = max(0, length - window + 1) / (length + window - 1)
+            square, flipped = _touched(delivery, labels, window, length, threshold)
+            squares += weight * (1 - covered) * square
+            flips += weight * (1 - covered) * flipped
+            whole += weight * covered
+    part = 1 - whole or 1.0
+    return WindowBias(math.sqrt(squares / part), None if threshold is None else flips / part, whole, windows)
 
 
-def _in_windows(
+def _touched(
     delivery: Delivery, labels: Labels, window: int, length: int, threshold: float | None
 ) -> tuple[float, float]:
-    """The mean squared bias, and the share of crossed thresholds, of all labels for every place of a span."""
+    """The mean squared bias, and the share of crossed thresholds, of all labels for every place of a span.
+
+    A span touches a window with its end (the first records of the window), with its beginning (the last ones), or
+    lies inside it.
+    """
     sign = -1 if delivery is Delivery.AT_MOST_ONCE else 1
     cut = labels.codes[: len(labels) // window * window].reshape(-1, window)
+    ends = np.arange(1, min(length, window))
     squares, flips = [], []
     for label in range(len(labels.names)):
         total = np.zeros((len(cut), window + 1), np.int64)
         np.cumsum(cut == label, axis=1, out=total[:, 1:])
-        share = total[:, -1:] / window
-        changed = (total[:, -1:] + sign * (total[:, length:] - total[:, :-length])) / (window + sign * length)
-        squares.append(np.mean((changed - share) ** 2))
-        if threshold is not None:
+        whole = total[:, -1:]
+        inside = total[:, length:] - total[:, :-length] if length < window else total[:, :0]
+        counts = np.concatenate([total[:, ends], whole - total[:, window - ends], inside], axis=1)
+        lengths = np.concatenate([ends, ends, np.full(inside.shape[1], length)])
+        share, changed = whole / window, (whole + sign * counts) / (window + sign * lengths)
+        squares.append(np.mean((changed - share) ** 2) if counts.size else 0.0)
+        if threshold is not None and counts.size:
             flips.append(np.mean((changed >= threshold) != (share >= threshold)))
     return float(np.mean(squares)), float(np.mean(flips)) if flips else 0.0
