@@ -47,7 +47,9 @@ def rms(values: Array) -> float:
 @DELIVERY
 @STREAM
 @pytest.mark.parametrize(("failures", "span"), [(1, 60), (1, 600), (8, 60), (8, 600)])
-def test_the_deviation_of_the_bias_is_that_of_runs(labels: Labels, delivery: Delivery, failures: int, span: int) -> None:
+def test_the_deviation_of_the_bias_is_that_of_runs(
+    labels: Labels, delivery: Delivery, failures: int, span: int
+) -> None:
     expected = rms(bias_sd(delivery, RECORDS, failures, Spans.of([span]), labels.shares, labels.deff))
     assert rms(biases(labels, delivery, failures, span, 600)) / expected == pytest.approx(1.0, abs=0.1)
 

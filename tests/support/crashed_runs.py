@@ -18,7 +18,7 @@ __all__ = ["CrashedRun"]
 
 @dataclass(frozen=True)
 class CrashedRun:
-    """A pipeline over labelled records that crashes; `times` is the work towards each point of an epoch, in any unit."""
+    """A pipeline over labelled records that crashes; `times` is the time towards each point of an epoch."""
 
     labels: Labels
     delivery: Delivery
@@ -29,7 +29,7 @@ class CrashedRun:
 
     def biases(self, failures: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """One run with crashes at random moments: the errors of all labels' shares in its rows, and in its model."""
-        found = effects(self.delivery, self.checkpoint_every, self.commit_every, self._crashes(failures, rng))
+        found = effects(self.delivery, self.checkpoint_every, self.commit_every, self.crashes(failures, rng))
         times = np.ones(self._epochs, np.int64)
         rows, state = times.copy(), times.copy()
         rows[[*found.rows_repeated[0]]] += 1
@@ -42,7 +42,7 @@ class CrashedRun:
     def _epochs(self) -> int:
         return -(-len(self.labels) // self.epoch_records)
 
-    def _crashes(self, failures: int, rng: np.random.Generator) -> list[Crash]:
+    def crashes(self, failures: int, rng: np.random.Generator) -> list[Crash]:
         """Crashes at random moments of the run's time, at most one in an epoch."""
         moments, ends = self._timeline
         while True:

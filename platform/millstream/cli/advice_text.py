@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from millstream.guarantees.delivery import Delivery
 from millstream.study.advice import Advice, Deviation, Effect, GuaranteeAdvice
-from millstream.study.conditions import FAILURES_PER_MONTH, Conditions
+from millstream.study.conditions import FAILURES_PER_MONTH
 from millstream.study.evidence import evidence
 from millstream.study.label_sample import NoSample
 
@@ -75,7 +75,7 @@ def _table(advice: Advice) -> Iterator[str]:
     if conditions.learner is not None:
         yield row(f"  accuracy of {conditions.learner['type']}", _accuracy)
     yield row("latency, median and 99 %", _latency)
-    yield "* this pipeline; an error of a share is the root mean square over labels, in percentage points (pp)"
+    yield "* this pipeline. An error is a root mean square, in percentage points (pp): 19 of 20 are below twice that."
 
 
 def _spans(advice: GuaranteeAdvice, effect: Effect, repeated: str, lost: str) -> str:
@@ -83,7 +83,11 @@ def _spans(advice: GuaranteeAdvice, effect: Effect, repeated: str, lost: str) ->
         return "each once"
     kind = repeated if advice.delivery is Delivery.AT_LEAST_ONCE else lost
     mean = effect.spans.mean
-    return f"{mean:,.0f} {kind} (<= {effect.spans.most:,})" if mean >= 10 else f"{mean:.2g} {kind} (<= {effect.spans.most:,})"
+    return (
+        f"{mean:,.0f} {kind} (<= {effect.spans.most:,})"
+        if mean >= 10
+        else f"{mean:.2g} {kind} (<= {effect.spans.most:,})"
+    )
 
 
 def _window(effect: Effect) -> str:
@@ -128,7 +132,10 @@ def _latency(advice: GuaranteeAdvice) -> str:
     if advice.latency is None:
         return _UNKNOWN
     values = [advice.latency.p50_ms, advice.latency.p99_ms]
-    return " / ".join("?" if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in values) + " ms"
+    return (
+        " / ".join("?" if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in values)
+        + " ms"
+    )
 
 
 def _summary(advice: Advice) -> Iterator[str]:
@@ -143,7 +150,7 @@ def _summary(advice: Advice) -> Iterator[str]:
         share = f" and a share may err by {_points(2 * max(errors))} in a {conditions.window.name}" if errors else ""
         yield f"{each.delivery} is enough where, after a failure, {rows}{share}."
     if least.rows.spans.most >= conditions.window.records:
-        yield f"A failure can cover a whole {conditions.window.name}; smaller epochs and intervals repeat and lose less."
+        yield f"A failure can cover a whole {conditions.window.name}; smaller epochs repeat and lose less."
 
 
 def _cost(once: GuaranteeAdvice, least: GuaranteeAdvice) -> str:
@@ -157,7 +164,6 @@ def _cost(once: GuaranteeAdvice, least: GuaranteeAdvice) -> str:
 def _limits(advice: Advice) -> Iterator[str]:
     conditions = advice.conditions
     yield "Limits: failures come at random moments and repeats follow at once; shares are those of true labels."
-    yield "  A share may err by twice its error in the table: 19 of 20 failures err by less."
     bound = max(advice.of(delivery).rows.bound for delivery in Delivery)
     if bound < 1:
         yield f"  Failures that always hit one topic move its share by up to {_points(bound)} a month."
@@ -167,7 +173,7 @@ def _limits(advice: Advice) -> Iterator[str]:
         doses = ", ".join(f"{dose:.2%}" for dose in sorted({row.dose for row in rows}))
         yield f"  Accuracy was measured with {doses} of the records learned twice or lost, by: {found.accuracy_command}"
     elif conditions.learner is not None:
-        yield f"  The effect of failures on the accuracy of {conditions.learner['type']} with these options is not measured."
+        yield f"  The effect on the accuracy of {conditions.learner['type']} with these options is not measured."
     condition = found.conditions.get(conditions.engine)
     if condition:
         yield f"  Latency was measured with {condition}, by: make bench (docs/benchmarks.md)."

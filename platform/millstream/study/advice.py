@@ -20,7 +20,7 @@ from millstream.study.window_bias import WindowBias, window_bias
 __all__ = ["Advice", "Deviation", "Effect", "GuaranteeAdvice", "advise"]
 
 _LENGTHS = 12
-"""The most lengths of spans that are told apart."""
+"""The most lengths of spans that are kept."""
 _LONGEST = 5
 """Spans of more than this part of the sample are taken as bursty as spans of that part."""
 
@@ -176,9 +176,7 @@ def _deviation(rms: float, separate_spans: float) -> Deviation:
     return Deviation(rms, rms * factors[0], rms * factors[1])
 
 
-def _flip(
-    conditions: Conditions, delivery: Delivery, spans: Spans, burstiness: _Burstiness | None
-) -> Flip | None:
+def _flip(conditions: Conditions, delivery: Delivery, spans: Spans, burstiness: _Burstiness | None) -> Flip | None:
     """The probability that the month's share of the label nearest to the threshold is on the wrong side."""
     threshold = conditions.window.threshold
     affected = conditions.failures_per_month * spans.mean

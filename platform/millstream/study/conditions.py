@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.config.durations import format_duration
 from millstream.config.load import Loaded
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -15,7 +16,7 @@ from millstream.study.evidence import evidence
 from millstream.study.label_sample import LabelSample, NoSample, label_sample
 from millstream.substreams.windows import CountWindow
 
-__all__ = ["FAILURES_PER_MONTH", "MONTH", "SAMPLED", "Conditions", "Window", "conditions_of"]
+__all__ = ["FAILURES_PER_MONTH", "MONTH", "Conditions", "Window", "conditions_of"]
 
 MONTH = 365.25 / 12 * 86_400
 """The seconds of a month."""
@@ -134,6 +135,6 @@ def _window(loaded: Loaded, rate: float) -> Window:
             window, threshold = step.config.window, step.config.threshold
             if isinstance(window, CountWindow):
                 return Window(f"window of {window.size:,} records", window.size, threshold)
-            seconds = window.size / _MICROS
-            return Window(f"window of {seconds / _HOUR:g} h", max(1, round(rate * seconds)), threshold)
+            records = max(1, round(rate * window.size / _MICROS))
+            return Window(f"window of {format_duration(window.size)}", records, threshold)
     return Window("hour", max(1, round(rate * _HOUR)), None)

@@ -11,7 +11,7 @@ import numpy as np
 from millstream.guarantees.delivery import Crash, Delivery, Point, due, effects, order
 from millstream.study.share_bias import Spans
 
-__all__ = ["CrashSpans", "Moment", "crash_moments", "crash_spans"]
+__all__ = ["EPOCH_TIME", "crash_moments", "crash_spans"]
 
 EPOCH_TIME: Mapping[Point, float] = {
     Point.CUT: 0.02,

@@ -15,7 +15,7 @@ from typing import Any
 
 from millstream.guarantees.delivery import Delivery
 
-__all__ = ["AccuracyRow", "Evidence", "LatencyRow", "accuracy_rows", "evidence", "evidence_text"]
+__all__ = ["AccuracyRow", "LatencyRow", "accuracy_rows", "evidence", "evidence_text"]
 
 _CELL = ("stream", "learner_config", "treatment", "checkpoint_every", "commit_every", "failures", "span", "records")
 """The columns of a study's table that make one cell; the trials of a cell differ by their seeds."""
@@ -120,7 +120,9 @@ def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
         seeds = [trial["seed"] for trial in found]
         missing = sorted(set(seeds) - control.keys())
         if missing:
-            message = f"stream {stream!r}, learner {learner}: the seeds {missing} have no exactly-once trial to pair with"
+            message = (
+                f"stream {stream!r}, learner {learner}: the seeds {missing} have no exactly-once trial to pair with"
+            )
             raise ValueError(message)
         values, base = [trial["holdout_accuracy"] for trial in found], [control[seed] for seed in seeds]
         interval = mean_interval(100 * paired_differences(seeds, values, seeds, base))

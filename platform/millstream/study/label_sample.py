@@ -64,7 +64,9 @@ def label_sample(loaded: Loaded, field: str, most: int) -> LabelSample | NoSampl
         read = [_read(loaded, source, Path(folder), field, most // len(sources)) for source in sources]
     tables = [table for tables, _ in read for table in tables]
     ranked = [
-        table.append_column(RANK, pa.array(np.full(len(table), rank))) for rank, table in enumerate(tables) if len(table)
+        table.append_column(RANK, pa.array(np.full(len(table), rank)))
+        for rank, table in enumerate(tables)
+        if len(table)
     ]
     if not ranked:
         return NoSample("the sources have no records yet")
@@ -76,9 +78,7 @@ def _at_once(source: Any) -> Any:
     return source if getattr(source, "rate", None) is None else source.model_copy(update={"rate": None})
 
 
-def _read(
-    loaded: Loaded, source: NamedSource, folder: Path, field: str, most: int
-) -> tuple[Sequence[pa.Table], bool]:
+def _read(loaded: Loaded, source: NamedSource, folder: Path, field: str, most: int) -> tuple[Sequence[pa.Table], bool]:
     """Read the first records of each partition; true if there are no others."""
     context = OpenContext(loaded.folder, folder / source.name, loaded.config.name, fail_fast=True)
     with closing(_at_once(source.config).open(context)) as log:
@@ -105,8 +105,8 @@ def _sample(records: pa.Table, field: str, *, whole: bool) -> LabelSample | NoSa
     labels = readable[field].drop_null()
     if not len(labels):
         return NoSample(f"none of the first {len(records):,} records has a {field!r}")
-    codes: Array = labels.combine_chunks().dictionary_encode()
-    found = Labels(tuple(codes.dictionary.to_pylist()), codes.indices.to_numpy().astype(np.int64))
+    encoded = labels.combine_chunks().dictionary_encode()
+    found = Labels(tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy().astype(np.int64))
     rate = _rate(readable[TIME].drop_null().to_numpy())
     return LabelSample(found, len(records), len(labels) / len(records), whole, rate)
 

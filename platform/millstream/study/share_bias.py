@@ -195,6 +195,6 @@ def deviation_factors(spans: float, confidence: float = 0.95) -> tuple[float, fl
 
     def ratio(sign: float) -> float:
         """The root of chi-squared over its degrees of freedom."""
-        return max(1e-3, 1 - 2 / (9 * freedom) + sign * z * math.sqrt(2 / (9 * freedom))) ** 1.5
+        return math.pow(max(1e-3, 1 - 2 / (9 * freedom) + sign * z * math.sqrt(2 / (9 * freedom))), 1.5)
 
     return 1 / ratio(1), 1 / ratio(-1)

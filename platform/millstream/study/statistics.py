@@ -16,9 +16,6 @@ from scipy import stats
 from millstream.arrays import Array
 
 __all__ = [
-    "Cell",
-    "Equivalence",
-    "Interval",
     "Verdict",
     "compare_family",
     "equivalence",
