@@ -77,7 +77,9 @@ def killed_run(folder: Path, run: Path, work: float, rng: np.random.Generator) -
 def errors(run: Path, labels: Array) -> tuple[Array, Array]:
     """The errors of the labels' shares in the rows of `predictions`, and among the records in the state."""
     opened = ms.open_run(run)
-    counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(opened.output("predictions")["label"]).to_pylist()}
+    counted = {
+        pair["values"]: pair["counts"] for pair in pc.value_counts(opened.output("predictions")["label"]).to_pylist()
+    }
     rows = np.array([counted.get(name, 0) for name in NAMES], float)
     applied = opened.checkpoints()[-1].applied
     times = np.zeros(RECORDS // EPOCH, np.int64)

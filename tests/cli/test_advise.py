@@ -43,7 +43,9 @@ def test_what_was_not_measured_says_so(millstream: Millstream, demo: Path) -> No
     assert "at most <0.001 pp" in away.out
 
 
-@pytest.mark.parametrize("sets", [(), ("engine.epoch.max_records=5000",), ("pipeline.popularity=null",)])
+@pytest.mark.parametrize(
+    "sets", [(), ("engine.epoch.max_records=5000",), ("pipeline.popularity=null",), ("source.topics=1",)]
+)
 def test_lines_fit_and_are_plain(millstream: Millstream, demo: Path, sets: tuple[str, ...]) -> None:
     out = millstream(*ADVISE, *(word for text in sets for word in ("--set", text))).out
     assert "\x1b" not in out

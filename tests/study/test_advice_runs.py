@@ -111,6 +111,27 @@ def test_advice_depends_little_on_the_parts_of_an_epochs_time(source: Path) -> N
     assert lost.rms / state == pytest.approx(1.0, abs=0.25)
 
 
+def test_the_probability_of_a_flip_is_that_of_runs(tmp_path: Path) -> None:
+    """The label that is nearest to the threshold of 10 % has deff 19, so it crosses the threshold in some runs."""
+    advice = advice_of(written(STREAMS["deff 19"](), tmp_path), 8, 8, 12)
+    sample, found = advice.conditions.sample, advice.of(Delivery.AT_LEAST_ONCE).flip
+    assert isinstance(sample, LabelSample) and found is not None and found.probability is not None
+    shares = sample.labels.shares
+    label = int(np.argmin(np.abs(shares - 0.1)))
+    run = CrashedRun(sample.labels, Delivery.AT_LEAST_ONCE, 8, 8, 200, EPOCH_TIME)
+    rng = np.random.default_rng(8)
+    after = np.array([shares[label] + run.biases(12, rng)[0][label] for _ in range(600)])
+    crossed = float(np.mean((after >= 0.1) != (shares[label] >= 0.1)))
+    assert crossed > 0.02
+    assert found.probability == pytest.approx(crossed, abs=0.05)
+
+
+def test_a_flip_by_one_short_span_of_a_bursty_stream_is_not_predicted(tmp_path: Path) -> None:
+    found = advice_of(written(STREAMS["deff 19"](), tmp_path), 1, 1, 1).of(Delivery.AT_LEAST_ONCE).flip
+    assert found is not None and found.probability is None
+    assert "a single short span of a bursty stream" in found.refusal
+
+
 def _chance(spans: Spans) -> float:
     """The probability that a failure has an effect."""
     return sum(weight for length, weight in zip(spans.lengths, spans.weights, strict=True) if length)

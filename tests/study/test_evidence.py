@@ -29,6 +29,8 @@ def trial(treatment: str, seed: int, accuracy: float, **changes: Any) -> dict[st
         "failures": 2,
         "span": 400,
         "placement": "random",
+        "between_first": 0.0,
+        "between_last": 1.0,
         "seed": seed,
         "records": 10_000,
         "holdout_accuracy": accuracy,
@@ -53,10 +55,11 @@ def test_a_cell_is_a_paired_difference_in_percentage_points_with_its_dose() -> N
     assert repeated.learner == BAYES
 
 
-def test_simulated_treatments_and_failures_of_a_topic_give_no_evidence() -> None:
+def test_simulated_treatments_and_failures_that_are_not_anywhere_give_no_evidence() -> None:
     late = [trial("at_least_once_late", seed, 0.5, simulated=True) for seed in range(4)]
     topic = [trial(ALO, seed, 0.5, placement="topic") for seed in range(4)]
-    assert accuracy_rows([*controls(), *late, *topic]) == []
+    begun = [trial(ALO, seed, 0.5, between_last=0.5) for seed in range(4)]
+    assert accuracy_rows([*controls(), *late, *topic, *begun]) == []
 
 
 def test_a_trial_without_its_exactly_once_trial_is_refused() -> None:
@@ -76,6 +79,8 @@ def test_a_dose_takes_the_next_larger_one_that_was_measured_on_each_stream() -> 
         ("natural", 0.06),
     ]
     assert [each.dose for each in known.of_learner(BAYES, ALO, 0.2)] == [0.24]
+    both = replace(evidence(), accuracy=(row("iid", 0.06), row("iid", 0.0605), row("iid", 0.07)))
+    assert [each.dose for each in both.of_learner(BAYES, ALO, 0.01)] == [0.06, 0.0605]
     assert known.of_learner(BAYES, ALO, 0.3) == ()
     assert known.of_learner(BAYES, AMO, 0.001) == ()
 

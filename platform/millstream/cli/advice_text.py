@@ -14,6 +14,8 @@ __all__ = ["advice_text"]
 
 _FIRST, _COLUMN = 33, 28
 _UNKNOWN = "not measured"
+_NEGLIGIBLE = 1e-5
+"""Errors of a share below this are all printed alike: a thousandth of a percentage point."""
 
 
 def advice_text(advice: Advice) -> str:
@@ -72,6 +74,8 @@ def _table(advice: Advice) -> Iterator[str]:
     yield "in a month"
     yield row("  error of a share, from rows", lambda each: _month(each.rows))
     yield row("  error of a share, in the model", lambda each: _month(each.state))
+    if conditions.window.threshold is not None:
+        yield row("  popular or not: wrong", _popular_in_month)
     if conditions.learner is not None:
         yield row(f"  accuracy of {conditions.learner['type']}", _accuracy)
     yield row("latency, median and 99 %", _latency)
@@ -107,12 +111,23 @@ def _popular(effect: Effect) -> str:
     return f"{effect.window.flips:.2%} of labels"
 
 
+def _popular_in_month(advice: GuaranteeAdvice) -> str:
+    """The probability for the label that is nearest to the threshold."""
+    if not advice.rows.spans.most:
+        return "none"
+    if advice.flip is None or advice.flip.probability is None:
+        return "unknown"
+    return f"{advice.flip.probability:.2%} for the nearest"
+
+
 def _month(effect: Effect) -> str:
     if not effect.spans.most:
         return "none"
     month: Deviation | None = effect.month
     if month is None:
         return f"at most {_points(effect.bound)}" if effect.bound < 1 else "unknown: too many failures"
+    if 0 < month.rms < _NEGLIGIBLE:
+        return _points(month.rms)
     if month.low is None or month.high is None:
         return f"{_points(month.rms)} (no interval)"
     return f"{_points(month.rms)} ({_number(100 * month.low)} to {_number(100 * month.high)})"
@@ -196,4 +211,4 @@ def _number(value: float) -> str:
     """
     if value == 0:
         return "0"
-    return "<0.001" if value < 0.001 else f"{value:.2g}"
+    return "<0.001" if value < 100 * _NEGLIGIBLE else f"{value:.2g}"

@@ -86,7 +86,7 @@ class _Burstiness:
     """The burstiness of a sample's labels, measured once for each length of a span."""
 
     def __init__(self, sample: LabelSample) -> None:
-        self.labels = sample.labels
+        self.labels, self.labelled = sample.labels, sample.labelled
         self.longest = max(1, len(sample.labels) // _LONGEST)
         self.deff = cache(self._measured)
 
@@ -137,14 +137,14 @@ def _effect(conditions: Conditions, delivery: Delivery, spans: Spans, burstiness
     bound = bias_bound(delivery, records, failures * spans.most, 0.0) if predictable else 1.0
     size = conditions.window.records
     window_bound = bias_bound(delivery, size, spans.most, 0.0) if spans.most < size / 2 else 1.0
-    if burstiness is None or not isinstance(conditions.sample, LabelSample):
+    if burstiness is None:
         return Effect(spans, None, bound, None, window_bound)
-    labelled = spans.scaled(conditions.sample.labelled).merged(_LENGTHS)
+    labelled = spans.scaled(burstiness.labelled).merged(_LENGTHS)
     month = None
     if predictable:
         sd = _deviations(conditions, delivery, labelled, burstiness)
         month = _deviation(_rms(sd), len(burstiness.labels) / max(1, labelled.most))
-    window = max(1, round(size * conditions.sample.labelled))
+    window = max(1, round(size * burstiness.labelled))
     inside = window_bias(delivery, burstiness.labels, window, labelled, conditions.window.threshold)
     if inside is None and labelled.most < window / 2:
         sd = bias_sd(delivery, window, 1, labelled, burstiness.labels.shares, burstiness.deff)
@@ -163,8 +163,7 @@ def _rms(deviations: Array) -> float:
 
 def _deviations(conditions: Conditions, delivery: Delivery, labelled: Spans, burstiness: _Burstiness) -> Array:
     """The standard deviation of each label's share of a month; `labelled` counts records with a label."""
-    assert isinstance(conditions.sample, LabelSample)  # noqa: S101
-    records = conditions.records_per_month * conditions.sample.labelled
+    records = conditions.records_per_month * burstiness.labelled
     shares = burstiness.labels.shares
     return bias_sd(delivery, records, conditions.failures_per_month, labelled, shares, burstiness.deff)
 
@@ -179,16 +178,14 @@ def _deviation(rms: float, separate_spans: float) -> Deviation:
 def _flip(conditions: Conditions, delivery: Delivery, spans: Spans, burstiness: _Burstiness | None) -> Flip | None:
     """The probability that the month's share of the label nearest to the threshold is on the wrong side."""
     threshold = conditions.window.threshold
-    affected = conditions.failures_per_month * spans.mean
     if burstiness is None or threshold is None or _too_many(conditions, spans):
         return None
-    assert isinstance(conditions.sample, LabelSample)  # noqa: S101
-    labelled = spans.scaled(conditions.sample.labelled).merged(_LENGTHS)
+    labelled = spans.scaled(burstiness.labelled).merged(_LENGTHS)
     shares, sd = burstiness.labels.shares, _deviations(conditions, delivery, labelled, burstiness)
     label = int(np.argmin(np.abs(shares - threshold)))
-    records = conditions.records_per_month * conditions.sample.labelled
-    affected *= conditions.sample.labelled
+    records = conditions.records_per_month * burstiness.labelled
+    failures, share = conditions.failures_per_month, float(shares[label])
     deff = float(burstiness.deff(max(1, math.ceil(labelled.mean)))[label])
-    draws = affected / max(deff, 1e-9)
-    bound = bias_bound(delivery, records, affected, float(shares[label]))
-    return flip_probability(float(shares[label]) - threshold, float(sd[label]), draws, bound)
+    bound = bias_bound(delivery, records, failures * labelled.most, share)
+    draws = failures * labelled.mean / max(deff, 1e-9)
+    return flip_probability(share - threshold, float(sd[label]), draws, bound)

@@ -19,6 +19,8 @@ __all__ = ["AccuracyRow", "LatencyRow", "accuracy_rows", "evidence", "evidence_t
 
 _CELL = ("stream", "learner_config", "treatment", "checkpoint_every", "commit_every", "failures", "span", "records")
 """The columns of a study's table that make one cell; the trials of a cell differ by their seeds."""
+_SAME_DOSE = 1.1
+"""Doses that differ by no more than this factor count as the same."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,17 @@ class Evidence:
     conditions: Mapping[str, str]
 
     def of_learner(self, learner: Mapping[str, Any], delivery: Delivery, dose: float) -> tuple[AccuracyRow, ...]:
-        """Return, for each stream, the row of this learner with the smallest dose that is not below `dose`.
+        """Return, for each stream, the rows of this learner with about the smallest dose that is not below `dose`.
 
-        A smaller dose has no larger effect, so the row is an upper limit. No row at all: not measured.
+        A smaller dose is taken to have no larger effect, so these rows are an upper limit. No row: not measured.
         """
-        nearest: dict[str, AccuracyRow] = {}
-        for row in sorted(self.accuracy, key=lambda row: row.dose):
-            if row.delivery == delivery and row.dose >= dose and _same_learner(row.learner, learner):
-                nearest.setdefault(row.stream, row)
-        return tuple(nearest.values())
+        nearest: dict[str, float] = {}
+        found = []
+        rows = [row for row in self.accuracy if row.delivery == delivery and _same_learner(row.learner, learner)]
+        for row in sorted(rows, key=lambda row: row.dose):
+            if row.dose >= dose and row.dose <= _SAME_DOSE * nearest.setdefault(row.stream, row.dose):
+                found.append(row)
+        return tuple(found)
 
     def latency_of(self, engine: str, delivery: Delivery) -> LatencyRow | None:
         """Return the latency of a delivery on an engine; None if it was not measured."""
@@ -100,8 +104,8 @@ def evidence() -> Evidence:
 def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
     """Return one row for each cell of a study's table: learner, stream, delivery and failures at random moments.
 
-    Each trial is paired with the exactly-once trial of the same stream, learner and seed. Simulated treatments and
-    failures with another placement give no evidence.
+    Each trial is paired with the exactly-once trial of the same stream, learner and seed. Simulated treatments, and
+    failures in one topic or in one part of the stream, give no evidence.
     """
     from millstream.study.statistics import mean_interval, paired_differences
 
@@ -112,7 +116,7 @@ def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
         if trial["treatment"] == Delivery.EXACTLY_ONCE:
             key = (trial["stream"], trial["learner_config"], trial["records"])
             controls.setdefault(key, {})[trial["seed"]] = trial["holdout_accuracy"]
-        elif not trial["simulated"] and trial["placement"] == "random":
+        elif not trial["simulated"] and _anywhere(trial):
             cells.setdefault(tuple(trial[name] for name in _CELL), []).append(trial)
     rows = []
     for (stream, learner, treatment, *_, records), found in cells.items():
@@ -130,6 +134,11 @@ def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
         measured = (interval.mean, interval.half_width, interval.count)
         rows.append(AccuracyRow(json.loads(learner), stream, treatment, dose, *measured))
     return sorted(rows, key=lambda row: (str(row.learner), row.stream, row.delivery, row.dose))
+
+
+def _anywhere(trial: Mapping[str, Any]) -> bool:
+    """True if the failures of a trial come at random places of the whole stream."""
+    return trial["placement"] != "topic" and (trial["between_first"], trial["between_last"]) == (0, 1)
 
 
 def evidence_text(rows: Sequence[AccuracyRow], command: str) -> str:

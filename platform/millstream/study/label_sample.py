@@ -101,13 +101,12 @@ def _batches(log: Log, partition: str, start: int, stop: int, schema: pa.Schema)
 
 
 def _sample(records: pa.Table, field: str, *, whole: bool) -> LabelSample | NoSample:
-    readable = records.filter(records[REJECT].is_null())
-    labels = readable[field].drop_null()
+    labels = records[field].drop_null()
     if not len(labels):
         return NoSample(f"none of the first {len(records):,} records has a {field!r}")
     encoded = labels.combine_chunks().dictionary_encode()
     found = Labels(tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy().astype(np.int64))
-    rate = _rate(readable[TIME].drop_null().to_numpy())
+    rate = _rate(records[TIME].drop_null().to_numpy())
     return LabelSample(found, len(records), len(labels) / len(records), whole, rate)
 
 
