@@ -79,7 +79,7 @@ def _table(advice: Advice) -> Iterator[str]:
     if conditions.learner is not None:
         yield row(f"  accuracy of {conditions.learner['type']}", _accuracy)
     yield row("latency, median and 99 %", _latency)
-    yield "* this pipeline. An error is a root mean square, in percentage points (pp): 19 of 20 are below twice that."
+    yield "* this pipeline. An error is a root mean square, in percentage points (pp); most are below twice that."
 
 
 def _spans(advice: GuaranteeAdvice, effect: Effect, repeated: str, lost: str) -> str:
@@ -179,6 +179,8 @@ def _cost(once: GuaranteeAdvice, least: GuaranteeAdvice) -> str:
 def _limits(advice: Advice) -> Iterator[str]:
     conditions = advice.conditions
     yield "Limits: failures come at random moments and repeats follow at once; shares are those of true labels."
+    if conditions.at_once:
+        yield "  Epochs are full, because all records of the source are there at once; those of a stream are smaller."
     bound = max(advice.of(delivery).rows.bound for delivery in Delivery)
     if bound < 1:
         yield f"  Failures that always hit one topic move its share by up to {_points(bound)} a month."

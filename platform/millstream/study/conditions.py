@@ -43,9 +43,10 @@ class Window:
 class Conditions:
     """Everything that decides the effect of failures on one pipeline.
 
-    `epoch_records` is the number of records in an epoch, `waiting` the share of the time in which the run waits for
-    records. `learner` has the options of the model, None without one. `impossible` is the reason why exactly_once is
-    refused, empty if it is not. `rate_from` says where `records_per_second` comes from.
+    `at_once` is true if the source has all its records at once, so that epochs are full. `epoch_records` is the number
+    of records in an epoch, `waiting` the share of the time in which the run waits for records. `learner` has the
+    options of the model, None without one. `impossible` is the reason why exactly_once is refused, empty if it is not.
+    `rate_from` says where `records_per_second` comes from.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Conditions:
     engine: str
     checkpoint_every: int
     commit_every: int
+    at_once: bool
     epoch_records: int
     waiting: float
     learner: Mapping[str, Any] | None
@@ -79,13 +81,15 @@ def conditions_of(
     if classify is not None:
         sample = label_sample(loaded, classify.label, SAMPLED)
     rate, rate_from = _rate(loaded, sample, records_per_second)
-    epoch_records, waiting = _epochs(loaded, sample, rate)
+    at_once = all(source.config.bounded for source in config.logs)
+    epoch_records, waiting = _full_epochs(loaded, sample) if at_once else _epochs(loaded, rate)
     return Conditions(
         name=config.name,
         delivery=Delivery(config.guarantee.delivery),
         engine=config.engine.type,
         checkpoint_every=config.guarantee.checkpoint_every,
         commit_every=config.guarantee.commit_every,
+        at_once=at_once,
         epoch_records=epoch_records,
         waiting=waiting,
         learner=None if classify is None else classify.model.model_dump(mode="json"),
@@ -112,16 +116,18 @@ def _rate(loaded: Loaded, sample: LabelSample | NoSample, given: float | None) -
     return RECORDS_PER_SECOND, "assumed"
 
 
-def _epochs(loaded: Loaded, sample: LabelSample | NoSample, rate: float) -> tuple[int, float]:
-    """Return the number of records in an epoch, and the share of the time in which the run waits for records.
+def _full_epochs(loaded: Loaded, sample: LabelSample | NoSample) -> tuple[int, float]:
+    """Return the number of records in an epoch, and the share of the time in which the run waits: none."""
+    most = loaded.config.engine.epoch.max_records
+    return min(most, sample.records) if isinstance(sample, LabelSample) and sample.whole else most, 0.0
 
-    A source with all its records there at once makes full epochs. Of a stream, an epoch has the records that arrive
-    while one waits and the epoch before is processed.
+
+def _epochs(loaded: Loaded, rate: float) -> tuple[int, float]:
+    """Return the number of records in an epoch of a stream, and the share of the time in which the run waits for some.
+
+    An epoch has the records that arrive while the first one waits and the epoch before is processed.
     """
     epoch = loaded.config.engine.epoch
-    if all(source.config.bounded for source in loaded.config.logs):
-        whole = sample.records if isinstance(sample, LabelSample) and sample.whole else epoch.max_records
-        return min(epoch.max_records, whole), 0.0
     measured = evidence().latency_of(loaded.config.engine.type, Delivery.EXACTLY_ONCE)
     busy = (measured.p50_ms or 0.0) / 1000 if measured is not None else 0.0
     records = min(float(epoch.max_records), max(1.0, rate * (epoch.max_wait / _MICROS + busy)))
