@@ -1,6 +1,6 @@
 """Compare `millstream advise` with real runs that SIGKILL ends at random moments: `python scripts/advice_runs.py 50`.
 
-Each run processes 16,000 records whose labels come in bursts of known `deff`, in 80 epochs, with about four kills; the
+Each run processes 160,000 records whose labels come in bursts of known `deff`, in 80 epochs, with about four kills; the
 same command resumes it until it ends. The errors of the labels' shares, in the rows and in the model's state, are
 compared with the advice for as many failures.
 """
@@ -8,11 +8,12 @@ compared with the advice for as many failures.
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.study.advice import advise
 from millstream.study.conditions import MONTH, conditions_of
 
-RECORDS, EPOCH, KILLS = 16_000, 200, 4
+RECORDS, EPOCH, KILLS = 160_000, 2_000, 4
 NAMES, SHARES, SAME = ("a", "b", "c", "d"), (0.4, 0.3, 0.2, 0.1), 0.95
 INTERVALS = {Delivery.AT_LEAST_ONCE: (2, 4), Delivery.AT_MOST_ONCE: (4, 1)}
 CONFIG = """\
@@ -36,6 +37,25 @@ source: {{type: files, path: labels.jsonl}}
 pipeline: {{use: text_topics, features: {{type: hashed_text, dimensions: 1024}}, popularity: null}}
 guarantee: {{delivery: {delivery}, checkpoint_every: {intervals[0]}, commit_every: {intervals[1]}}}
 engine: {{type: local, epoch: {{max_records: {epoch}}}}}
+"""
+
+
+PROGRAM = """\
+import os
+import sys
+import millstream as ms
+from millstream.guarantees.lifecycle import EpochLifecycle
+
+def reported(method):
+    def call(*arguments):
+        setattr(EpochLifecycle, method.__name__, method)
+        os.write(int(sys.argv[2]), b".")
+        return method(*arguments)
+    return call
+
+EpochLifecycle._advance = reported(EpochLifecycle._advance)  # the work begins
+EpochLifecycle.save = reported(EpochLifecycle.save)  # the work has ended
+ms.run("burst.yaml", run=sys.argv[1])
 """
 
 
@@ -48,22 +68,22 @@ def labels_in_bursts() -> Array:
 
 
 def run_once(folder: Path, run: Path, wait: float | None) -> tuple[bool, float]:
-    """Start the run, and kill it after `wait` seconds of work; true if the kill came in time, and the time of work."""
-    command = [sys.executable, "-m", "millstream", "run", "burst.yaml", "--run", str(run), "-v", "--log", "json"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    timer, began = None, time.monotonic()
-    for line in process.stderr or ():
-        if timer is None and '"epoch":' in line and "is finished" in line:
-            began = time.monotonic()
-            timer = threading.Timer(3600 if wait is None else wait, process.kill)
-            timer.start()
-    code, spent = process.wait(), time.monotonic() - began
-    if timer is not None:
-        timer.cancel()
-    if code not in (0, -signal.SIGKILL):
-        message = f"{' '.join(command)} ended with {code}"
+    """Start the run, and kill it after `wait` seconds of work; true if it was killed, and the time of its work."""
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", PROGRAM, str(run), str(writing)]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, pass_fds=[writing])
+    os.close(writing)
+    os.read(reading, 1)
+    began = time.monotonic()
+    killed = not select.select([reading], [], [], wait)[0]
+    spent = time.monotonic() - began
+    if killed:
+        process.kill()
+    if process.wait() != (-signal.SIGKILL if killed else 0):
+        message = f"{run} ended with {process.returncode}"
         raise RuntimeError(message)
-    return code != 0, spent
+    os.close(reading)
+    return killed, spent
 
 
 def killed_run(folder: Path, run: Path, work: float, rng: np.random.Generator) -> int:
