@@ -75,15 +75,16 @@ def run_once(folder: Path, run: Path, wait: float | None) -> tuple[bool, float]:
     os.close(writing)
     os.read(reading, 1)
     began = time.monotonic()
-    killed = not select.select([reading], [], [], wait)[0]
+    ended = select.select([reading], [], [], wait)[0]
     spent = time.monotonic() - began
-    if killed:
+    if not ended:
         process.kill()
-    if process.wait() != (-signal.SIGKILL if killed else 0):
-        message = f"{run} ended with {process.returncode}"
-        raise RuntimeError(message)
+    code = process.wait()
     os.close(reading)
-    return killed, spent
+    if code not in (0, -signal.SIGKILL):
+        message = f"{run} ended with {code}"
+        raise RuntimeError(message)
+    return code != 0, spent
 
 
 def killed_run(folder: Path, run: Path, work: float, rng: np.random.Generator) -> int:

@@ -1,1 +1,1 @@
-"""Experiments that compare guarantees, their statistics, and the advice that follows from their results."""
+"""Studies: the effect of delivery guarantees and of lost state on learners, measured by many paired trials on Spark."""
