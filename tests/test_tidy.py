@@ -19,7 +19,7 @@ OPENINGS = ("What", "Who", "Whose", "Which", "How", "Whether", "Whatever", "Whoe
 
 NO_NOUNS = {"again", "alone", "anew", "away", "begun", "fresh", "kept", "live", "many", "quiet", "told", "worst"}
 """Words that end no file name; those that end in -ing or -ed are found by their ending."""
-NOUNS = {"encoding", "feed", "running", "speed", "stemming", "string", "thinning"}
+NOUNS = {"encoding", "feed", "finding", "running", "speed", "stemming", "string", "thinning"}
 """Nouns with one of these endings."""
 
 RETIRED = {

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from millstream.config.partial_defaults import PartialDefault
@@ -29,6 +39,17 @@ class TopicPopularity(Popularity):
     window: Annotated[WindowConfig, PartialDefault(_WINDOW)] = TumblingWindow.model_validate(_WINDOW)
 
 
+def _check_features(value: Any) -> Any:
+    """Refuse a value that is no mapping; the message names the one step that makes features here."""
+    if not isinstance(value, Mapping | BaseModel):
+        message = (
+            f"{json.dumps(value, default=str)} is not a mapping with options of hashed_text; "
+            "leave `features` out if the model counts the words itself"
+        )
+        raise PydanticCustomError("features_shape", "{message}", {"message": message})
+    return value
+
+
 class TextTopics(BaseModel):
     """Classifies records by their `text`, learns from the `label` of labelled records, and follows topics.
 
@@ -46,7 +67,7 @@ class TextTopics(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     use: Literal["text_topics"] = "text_topics"
-    features: Annotated[Any, plugin_field(STEPS), PartialDefault(_FEATURES)] = Field(
+    features: Annotated[Any, plugin_field(STEPS), PartialDefault(_FEATURES), BeforeValidator(_check_features)] = Field(
         default=_FEATURES,
         validate_default=True,
         description="The step that makes features of the text.",

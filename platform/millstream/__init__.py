@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         AlteredCheckpoint,
         AlteredLog,
         ConfigError,
+        ConfigProblem,
         Contradiction,
         DifferentReplay,
         ForeignSink,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         Truncated,
         Unavailable,
         UnknownFormat,
+        WorkerLost,
     )
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "AlteredLog",
     "Config",
     "ConfigError",
+    "ConfigProblem",
     "Contradiction",
     "DifferentReplay",
     "ForeignSink",
@@ -51,6 +54,7 @@ __all__ = [
     "Truncated",
     "Unavailable",
     "UnknownFormat",
+    "WorkerLost",
     "__version__",
     "explain",
     "open_run",
@@ -84,4 +88,4 @@ if not TYPE_CHECKING:  # a type checker takes the imports above, and refuses eve
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted(__all__)

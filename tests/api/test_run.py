@@ -8,27 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from support.conditions import HANG_SECONDS
-from support.docs_pages import ROOT
-from support.forks import start_fork_server
+from support.summaries import results
 
 import millstream as ms
 from millstream.cli import main
 from millstream.runs.directory import RunDirectory
-from millstream.runs.summary import Summary
-
-RESULTS = ("records", "epochs", "accuracy", "baselines", "model", "state", "outputs", "delivered")
-
-
-def results(summary: Summary | None) -> dict[str, Any]:
-    assert summary is not None
-    return {key: asdict(summary)[key] for key in RESULTS}
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -41,64 +32,10 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.out
 
 
-def summary_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found = json.loads(command(capsys, "run", *arguments, "--json"))
-    return {key: found[key] for key in RESULTS}
-
-
 COLUMNS = {
     "predictions": ["_source", "_partition", "_offset", "time", "label", "predicted", "probability"],
     "topics": ["_window", "topic", "count", "share", "popular", "changed"],
 }
-NEWS = [
-    {"text": f"a late {('goal', 'train')[n % 2]} {n}", "label": ("sport", "travel")[n % 2], "published_at": 60 * n}
-    for n in range(100)
-]
-CONFIGS = [path for path in sorted((ROOT / "configs").rglob("*.yaml")) if "type: kafka" not in path.read_text()]
-LOCAL = ("--set", "engine.type=local")
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The configs of the repository with data to read, in the current folder."""
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    (tmp_path / "news.jsonl").write_text("".join(json.dumps(line) + "\n" for line in NEWS))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-SMALLER = {"source.records": 5000, "engine.epoch.max_records": 500}
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_has_the_digests_of_the_command(
-    checkout: Path, path: Path, workers: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    start_fork_server()
-    name = path.relative_to(ROOT).as_posix()
-    smaller = SMALLER if path.stem == "demo" else {}
-    sets = [argument for key, value in smaller.items() for argument in ("--set", f"{key}={value}")]
-    expected = summary_of(capsys, name, *sets, *LOCAL, "--run", "runs/command", "--until-idle")
-    changes = {**smaller, "engine.type": "local", "engine.workers": workers}
-    assert results(ms.run(name, set=changes, run="runs/python", follow=False).summary) == expected
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_two_runs_on_spark_share_its_session_and_have_the_digests_of_the_command(
-    checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sets = [argument for key, value in SMALLER.items() for argument in ("--set", f"{key}={value}")]
-    expected = summary_of(capsys, "configs/demo.yaml", *sets, *LOCAL, "--run", "runs/command")
-    both = [ms.start("configs/demo.yaml", set=SMALLER, run=f"runs/{number}") for number in range(2)]
-    for running in both:
-        summary = running.wait().summary
-        assert summary is not None and summary.engine == "spark" and results(summary) == expected
-
-
-def test_the_configs_that_need_no_broker_are_these() -> None:
-    assert [path.stem for path in CONFIGS] == ["demo", "news"]
 
 
 def test_a_run_has_what_the_commands_print(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,6 +112,43 @@ def test_a_second_run_continues_and_fresh_starts_over(folder: Path) -> None:
     assert results(replayed.summary) == results(whole.summary)
 
 
+def test_runs_may_be_named_by_their_paths(folder: Path) -> None:
+    run = ms.run("news.yaml")
+    for original in (run, run.path, "runs/news"):
+        with ms.start("news.yaml", run="runs/replayed", replay=original, fresh=True) as running:
+            assert results(running.wait().summary) == results(run.summary)
+        for golden in (running.wait(), running.path, "runs/replayed"):
+            assert run.audit(against=golden).state == "precise"
+    with pytest.raises(ms.MillstreamError, match="runs/new is not a run directory"):
+        run.audit(against="runs/new")
+
+
+READERS: dict[str, Callable[[ms.Run], object]] = {
+    "status": lambda run: run.status(),
+    "outputs": lambda run: run.outputs,
+    "output": lambda run: run.output("predictions"),
+    "batches": lambda run: run.batches("predictions"),
+    "predict": lambda run: run.predict(["a text"]),
+    "metrics": lambda run: run.metrics(),
+    "audit": lambda run: run.audit(),
+    "checkpoints": lambda run: run.checkpoints(),
+}
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_run_directory_that_is_deleted_is_an_error(folder: Path, opened: bool) -> None:
+    run = ms.run("news.yaml")
+    if opened:
+        run = ms.open_run(run.path)
+    shutil.rmtree(run.path)
+    for read in READERS.values():
+        with pytest.raises(ms.MillstreamError, match=r"runs/news is not a run directory any more: it was deleted"):
+            read(run)
+    if opened:
+        with pytest.raises(ms.MillstreamError, match="it was deleted"):
+            _ = run.summary
+
+
 @pytest.mark.parametrize("content", [b'{"run": ', b'{"unknown": 1}', b"[]", b"\xff"])
 def test_a_damaged_summary_is_an_error_with_its_file(folder: Path, content: bytes) -> None:
     run = ms.run("news.yaml", records=24)
@@ -209,7 +183,7 @@ def test_a_library_that_is_absent_is_found_before_fresh_starts_over(
 def test_errors_are_those_of_the_commands(folder: Path) -> None:
     ms.run("news.yaml", records=24)
     for wrong, error, message in (
-        ({"records": 0}, ms.ConfigError, "records: 0 is not allowed; at least 1"),
+        ({"records": 0}, ms.ConfigError, "records: 0 is not allowed; give a whole number of at least 1"),
         ({"crash": "delver@3"}, ms.ConfigError, "did you mean `deliver`?"),
         ({"replay": "nowhere"}, ms.MillstreamError, "nowhere is not a run directory"),
         ({"set": {"engine.type": "flink"}}, ms.ConfigError, "one of spark, local"),
@@ -222,8 +196,6 @@ def test_errors_are_those_of_the_commands(folder: Path) -> None:
         ms.open_run("runs/news").output("topic")
     with pytest.raises(ms.MillstreamError, match="runs/new is not a run directory; there are runs/news"):
         ms.open_run("runs/new")
-    with pytest.raises(TypeError, match="not a single text"):
-        ms.open_run("runs/news").predict("a text")
 
 
 def test_a_run_directory_in_use_is_refused(folder: Path) -> None:

@@ -50,6 +50,21 @@ def test_what_is_printed_is_the_same_config(millstream: Millstream, prod: Path) 
     assert load_config(prod / "again.yaml").config == load_config(prod / "news.yaml", overlays=[overlay]).config
 
 
+TEXTS = ["a\n", "a\nb", "\n", "\x85q", "a\u2028", "a\rb", "\x1b[31m", "\x9b", "\U0001f600\n", "a\t"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_with_a_line_break_or_a_control_character_is_printed_as_the_same_text(
+    millstream: Millstream, folder: Path, text: str
+) -> None:
+    values = yaml.safe_load((folder / "news.yaml").read_text())
+    values["mlflow"] = {"experiment": text}
+    (folder / "odd.yaml").write_text(yaml.safe_dump(values))
+    ran = millstream("config", "odd.yaml")
+    assert ran.code == 0, ran.err
+    assert yaml.safe_load(ran.out)["mlflow"]["experiment"] == text
+
+
 def test_json_has_the_config_and_the_origins(millstream: Millstream, prod: Path) -> None:
     printed = json.loads(millstream("config", "news.yaml", "--env", "prod", "--set", "name=other", "--json").out)
     overlay = prod / "news.prod.yaml"

@@ -14,11 +14,8 @@ from typing import Any
 import pytest
 from support.command_result import Millstream
 
-from millstream.cli.log_bridge import show_logging
-from millstream.cli.log_lines import Level
-
-HOSTILE = "\x1b]0;pwned\x07\x9b31m\nfake line\x7f"
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+HOSTILE = "\x1b]0;pwned\x07\x9b31m\u202e\u2028\nfake line\x7f"
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 WORDS = """\
 name: words
 source: {type: files, path: words.jsonl, fields: {text: text, label: label}}
@@ -97,19 +94,6 @@ def test_quiet_prints_nothing_of_a_run_that_works(millstream: Millstream) -> Non
     assert millstream("run", "demo.yaml", "-q", "-v").code == 2
 
 
-def test_verbose_shows_debug_messages_of_our_loggers_and_leaves_other_loggers_alone() -> None:
-    import logging
-
-    shown: list[tuple[Level, str]] = []
-    ours, other = logging.getLogger("millstream.example"), logging.getLogger("kafka")
-    with show_logging(lambda level, message: shown.append((level, message)), verbose=True):
-        ours.debug("detail")
-        other.warning("theirs")
-        assert other.level == logging.NOTSET
-    ours.debug("after")
-    assert shown == [(Level.DEBUG, "detail")]
-
-
 def test_a_password_in_the_tracking_uri_is_not_printed(
     hostile: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +129,7 @@ def test_labels_are_printed_without_control_characters(hostile: Path, millstream
 
 def test_a_file_name_with_control_characters_is_written_out(hostile: Path, millstream: Millstream) -> None:
     (hostile / "bad\x1b[31m.yaml").write_text("name: [")
-    for name in ("bad\x1b[31m.yaml", "no\x9bsuch.yaml"):
+    for name in ("bad\x1b[31m.yaml", "no\x9bsuch.yaml", "no\u202esuch\u2028.yaml"):
         ran = millstream("validate", name)
         assert ran.code == 2 and not CONTROLS.search(ran.err)
     (hostile / "good\x1b[31m.yaml").write_text(WORDS)

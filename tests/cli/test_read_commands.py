@@ -218,7 +218,7 @@ def test_predict_needs_a_checkpoint_a_label_and_a_model(folder: Path, millstream
     (folder / "news.jsonl").write_text('{"text": "no label here"}\n')
     assert millstream("run", "news.yaml", "--run", "unlabelled", "--json").code == 0
     ran = millstream("predict", "unlabelled", "x")
-    assert ran.code == 1 and "the model of unlabelled has not learned any label yet" in ran.err
+    assert ran.code == 1 and "unlabelled has not learned any label yet" in ran.err
 
     steps = ["--set", "pipeline={steps: [{type: hashed_text}]}", "--set", "sinks={}"]
     assert millstream("run", "news.yaml", "--run", "features", *steps, "--json").code == 0

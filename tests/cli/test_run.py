@@ -60,6 +60,7 @@ def test_the_report_has_results_locations_and_commands_to_try(millstream: Millst
     ("line", "message"),
     [
         ('{"text": "a goal", "time": 1.7e12}', "rejects    30, at least half of the records: `"),
+        ('{"text": "a goal", "topic": "sport"}', "30 records have a prediction; a record that only a later step"),
         ('{"text": "a goal", "topic": "sport", "time": 7}', "labels     no record had one, so the model"),
     ],
 )

@@ -199,8 +199,8 @@ def test_several_problems_are_reported_together_in_the_order_of_the_file(millstr
     assert ran.code == 2
     assert ran.err.splitlines() == [
         "millstream: news.yaml: 2 problems",
-        "news.yaml:6 pipeline.model.batch_size: 0 is not allowed; at least 1",
-        "news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
+        "  news.yaml:6 pipeline.model.batch_size: 0 is not allowed; at least 1",
+        "  news.yaml:7 pipeline.popularity.threshold: 2 is not allowed; at most 1",
     ]
 
 
@@ -287,10 +287,10 @@ def test_problems_within_a_list_of_steps_have_its_indices(millstream: Millstream
     ran = millstream("validate", config)
     assert ran.code == 2
     assert ran.err.splitlines()[1:] == [
-        'steps.yaml:5 pipeline.steps.0.name: "bad name" is not allowed; letters, digits, `_` and `-`, at most 64',
-        "steps.yaml:5 pipeline.steps.0.dimensions: 0 is not allowed; at least 1",
-        "steps.yaml:6 pipeline.steps.1.nam: unknown key; did you mean `name`?",
-        "steps.yaml:6 pipeline.steps.1.mode: unknown key; did you mean `model`?",
+        '  steps.yaml:5 pipeline.steps.0.name: "bad name" is not allowed; letters, digits, `_` and `-`, at most 64',
+        "  steps.yaml:5 pipeline.steps.0.dimensions: 0 is not allowed; at least 1",
+        "  steps.yaml:6 pipeline.steps.1.nam: unknown key; did you mean `name`?",
+        "  steps.yaml:6 pipeline.steps.1.mode: unknown key; did you mean `model`?",
     ]
 
 

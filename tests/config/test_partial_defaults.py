@@ -62,6 +62,7 @@ def test_a_mapping_with_a_type_is_complete(config: Path) -> None:
         ("pipeline.features.dimension=1", r"pipeline\.features\.dimension: unknown key; did you mean `dimensions`\?"),
         ("pipeline.model.alpha=-1", r"pipeline\.model\.alpha: -1 is not allowed"),
         ("pipeline.popularity.window.sise=1h", r"popularity\.window\.sise: unknown key; did you mean `size`\?"),
+        ("pipeline.features=null", "features: null is not a mapping with options of hashed_text; leave `features` out"),
         ("pipeline.model=alpha", r"pipeline\.model: a model is a mapping with `type`, one of "),
     ],
 )

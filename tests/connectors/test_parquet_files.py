@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.file_logs import opened, texts, written
 
-from millstream.errors import ConfigError
+from millstream.errors import AlteredLog, ConfigError
 
 NOON = int(datetime(2022, 2, 8, 12, tzinfo=UTC).timestamp()) * 1_000_000
 
@@ -101,9 +101,15 @@ def test_the_error_for_a_missing_parquet_column_lists_the_columns(tmp_path: Path
         opened(tmp_path, "a.parquet", fields={"text": "body"}).end("a.parquet")
     with pytest.raises(ConfigError, match=r"'parts' is list"):
         opened(tmp_path, "a.parquet", fields={"text": "parts"}).end("a.parquet")
-    (tmp_path / "b.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(ConfigError, match="not a whole Parquet file"):
-        opened(tmp_path, "b.parquet").end("b.parquet")
+
+
+def test_a_parquet_file_that_is_damaged_is_named_as_an_altered_log(tmp_path: Path) -> None:
+    whole = (tmp_path / written(tmp_path, "parquet", 100)).read_bytes()
+    middle = len(whole) // 4
+    for content in (b"PAR1 no", whole[:-20], whole[:middle] + bytes(20) + whole[middle + 20 :]):
+        (tmp_path / "b.parquet").write_bytes(content)
+        with pytest.raises(AlteredLog, match=r"b\.parquet is not a whole Parquet file"):
+            texts(opened(tmp_path, "b.parquet"), "b.parquet")
 
 
 def test_reading_on_in_parquet_does_not_decode_earlier_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

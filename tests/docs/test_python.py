@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -46,7 +47,7 @@ def test_every_cell_prints_what_the_text_shows(printed: list[str]) -> None:
             number += 1
         else:
             Reader.expects(cell.text, printed[number])
-    assert number == 6
+    assert number == 7
     assert printed[-2].startswith("0.9") or printed[-2].startswith("0.8")
 
 
@@ -60,3 +61,19 @@ def test_the_arguments_of_a_run_are_those_of_the_text() -> None:
     text = section("docs/python.md", "## A minute")
     for name in ms.run.__kwdefaults__ or {}:
         assert name.startswith("_") or f"`{name}`" in text or f"`{name}=" in text, name
+
+
+def test_the_table_of_arguments_is_that_of_a_run() -> None:
+    named = inspect.signature(ms.run).parameters
+    rows = {row[0].strip("`"): row[1] for row in table(section("docs/python.md", "## Arguments"), "argument")}
+    assert set(rows) == {name for name in named if not name.startswith("_")}
+    assert set(rows) == set(inspect.signature(ms.start).parameters)
+    for call in (ms.validate, ms.explain):
+        assert list(inspect.signature(call).parameters) == list(rows)[:3]
+
+
+def test_the_table_of_errors_has_every_public_error_with_its_exit_code() -> None:
+    rows = table(section("docs/python.md", "## Errors"), "error")
+    shown = {name: int(row[1]) for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    kinds = [kind for kind in (getattr(ms, name) for name in ms.__all__) if isinstance(kind, type)]
+    assert shown == {kind.__name__: kind.exit_code for kind in kinds if issubclass(kind, ms.MillstreamError)}

@@ -69,16 +69,20 @@ def cutter(
     wall_clock: Callable[[], int] = lambda: 0,
 ) -> LogCutter:
     epochs = EpochLog(folder)
-    return LogCutter(
-        {"source": log},
-        epochs,
-        Backpressure(100),
-        max_records=100,
-        max_wait=0.0,
-        until_idle=until_idle,
-        idle=idle or {},
-        wall_clock=wall_clock,
-    )
+    try:
+        return LogCutter(
+            {"source": log},
+            epochs,
+            Backpressure(100),
+            max_records=100,
+            max_wait=0.0,
+            until_idle=until_idle,
+            idle=idle or {},
+            wall_clock=wall_clock,
+        )
+    except BaseException:
+        epochs.close()  # the traceback would keep it open
+        raise
 
 
 def cut_all(made: LogCutter, seconds: int = 3) -> list[Epoch]:
@@ -269,10 +273,17 @@ def test_a_partition_that_appears_empty_is_idle_at_once(tmp_path: Path) -> None:
 
 def test_a_partition_is_idle_at_once_where_a_bounded_run_has_read_it(tmp_path: Path) -> None:
     log = Topics({"a": (0, 0), "b": (0, 0)})
-    assert events_at(cutter(log, tmp_path, until_idle=True, idle=MINUTE), 0.0, 0.0) == [(Idle(0), Idle(1))]
+
+    def events_of_a_start(*times: float) -> list[tuple[object, ...]]:
+        made = cutter(log, tmp_path, until_idle=True, idle=MINUTE)
+        found = events_at(made, *times)
+        made.epoch_log.close()
+        return found
+
+    assert events_of_a_start(0.0, 0.0) == [(Idle(0), Idle(1))]
     log.spans = {"a": (0, 10), "b": (0, 150)}
-    assert events_at(cutter(log, tmp_path, until_idle=True, idle=MINUTE), 0.0, 0.0) == [(Idle(0),), (Idle(1),)]
-    assert events_at(cutter(log, tmp_path, until_idle=True, idle=MINUTE), 0.0) == []
+    assert events_of_a_start(0.0, 0.0) == [(Idle(0),), (Idle(1),)]
+    assert events_of_a_start(0.0) == []
 
 
 def test_without_the_option_no_partition_is_ever_idle(tmp_path: Path) -> None:
@@ -326,8 +337,7 @@ def test_a_clock_that_was_set_back_is_a_warning_once_in_a_start(
 
 def test_a_replay_has_the_clock_and_the_idle_partitions_of_the_original(tmp_path: Path) -> None:
     log = Topics({"a": (0, 0), "b": (0, 0)})
-    original = cutter(log, tmp_path / "one", idle=MINUTE, wall_clock=lambda: 50)
-    cut_all(original)
+    cut_all(cutter(log, tmp_path / "one", idle=MINUTE, wall_clock=lambda: 50))
     replayed = EpochLog(tmp_path / "replayed")
     replay = ReplayCutter({"source": log}, replayed, Backpressure(100), EpochReader(tmp_path / "one"))
     assert replay.cut(0.0) == next(EpochReader(tmp_path / "one").epochs())

@@ -12,7 +12,8 @@ import pytest
 from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Job
 from millstream.engines.local.single_process import SingleProcessFeed
-from millstream.engines.recovery import WorkerLost, run_with_recovery
+from millstream.engines.recovery import run_with_recovery
+from millstream.errors import WorkerLost
 from millstream.log.epochs import Epoch
 from millstream.runs.start import Options, start
 from millstream.runs.watch.observer import Observer

@@ -24,6 +24,7 @@ from support.pipelines import Pipeline, results
 from millstream.engines.cutter import LogCutter
 from millstream.engines.local import worker_pool
 from millstream.engines.local.engine import LocalEngine
+from millstream.engines.script_import import process_name
 from millstream.errors import ConfigError, MillstreamError, StepFailed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
@@ -40,7 +41,7 @@ def shoot(*names: str, by: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal to workers of the run in this process."""
     shot = {process.name: process for process in multiprocessing.active_children()}
     for name in names:
-        os.kill(shot[name].pid or 0, by)
+        os.kill(shot[process_name(name)].pid or 0, by)
 
 
 @dataclass

@@ -185,14 +185,14 @@ def test_texts_without_words_get_a_class_and_change_no_word(config: OnlineModel)
 
 
 def test_more_than_half_of_the_memory_is_refused_with_what_it_would_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 6 << 20}.__getitem__)
+    monkeypatch.setattr("millstream_models.online.learner.usable_memory", lambda: 24 << 30)
     with pytest.raises(ConfigError, match=r"1,073,741,824 dimensions and 8 .* takes 64\.0 GiB .* of the 24\.0 GiB"):
         NaiveBayes(features=HashedText(dimensions=2**30)).build(TEXT)
 
 
 def test_classes_for_which_there_is_no_memory_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(Softmax())
-    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 64}.__getitem__)
+    monkeypatch.setattr("millstream_models.online.learner.usable_memory", lambda: 64 << 12)
     with pytest.raises(StepFailed, match="with 512 dimensions and 64 classes takes"):
         model.predict_then_learn(model.prepare(pa.array(["rain"])), np.array([40]), 0)
 

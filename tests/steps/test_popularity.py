@@ -295,6 +295,13 @@ def test_records_without_a_time_are_rejected_with_the_name_of_the_step_and_passe
     assert step.ended(Watermark(None)).outputs["topics"]["count"].to_pylist() == [1]
 
 
+def test_the_last_records_make_no_row_if_they_do_not_fill_a_count_window() -> None:
+    step = build_step({"type": "count", "size": 2})
+    made = step.process(table([Record(0, offset, None, "a") for offset in range(3)])).outputs["topics"]
+    assert made["_window"].to_pylist() == [0]
+    assert step.ended(Watermark(None)).outputs["topics"].num_rows == 0
+
+
 def test_one_batch_may_close_many_count_windows() -> None:
     step = build_step({"type": "count", "size": 2})
     topics = step.process(table([Record(0, number, None, "a") for number in range(7)])).outputs["topics"]

@@ -31,9 +31,8 @@ class ParquetFile:
         self._fields = fields
         try:
             self._file = pq.ParquetFile(path, pre_buffer=False)
-        except pa.ArrowInvalid as error:
-            message = f"{path} is not a whole Parquet file: {error}"
-            raise ConfigError(message) from None
+        except (pa.ArrowException, OSError) as error:
+            raise _damage(path, error) from None
         schema = self._file.schema_arrow
         for ours, theirs in fields.items():
             if theirs not in schema.names and (strict or ours == "text"):
@@ -76,7 +75,10 @@ class ParquetFile:
             rest = None
         while rest is None or at + rest.num_rows <= row:
             at += rest.num_rows if rest is not None else 0
-            rest = next(batches)
+            try:
+                rest = next(batches)
+            except (pa.ArrowException, OSError) as error:
+                raise _damage(self.path, error) from None
         self._reader, self._rest = (at, batches), rest
         return rest.slice(row - at)
 
@@ -96,6 +98,13 @@ class ParquetFile:
     def close(self) -> None:
         self._reader = self._rest = None
         self._file.close()
+
+
+def _damage(path: Path, error: Exception) -> Exception:
+    """The error for a file that is no Parquet; an error of the operating system has a number and stays what it is."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    return AlteredLog(f"{path} is not a whole Parquet file: {error}")
 
 
 def _not_utf8(columns: Iterable[tuple[str, pa.Array]]) -> list[str | None] | None:

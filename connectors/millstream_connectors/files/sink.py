@@ -186,8 +186,12 @@ class PartFiles:
         return _read(self._folder, self._schema)
 
     def close(self) -> None:
-        if self._bytes:
-            self._close_part()
+        try:
+            if self._bytes:
+                self._close_part()
+        except BaseException:
+            self._journal.abandon()
+            raise
         self._journal.close()
 
     def abandon(self) -> None:

@@ -61,11 +61,12 @@ class MessageParser:
         for column, (part, found) in texts.items():
             columns[column], invalid = _texts(found, f"{part} is ")
             reasons = pc.coalesce(reasons, invalid)
-        arrays = [time, reasons, *(columns[name] for name in self.columns)]
-        if reasons.null_count < len(reasons):
+        arrays = [columns[name] for name in self.columns]
+        if reasons.null_count < len(reasons):  # of a reject, only the time is kept
             good = pc.is_null(reasons)
-            arrays = [reasons if array is reasons else pc.if_else(good, array, None) for array in arrays]
-        return pa.RecordBatch.from_arrays([pa.array(messages.offsets), *arrays], schema=log_schema(self.columns))
+            arrays = [pc.if_else(good, array, None) for array in arrays]
+        position = [pa.array(messages.offsets), time, reasons]
+        return pa.RecordBatch.from_arrays([*position, *arrays], schema=log_schema(self.columns))
 
     def _values(self, values: pa.Array) -> tuple[dict[str, pa.Array], pa.Array, pa.Array]:
         """The columns, the times and the reject reasons of the messages' values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.errors import ConfigError, StepFailed
+from millstream.memory import usable_memory
 from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
 from millstream_models.chances import chances_of
@@ -200,12 +200,12 @@ class Learner(ABC):
     def _check_memory(self, width: int, error: type[Exception]) -> None:
         table = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize
         needed = 2 * table  # a snapshot holds a second table
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        there = usable_memory()
         if needed > there // 2:
             message = (
                 f"{self.name} with {self.dimensions:,} dimensions and {width} classes takes {needed / 2**30:,.1f} GiB "
-                f"of memory, more than half of the {there / 2**30:,.1f} GiB of this machine; choose fewer `dimensions`"
-                f"{' or a `label` of fewer values' if width > _FEWEST else ''}"
+                f"of memory, more than half of the {there / 2**30:,.1f} GiB of this machine or container; "
+                f"choose fewer `dimensions`{' or a `label` of fewer values' if width > _FEWEST else ''}"
             )
             raise error(message)
 

@@ -6,17 +6,20 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millstream.api.config import Source, loaded_of
+from millstream import arguments
+from millstream.api.argument_names import naming_arguments
+from millstream.api.config import Overlays, Source, loaded_of
 from millstream.api.observers import MoreObservers, make_observers
 from millstream.api.progress_lines import ProgressLines
-from millstream.api.run import Run
+from millstream.api.run import Run, run_path
 from millstream.api.running import Running
 from millstream.config.load import Loaded
 from millstream.engines.job import Engine
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import ConfigError
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
@@ -57,11 +60,11 @@ def run(
     *,
     run: str | os.PathLike[str] | None = None,
     set: Mapping[str, Any] | None = None,
-    overlays: Sequence[str | os.PathLike[str]] = (),
+    overlays: Overlays = (),
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
-    replay: str | os.PathLike[str] | None = None,
+    replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
     progress: bool = False,
     _hooks: Hooks | None = None,
@@ -69,19 +72,20 @@ def run(
     """Run a pipeline, or continue its run directory, and wait for the end.
 
     The arguments are the options of `millstream run`: `run` is the run directory, by default `runs/NAME`; `set` changes
-    values of the config by key path, and `overlays` are merged over it before; `follow` waits for new records, and
-    false stops at the end of the logs; `records` stops after so many more; `fresh` starts over; `replay` cuts the
-    epochs of another run; `crash` kills this process right after a point of an epoch, as in `deliver@3`. `progress`
-    prints a line to standard error now and then.
+    values of the config by key path, and `overlays`, a path or several, are merged over it before; `follow` waits for
+    new records, and false stops at the end of the logs; `records` stops after so many more; `fresh` starts over;
+    `replay` cuts the epochs of another run, given as a `Run` or as its directory; `crash` kills this process right
+    after a point of an epoch, as in `deliver@3`. `progress` prints a line to standard error now and then.
 
-    An error is a `MillstreamError`. After an interrupt (Ctrl-C, or the stop button of a notebook), the run finishes the
-    epoch in progress and writes a checkpoint; then `KeyboardInterrupt` is raised.
+    An error is a `MillstreamError`; for a wrong argument it is a `ConfigError`, before anything is written. After an
+    interrupt (Ctrl-C, or the stop button of a notebook), the run finishes the epoch in progress and writes a
+    checkpoint; then `KeyboardInterrupt` is raised.
 
     With hooks, the run is in the thread of the caller, which handles interrupts itself.
     """
     loaded = loaded_of(config, set, overlays)
-    options = make_options(
-        loaded, run=_absolute(run, loaded), follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
+    options = _options(
+        loaded, progress, run=run, follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
     )
     if _hooks is not None:
         return Run(options.run, loaded, execute(loaded, options, _hooks))
@@ -94,11 +98,11 @@ def start(
     *,
     run: str | os.PathLike[str] | None = None,
     set: Mapping[str, Any] | None = None,
-    overlays: Sequence[str | os.PathLike[str]] = (),
+    overlays: Overlays = (),
     follow: bool | None = None,
     records: int | None = None,
     fresh: bool = False,
-    replay: str | os.PathLike[str] | None = None,
+    replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
     progress: bool = False,
 ) -> Running:
@@ -107,8 +111,8 @@ def start(
     The thread ends with the process, as in a crash: `with start(...) as running` stops the run in time.
     """
     loaded = loaded_of(config, set, overlays)
-    options = make_options(
-        loaded, run=_absolute(run, loaded), follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
+    options = _options(
+        loaded, progress, run=run, follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
     )
     return _in_thread(loaded, options, progress)
 
@@ -120,21 +124,30 @@ def make_options(
     follow: bool | None,
     records: int | None,
     fresh: bool,
-    replay: str | os.PathLike[str] | None,
+    replay: Run | str | os.PathLike[str] | None,
     crash: str | None,
 ) -> Options:
     """Return the options of a start; `ConfigError` for a wrong one."""
-    if records is not None and records < 1:
-        message = f"records: {records} is not allowed; at least 1"
-        raise ConfigError(message)
-    return Options(
-        run=_directory(run, loaded),
-        follow=follow,
-        records=records,
-        fresh=fresh,
-        replay=Path(replay).absolute() if replay is not None else None,
-        crash=CrashPoint.parse(crash) if crash is not None else None,
+    options = Options(
+        run=arguments.path("run", run) if run is not None else Path("runs") / loaded.config.name,
+        follow=arguments.flag("follow", follow) if follow is not None else None,
+        records=arguments.whole_number("records", records) if records is not None else None,
+        fresh=arguments.flag("fresh", fresh),
+        replay=run_path("replay", replay) if replay is not None else None,
+        crash=CrashPoint.parse(arguments.text("crash", crash, "deliver@3")) if crash is not None else None,
     )
+    if replay is not None and (follow or records is not None):
+        message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
+        raise ConfigError(message)
+    return options
+
+
+def _options(loaded: Loaded, progress: bool, **given: Any) -> Options:
+    """Return the options of a program; its run directory stays the same when the current folder changes."""
+    arguments.flag("progress", progress)
+    with naming_arguments():
+        options = make_options(loaded, **given)
+    return replace(options, run=options.run.absolute())
 
 
 def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
@@ -159,22 +172,16 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
     return summary
 
 
-def _directory(run: str | os.PathLike[str] | None, loaded: Loaded) -> Path:
-    return Path(run) if run is not None else Path("runs") / loaded.config.name
-
-
-def _absolute(run: str | os.PathLike[str] | None, loaded: Loaded) -> Path:
-    """Return a run directory that stays the same when the program changes its current folder."""
-    return _directory(run, loaded).absolute()
-
-
 def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
+    refuse_run_in_import()  # before a thread could outlive the import
+
     def work(stop: threading.Event, opened: Callable[[], None]) -> Run:
         def more(watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
             opened()
             return [ProgressLines(watched)] if progress else []
 
-        return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
+        with naming_arguments():
+            return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
 
     return Running(Run(options.run, loaded), work)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millstream.api.config import Source, loaded_of
+from millstream.api.argument_names import naming_arguments
+from millstream.api.config import Overlays, Source, loaded_of
 from millstream.config.load import Loaded
 from millstream.config.sources import NamedSource
 from millstream.engines.spark.placement import worker_steps
@@ -35,21 +35,21 @@ class Explanation:
         return explanation_text(self.content)
 
 
-def explain(
-    config: Source, *, set: Mapping[str, Any] | None = None, overlays: Sequence[str | os.PathLike[str]] = ()
-) -> Explanation:
+def explain(config: Source, *, set: Mapping[str, Any] | None = None, overlays: Overlays = ()) -> Explanation:
     """Explain a config: its steps, outputs and sinks, and the worst effect of a crash at each point of an epoch.
 
     >>> found = explain({"name": "demo", "source": {"type": "generator"}, "pipeline": {"use": "text_topics"}})
     >>> found.content["order"]
     ['cut', 'process', 'deliver', 'checkpoint', 'commit']
     """
-    return explanation_of(loaded_of(config, set, overlays))
+    with naming_arguments():
+        return explanation_of(loaded_of(config, set, overlays))
 
 
 def explanation_of(loaded: Loaded) -> Explanation:
     """Explain a config that is loaded already."""
-    return Explanation(_description(loaded, checked_graph(loaded)))
+    with loaded.redacting():
+        return Explanation(_description(loaded, checked_graph(loaded)))
 
 
 def _description(loaded: Loaded, graph: Graph) -> dict[str, Any]:

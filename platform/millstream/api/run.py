@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 
+from millstream import arguments
 from millstream.api.config import Config, config_of
 from millstream.config.load import Loaded
+from millstream.errors import MillstreamError
 from millstream.guarantees.audit import Audit
 from millstream.log.epochs import EpochReader
 from millstream.runs.checkpoint_model import CheckpointModel, Prediction, load_model
@@ -22,7 +24,7 @@ from millstream.runs.watch.metrics import read_windows
 from millstream.runs.watch.run_status import RunStatus, run_status
 from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
-__all__ = ["Audit", "Run", "open_run"]
+__all__ = ["Audit", "Run", "open_run", "open_run_as_given", "run_path"]
 
 _BASELINES = pa.struct({"no_change": pa.float64(), "majority": pa.float64()})
 _WINDOWS = pa.schema(
@@ -57,7 +59,7 @@ class Run:
     @property
     def summary(self) -> Summary | None:
         """The summary of this start; of a run that was opened, that of its last clean end, None before the first."""
-        if self._ended is not None or not self._directory.summary.exists():
+        if self._ended is not None or not self._present().summary.exists():
             return self._ended
         return Summary.read(self._directory.summary)
 
@@ -68,43 +70,46 @@ class Run:
 
     def status(self) -> RunStatus:
         """Return the progress at this moment, with the distance to the end of the logs."""
-        return run_status(self._directory, self._own)
+        return run_status(self._present(), self._own)
 
     def output(self, name: str) -> pa.Table:
         """Return all rows of an output; `batches` returns one part after the other."""
-        found = output_of(self._directory, self._loaded(), name)
+        found = output_of(self._present(), self._loaded(), name)
         tables = list(found.read())
         return pa.concat_tables(tables) if tables else found.schema.empty_table()
 
     def batches(self, name: str) -> Iterator[pa.Table]:
         """Yield the rows of an output in parts, for outputs that are larger than the memory."""
-        return output_of(self._directory, self._loaded(), name).read()
+        return output_of(self._present(), self._loaded(), name).read()
 
     def model(self) -> CheckpointModel:
         """Return the model of the newest checkpoint, for many predictions; it does not learn."""
-        return load_model(self._directory, self._loaded())
+        return load_model(self._present(), self._loaded())
 
-    def predict(self, texts: Sequence[str], *, top: int = 1) -> list[Prediction]:
+    def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, by the model of the newest checkpoint, with its `top` likeliest labels."""
-        if isinstance(texts, str):
-            message = "predict takes a list of texts, not a single text: predict([text])"
-            raise TypeError(message)
         return self.model().predict(texts, top=top)
 
     def metrics(self) -> pa.Table:
         """Return the accuracy and the speed by windows of at least 1,000 records, over all starts."""
-        return pa.Table.from_pylist([asdict(each) for each in read_windows(self._directory.metrics)], schema=_WINDOWS)
+        return pa.Table.from_pylist([asdict(each) for each in read_windows(self._present().metrics)], schema=_WINDOWS)
 
-    def audit(self, against: Run | None = None, *, announce: Callable[[], None] = lambda: None) -> Audit:
+    def audit(
+        self, against: Run | str | os.PathLike[str] | None = None, *, announce: Callable[[], None] = lambda: None
+    ) -> Audit:
         """Count the effects of crashes on the results, by a comparison with a golden run.
 
-        The golden run is `against`; without it, a temporary one is made of the same epochs, after a call of `announce`.
+        The golden run is `against`, a run or its directory; without it, a temporary one is made of the same epochs,
+        after a call of `announce`.
         """
-        return audit_run(self.path, None if against is None else against.path, announce, self._own)
+        self._present()
+        golden = against if against is None or isinstance(against, Run) else open_run(against)
+        compared = None if golden is None else (golden.path, golden._loaded())
+        return audit_run(self.path, self._loaded(), compared, announce)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints on disk, the oldest first."""
-        self._directory.check_epoch_log()
+        self._present().check_epoch_log()
         if not self._directory.epochs.is_dir():
             return []
         last = EpochReader(self._directory.epochs).totals().checkpoint
@@ -114,12 +119,29 @@ class Run:
         return f"<Run {self.path}>"
 
     def _loaded(self) -> Loaded:
-        return self._own if self._own is not None else load_run(self._directory)
+        return self._own if self._own is not None else load_run(self._present())
+
+    def _present(self) -> RunDirectory:
+        """Return the run directory, if it is still there."""
+        if not self._directory.initialized:
+            message = f"{self.path} is not a run directory any more: it was deleted or moved"
+            raise MillstreamError(message)
+        return self._directory
 
     def _outputs(self) -> dict[str, RunOutput]:
-        return outputs_of(self._directory, self._loaded())
+        return outputs_of(self._present(), self._loaded())
+
+
+def run_path(name: str, run: Run | str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a run directory that the argument `name` gives as a path or as a run."""
+    return run.path if isinstance(run, Run) else arguments.path(name, run).absolute()
+
+
+def open_run_as_given(path: str | os.PathLike[str]) -> Run:
+    """Open a run directory for a command, whose messages show the path as its user gave it."""
+    return Run(RunDirectory.find(Path(path)).path)
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open a run directory for reading, also while the run goes on; a folder that is none is a `MillstreamError`."""
-    return Run(RunDirectory.find(Path(path)).path.absolute())
+    return Run(RunDirectory.find(arguments.path("path", path)).path.absolute())

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from millstream.api.config import Source, loaded_of
+from millstream.api.argument_names import naming_arguments
+from millstream.api.config import Overlays, Source, check_arguments, loaded_of
 from millstream.errors import ConfigError, ConfigProblem
 from millstream.guarantees.validation import checked_graph
 
 __all__ = ["validate"]
 
 
-def validate(
-    config: Source, *, set: Mapping[str, Any] | None = None, overlays: Sequence[str | os.PathLike[str]] = ()
-) -> list[ConfigProblem]:
+def validate(config: Source, *, set: Mapping[str, Any] | None = None, overlays: Overlays = ()) -> list[ConfigProblem]:
     """Return every problem of a config, none if it is valid. No record is read, no broker is asked.
+
+    An argument of a wrong kind is no problem of the config: it raises `ConfigError`.
 
     >>> validate({"name": "demo", "source": {"type": "generator"}, "pipeline": {"use": "text_topic"}})[0].key
     'pipeline.use'
     """
+    check_arguments(config, set, overlays)
     try:
-        checked_graph(loaded_of(config, set, overlays))
+        with naming_arguments():
+            checked_graph(loaded_of(config, set, overlays))
     except ConfigError as error:
         return list(error.problems)
     return []

@@ -14,9 +14,10 @@ import click
 from millstream import __version__
 from millstream.cli import plugin_commands
 from millstream.cli.failures import failure, is_expected
+from millstream.cli.log_bridge import show_logging
 from millstream.cli.module_path import current_folder_importable
 from millstream.cli.session import Session
-from millstream.plain_text import printable
+from millstream.plain_text import indented
 from millstream.suggestions import suggestion
 
 __all__ = ["main", "millstream"]
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     importlib.import_module("millstream.blas_threads")  # before numpy; the import of this module changes nothing
     given = list(sys.argv[1:] if arguments is None else arguments)
     session = Session()
-    with current_folder_importable():
+    with current_folder_importable(), show_logging(session.log):
         code = _run([argument for argument in given if argument != "--debug"], session, debug="--debug" in given)
     try:
         sys.stdout.flush()
@@ -102,7 +103,7 @@ def _run(arguments: list[str], session: Session, *, debug: bool) -> int:
     except (Exception, KeyboardInterrupt) as error:
         message, exit_code = failure(error)
         if debug and not is_expected(error):
-            click.echo(printable(session.redact(traceback.format_exc())), err=True, nl=False)
+            click.echo(indented(session.redact(traceback.format_exc().rstrip())), err=True)
         else:
             session.error(message)
         return exit_code

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from millstream.api.run import Audit, open_run
+from millstream.api.run import Audit, open_run_as_given
 from millstream.plain_text import json_object, one_line
 
 __all__ = ["audit"]
@@ -39,7 +39,8 @@ def audit(run: Path, against: Path | None, as_json: bool) -> None:
         if not as_json:
             click.echo("making a golden run of the same epochs, without crashes ...", err=True)
 
-    found = open_run(run).audit(None if against is None else open_run(against), announce=announce)
+    golden = None if against is None else open_run_as_given(against)
+    found = open_run_as_given(run).audit(golden, announce=announce)
     click.echo(json_object(as_object(found)) if as_json else _text(found))
 
 
@@ -63,6 +64,7 @@ def as_object(found: Audit) -> dict[str, object]:
             for name, output in found.outputs.items()
         },
         "not_compared": dict(found.later),
+        "changed_code": dict(found.changed_code),
     }
 
 
@@ -80,4 +82,8 @@ def _text(found: Audit) -> str:
         lines.append(f"  {output.kind}: {_MEANING[output.kind]}")
     for name, began in found.later.items():
         lines.append(f"{name}: not compared, its sink was added later and begins with epoch {began}")
+    for name, epoch in found.changed_code.items():
+        first = f"during the run: epoch {epoch} is the first with it"
+        when = "since the last start of the run" if epoch is None else first
+        lines.append(f"{name}: its code changed {when}, so differences may come from it and not from a crash")
     return "\n".join(map(one_line, lines))

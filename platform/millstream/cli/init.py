@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from millstream.plain_text import one_line
+
 __all__ = ["init"]
 
 
@@ -30,8 +32,8 @@ def init(folder: str, kafka: bool) -> None:
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        click.echo(f"wrote {path}")
+        click.echo(one_line(f"wrote {path}"))
     click.echo("commands to try:")
     if target.resolve() != Path.cwd().resolve():
-        click.echo(f"  cd {shlex.quote(folder)}")
+        click.echo(one_line(f"  cd {shlex.quote(folder)}"))
     click.echo("  millstream run pipeline.yaml")

@@ -1,15 +1,16 @@
-"""Shows the messages that a run sends to Python's logging, such as that it waits for a server."""
+"""Shows the messages that a command gets through Python's logging, such as that a run waits for a server."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from millstream.cli.log_lines import Level
-from millstream.config.plugins import registered
+from millstream.thread_errors import log_thread_error
 
-__all__ = ["show_logging"]
+__all__ = ["show_logging", "verbose_logging"]
 
 Log = Callable[[Level, str], None]
 
@@ -20,32 +21,63 @@ class _ShowingHandler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._log(_level(record.levelno), record.getMessage())
+        self._log(_level(record.levelno), self.format(record))
 
 
 @contextmanager
-def show_logging(log: Log, *, verbose: bool = False) -> Iterator[None]:
-    """Pass the warnings of our loggers and of plug-ins' loggers to `log`, from any thread; `verbose` passes everything.
+def show_logging(log: Log) -> Iterator[None]:
+    """Pass to `log`, from any thread, the messages that Python would print: those of loggers without a handler.
 
-    The loggers of other packages stay as they are.
+    These are warnings, unless the level of a logger is another one; warnings of the module `warnings`; and the errors
+    that end threads.
     """
-    plug_ins = [point for names in registered().values() for points in names.values() for point in points]
-    loggers = [
-        logging.getLogger(name) for name in {"millstream", *(point.module.partition(".")[0] for point in plug_ins)}
-    ]
-    before = [logger.level for logger in loggers]
     handler = _ShowingHandler(log)
-    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    for logger in loggers:
-        logger.addHandler(handler)
-        if verbose:
-            logger.setLevel(logging.DEBUG)
+    handler.addFilter(_is_unhandled)
+    thread_hook = threading.excepthook
+    logging.root.addHandler(handler)
+    logging.captureWarnings(True)
+    threading.excepthook = log_thread_error
     try:
         yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.removeHandler(handler)
+        threading.excepthook = thread_hook
+        logging.captureWarnings(False)
+        logging.root.removeHandler(handler)
+
+
+@contextmanager
+def verbose_logging() -> Iterator[None]:
+    """Let our loggers and those of plug-ins pass all messages; the loggers of other packages stay as they are."""
+    before = {logger: logger.level for logger in map(logging.getLogger, _our_packages())}
+    for logger in before:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
             logger.setLevel(level)
+
+
+def _is_unhandled(record: logging.LogRecord) -> bool:
+    """False for a message of a library that has handlers, also if its handler only keeps the library silent.
+
+    Our loggers and those of plug-ins are never silent.
+    """
+    handlers, logger = [], logging.getLogger(record.name)
+    while logger.parent is not None:
+        handlers += logger.handlers
+        logger = logger.parent
+    if not handlers or record.name == "py.warnings":
+        return True
+    silent = all(isinstance(handler, logging.NullHandler) for handler in handlers)
+    return silent and record.name.partition(".")[0] in _our_packages()
+
+
+def _our_packages() -> set[str]:
+    from millstream.config.plugins import registered  # not at the top: `millstream --help` does not need it
+
+    plug_ins = [point for names in registered().values() for points in names.values() for point in points]
+    return {"millstream", *(point.module.partition(".")[0] for point in plug_ins)}
 
 
 def _level(number: int) -> Level:

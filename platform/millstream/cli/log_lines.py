@@ -35,7 +35,7 @@ def display_line(level: Level, message: str) -> str:
     >>> display_line(Level.WARNING, "no room")
     'warning: no room'
     """
-    return f"warning: {message}" if level is Level.WARNING else message
+    return f"{level}: {message}" if level in (Level.WARNING, Level.ERROR) else message
 
 
 @dataclass

@@ -47,7 +47,7 @@ def ls(runs: str | None, as_json: bool) -> None:
     elif found:
         click.echo("\n".join(_table(found)))
     else:
-        click.echo(f"no runs in {folder}")
+        click.echo(one_line(f"no runs in {folder}"))
 
 
 def _table(entries: Sequence[RunEntry]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import click
 
-from millstream.api.run import open_run
+from millstream.api.run import open_run_as_given
 from millstream.plain_text import json_object, one_line
 from millstream.runs.checkpoint_model import Prediction
 
@@ -27,7 +27,7 @@ def predict(run: str, text: str | None, as_json: bool) -> None:
 
     The command uses the newest checkpoint and learns nothing. RUN may be running at the same time.
     """
-    model = open_run(run).model()
+    model = open_run_as_given(run).model()
     for texts in [[text]] if text is not None else _lines(sys.stdin.buffer):
         for prediction in model.predict(texts):
             click.echo(_as_json(prediction) if as_json else _as_text(prediction))

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from millstream.api.run import open_run
+from millstream.api.run import open_run_as_given
 from millstream.log.formats.rows import json_lines
 from millstream.plain_text import json_text
 
@@ -22,7 +22,7 @@ def read(run: str, output: str) -> None:
     """Print the rows of OUTPUT of RUN as JSON lines; RUN may be running."""
     stream, terminal = sys.stdout.buffer, sys.stdout.isatty()
     try:
-        for rows in open_run(run).batches(output):
+        for rows in open_run_as_given(run).batches(output):
             for start in range(0, rows.num_rows, _ROWS_AT_ONCE):
                 lines = json_lines(rows.slice(start, _ROWS_AT_ONCE))
                 stream.write(json_text(lines.decode()).encode() if terminal else lines)

@@ -39,7 +39,10 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     rejects = summary.delivered.get("rejects", 0)
     if rejects and rejects >= summary.records / 2:
         command = f"{program()} read {run} rejects"
-        yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints the reasons"
+        yield f"  rejects    {rejects:,}, at least half of the records: `{command}` prints step and reason of each"
+        if predictions := summary.delivered.get("predictions"):
+            kept = "records have a prediction; a record that only a later step rejects, such as popularity, keeps it"
+            yield f"             {predictions:,} {kept}"
     if summary.model is not None and summary.accuracy is None and summary.records:
         yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
     event_time = event_time_status(watched.epoch_log.totals)

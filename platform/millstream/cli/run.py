@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +22,7 @@ from millstream.cli.session import current_session
 from millstream.cli.stop_signals import StopSignals
 from millstream.config.load import Loaded, load_config
 from millstream.extras import require
-from millstream.plain_text import one_line
+from millstream.plain_text import json_object, one_line
 from millstream.runs.start import Options
 from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
@@ -101,7 +101,7 @@ def run(
         watch = _Observers(screen, port, log.epoch_lines(screen))
         summary = _run(loaded, options, screen, watch)
     if as_json or not quiet:
-        click.echo(summary.json() if as_json else watch.report(summary))
+        click.echo(json_object(asdict(summary)) if as_json else watch.report(summary))
 
 
 def _open_port(port: int) -> MetricsPort:

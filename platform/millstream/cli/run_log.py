@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import click
 
 from millstream.cli.epoch_lines import EpochLines
-from millstream.cli.log_bridge import show_logging
+from millstream.cli.log_bridge import verbose_logging
 from millstream.cli.log_lines import Level, LogForm, LogLines, display_line
 from millstream.cli.screen import Screen, Show, standard_error
 from millstream.cli.session import Session
-from millstream.plain_text import printable
+from millstream.plain_text import indented
 
 __all__ = ["RunLog", "log_options"]
 
@@ -43,7 +43,8 @@ class RunLog:
         self._session, self._verbose, self._warnings_only = session, verbose, warnings_only
         self._lines = lines = LogLines(LogForm(form), None) if form is not None else None
         if lines is not None:
-            session.print_error = lambda message: click.echo(lines.line(Level.ERROR, message), err=True)
+            session.print_message = lambda level, message: click.echo(lines.line(level, message), err=True)
+            session.print_error = lambda message: session.print_message(Level.ERROR, message)
 
     def begin(self, pipeline: str, redact: Callable[[str], str]) -> None:
         """Set the pipeline of the log lines, and the function that hides the secrets of its config."""
@@ -53,14 +54,17 @@ class RunLog:
 
     @contextmanager
     def screen(self) -> Iterator[Screen]:
-        """The screen of the run; it also shows the messages of our loggers."""
+        """The screen of the run; it also shows log messages."""
         file = standard_error()
         show = Show.LIVE if file.isatty() and self._lines is None else Show.LINES
         screen = Screen(file, Show.WARNINGS if self._warnings_only else show, line=self._line, verbose=self._verbose)
+        outside = self._session.print_message
+        self._session.print_message, self._session.verbose = screen.log, self._verbose
         try:
-            with show_logging(screen.log, verbose=self._verbose):
+            with verbose_logging() if self._verbose else nullcontext():
                 yield screen
         finally:
+            self._session.print_message, self._session.verbose = outside, False
             screen.close()
             if file is not sys.stderr:
                 file.close()
@@ -72,4 +76,4 @@ class RunLog:
     def _line(self, level: Level, message: str) -> str:
         """One line of the screen, which shows also messages of connectors; errors of the session have no secrets."""
         redacted = self._session.redact(message)
-        return printable(display_line(level, redacted)) if self._lines is None else self._lines.line(level, redacted)
+        return indented(display_line(level, redacted)) if self._lines is None else self._lines.line(level, redacted)

@@ -146,7 +146,8 @@ def _trace(loaded: Loaded, recorded: Recorded, seed: int) -> int:
     from millstream.engines.simulated.simulation import Simulation
 
     with tempfile.TemporaryDirectory(prefix="millstream-simulate-") as folder:
-        outcome = Simulation(loaded.config, recorded, Path(folder)).run(seed, lambda line: click.echo(one_line(line)))
+        simulation = Simulation(loaded.config, recorded, Path(folder))
+        outcome = simulation.run(seed, lambda line: click.echo(one_line(loaded.redact(line))))
     if not outcome.wrong:
         click.echo(f"seed {seed}  keeps the promise of {loaded.config.guarantee.delivery}")
     return 1 if outcome.wrong else 0
@@ -157,7 +158,7 @@ def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str,
     faults: Counter[str] = Counter()
     for outcome in done:
         faults.update({str(target): count for target, count in outcome.injected.items()})
-    wrong = done[-1]
+    wrong, differences = done[-1], [loaded.redact(line) for line in done[-1].wrong]
     return {
         "pipeline": loaded.config.name,
         "delivery": str(loaded.config.guarantee.delivery),
@@ -168,7 +169,7 @@ def _as_object(loaded: Loaded, done: list[Outcome], seconds: float) -> dict[str,
         "epochs": sum(outcome.epochs for outcome in done),
         "steps": sum(outcome.steps for outcome in done),
         "faults": dict(faults),
-        "wrong": {"seed": wrong.seed, "differences": list(wrong.wrong)} if wrong.wrong else None,
+        "wrong": {"seed": wrong.seed, "differences": differences} if differences else None,
     }
 
 
@@ -186,7 +187,7 @@ def _show(result: Mapping[str, Any], command: str) -> None:
     click.echo(f"  seed {wrong['seed']} breaks the promise of {result['delivery']}:")
     for line in wrong["differences"]:
         click.echo(one_line(f"    {line}"))
-    click.echo(f"  {command} --seed {wrong['seed']} --trace")
+    click.echo(one_line(f"  {command} --seed {wrong['seed']} --trace"))
 
 
 def _command(config: str, sets: tuple[str, ...], overlays: tuple[str, ...], records: int) -> str:

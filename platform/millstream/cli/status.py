@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from millstream.api.run import open_run
+from millstream.api.run import open_run_as_given
 from millstream.cli.accuracy import accuracy_lines
 from millstream.plain_text import json_object, one_line
 from millstream.runs.watch.run_stats import RunStats
@@ -29,7 +29,7 @@ _MOST_PARTITIONS = 20
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: str, as_json: bool) -> None:
     """Show the progress of RUN, which may be running or may have crashed. The command changes nothing."""
-    found = open_run(run).status()
+    found = open_run_as_given(run).status()
     if as_json:
         partitions = [{**asdict(partition), "behind": partition.behind} for partition in found.partitions]
         click.echo(json_object({**asdict(found), "partitions": partitions, "behind": found.behind}))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from millstream.plain_text import one_line
+
 __all__ = ["stop"]
 
 _POLL_SECONDS, _LINE_SECONDS = 0.1, 5.0
@@ -32,9 +34,9 @@ def stop(run: str, timeout: float | None) -> int:
     directory = RunDirectory.find(Path(run))
     process = request_stop(directory)
     if process is None:
-        click.echo(f"{run} is not running")
+        _echo(f"{run} is not running")
         return 0
-    click.echo(f"process {process} stops {run} after the epoch in progress ...", err=True)
+    _echo(f"process {process} stops {run} after the epoch in progress ...", err=True)
     began = shown = time.monotonic()
     while not has_ended(directory, process):
         now = time.monotonic()
@@ -62,10 +64,14 @@ def _report(run: str) -> int:
 
     entry = run_entry(Path(run), time.time())
     if entry.state == "running":
-        click.echo(f"{run} has stopped, and another process has started it again")
+        _echo(f"{run} has stopped, and another process has started it again")
     elif entry.state == "ended":
-        click.echo(f"{run} has stopped, with {entry.records or 0:,} records; the same `run` command continues it")
+        _echo(f"{run} has stopped, with {entry.records or 0:,} records; the same `run` command continues it")
     else:
-        click.echo(f"{run} is {entry.state}; `millstream status {run}` shows more", err=True)
+        _echo(f"{run} is {entry.state}; `millstream status {run}` shows more", err=True)
         return 1
     return 0
+
+
+def _echo(line: str, *, err: bool = False) -> None:
+    click.echo(one_line(line), err=err)

@@ -18,14 +18,7 @@ try:
     import numba
     from llvmlite import ir
     from numba import njit, types
-    from numba.core.event import Event, Listener, register
-    from numba.core.registry import cpu_target
     from numba.extending import intrinsic
-
-    # Without these two lines, numba would refresh these contexts at the first call of a compiled function. The contexts
-    # are refreshed now, so that processes that are forked from this process do not have to refresh them.
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
 except Exception as error:  # an ImportError, or any error that numba raises for an incompatible library
     message = (
         f"numba cannot be used here ({type(error).__name__}: {error}), and digests, hashed_text and most models are "
@@ -34,32 +27,66 @@ except Exception as error:  # an ImportError, or any error that numba raises for
     raise ConfigError(message) from error
 
 
+_WARNED: set[str] = set()
+
+
+def _warn_of_moved_name(error: Exception, effect: str) -> None:
+    """Warn once of an effect of a private name that this numba no longer has."""
+    if effect not in _WARNED:
+        message = "numba %s lacks a private name that Millstream uses (%s); %s"
+        _LOGGER.warning(message, numba.__version__, error, effect)
+    _WARNED.add(effect)
+
+
+def _refresh_contexts() -> None:
+    """Refresh the contexts that numba would refresh at the first call of a compiled function.
+
+    Processes that are forked from this process do not have to refresh them.
+    """
+    try:
+        from numba.core.registry import cpu_target
+
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
+    except (ImportError, AttributeError) as error:
+        _warn_of_moved_name(error, "the first call of a compiled function in each process takes longer")
+
+
+_EVERY_START = "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
 _COMPILED: set[Callable[..., Any]] = set()
 
 
-class _CompileWarning(Listener):
-    """Warns once, before the first function of Millstream is compiled: the compilation takes some seconds."""
+def _announce_compilation() -> None:
+    """Let a warning come before the first function of Millstream is compiled: the compilation takes some seconds."""
+    try:
+        from numba.core.event import Listener, register
+    except (ImportError, AttributeError) as error:
+        _warn_of_moved_name(error, "no message announces a compilation, which takes some seconds")
+        return
 
-    def __init__(self) -> None:
-        self._warned = False
+    class CompileWarning(Listener):
+        def __init__(self) -> None:
+            self._warned = False
 
-    def on_start(self, event: Event) -> None:
-        dispatcher = event.data["dispatcher"]
-        if self._warned or dispatcher.py_func not in _COMPILED:
-            return
-        self._warned = True
-        frequency = (
-            "once"
-            if dispatcher.stats.cache_path
-            else "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
-        )
-        _LOGGER.warning("compiling functions for this machine, %s; the compilation takes some seconds", frequency)
+        def on_start(self, event: Any) -> None:
+            dispatcher = event.data.get("dispatcher")
+            if self._warned or getattr(dispatcher, "py_func", None) not in _COMPILED:
+                return
+            self._warned = True
+            every = (
+                "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
+            )
+            frequency = "once" if dispatcher.stats.cache_path else every
+            _LOGGER.warning("compiling functions for this machine, %s; the compilation takes some seconds", frequency)
 
-    def on_end(self, event: Event) -> None:
-        pass
+        def on_end(self, event: Any) -> None:
+            pass
+
+    register("numba:compile", CompileWarning())  # type: ignore[no-untyped-call]
 
 
-register("numba:compile", _CompileWarning())  # type: ignore[no-untyped-call]
+_refresh_contexts()
+_announce_compilation()
 
 
 def compiled(function: _Function) -> _Function:
@@ -86,18 +113,8 @@ def _cache_code(dispatcher: Any, function: Callable[..., Any]) -> None:
             raise AttributeError("a dispatcher has no _cache")
         dispatcher._cache = CodeCache(function)
     except (ImportError, AttributeError, TypeError) as error:
-        _warn_of_moved_names(str(error))
+        _warn_of_moved_name(error, "numba's own cache of compiled code is used")
         dispatcher.enable_caching()
-
-
-_WARNED: list[str] = []
-
-
-def _warn_of_moved_names(reason: str) -> None:
-    if not _WARNED:
-        message = "numba %s lacks a name that Millstream's cache of compiled code needs (%s); numba's own cache is used"
-        _LOGGER.warning(message, numba.__version__, reason)
-    _WARNED.append(reason)
 
 
 def _load_eight(typing: Any, array: Any, index: Any) -> Any:

@@ -46,6 +46,9 @@ class AbsentPlugin(BaseModel):
     def progress(self, *_: Any) -> NoReturn:
         self.open()
 
+    def problems(self, *_: Any) -> NoReturn:
+        self.open()
+
     def location(self, context: Any, output: str) -> str:
         return f"unknown: {self._reason}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import MutableMapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +9,13 @@ from typing import Any
 
 import yaml
 
-from millstream.plain_text import without_passwords
+from millstream.redaction import Secrets
 
 __all__ = ["Document", "FileLine", "KeyPath", "Place", "Problem", "Setting", "apply_sets", "parse"]
 
 KeyPath = tuple[str | int, ...]
 
 _MOST_VALUES = 100_000
-_SECRET = 4
 
 
 @dataclass(frozen=True)
@@ -83,23 +81,10 @@ class Document:
         for known in [known for known in self.lines if known[: len(path)] == path]:
             del self.lines[known]
 
-    def redact(self, text: str) -> str:
-        """Return the text with references in place of outside values, and without the passwords of URLs."""
-        return without_passwords(self.with_references(text))
-
-    def with_references(self, text: str) -> str:
-        """Return the text with a reference in place of each outside value that is long enough to be a secret."""
-        for name, value in sorted(self.values.items(), key=lambda item: -len(item[1])):
-            if len(value) >= _SECRET:
-                for spelling in _spellings(value):
-                    text = text.replace(spelling, f"${{{name}}}")
-        return text
-
-
-def _spellings(value: str) -> list[str]:
-    """Return a value as text, in JSON, and with the `$$` of a resolved config; the longest spelling comes first."""
-    plain = [value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]]
-    return sorted({*plain, *(text.replace("$", "$$") for text in plain)}, key=len, reverse=True)
+    @property
+    def secrets(self) -> Secrets:
+        """The values from outside, which no output shows."""
+        return Secrets(self.values)
 
 
 class _Loader(yaml.SafeLoader):

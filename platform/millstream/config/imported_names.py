@@ -44,6 +44,8 @@ def import_name(text: str) -> Any:
     path = module
     for part in name.split("."):
         if not hasattr(found, part):
+            if module == "__main__":
+                raise ConfigError(f"this process does not define {part}, unlike the notebook or script that used it")
             meant = suggestion(part, dir(found), f"check the spelling in {module}")
             raise ConfigError(f"{path} has no {part!r}{meant}")
         found, path = getattr(found, part), f"{path}.{part}"

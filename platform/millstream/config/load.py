@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,8 +20,9 @@ from millstream.config.models import Config
 from millstream.config.overlays import merge_overlays
 from millstream.config.references import substitute
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
+from millstream.redaction import Secrets
 
-__all__ = ["Loaded", "load_config", "read_back", "read_config"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config", "read_document"]
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,20 @@ class Loaded:
 
     def changed(self, sets: Sequence[Setting], environment: Mapping[str, str] | None = None) -> Loaded:
         """Return this config with other values, given as those of `--set`; the file is not read again."""
-        document = Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
-        return _validated(document, self.file, self.folder, sets, environment)
+        return _validated(self.written(), self.file, self.folder, sets, environment)
+
+    def written(self) -> Document:
+        """Return the document as it was written, for `read_document`; values from outside are references again."""
+        return Document(_without_secrets(self.document.data, self.document), dict(self.document.lines))
+
+    @property
+    def secrets(self) -> Secrets:
+        """The values from outside, which no output shows."""
+        return self.document.secrets
 
     def redact(self, text: str) -> str:
         """Return the text without secrets: references are in place of outside values, `***` of passwords in URLs."""
-        return self.document.redact(text)
+        return self.secrets.redact(text)
 
     def redacted(self, data: Any, path: KeyPath = ()) -> Any:
         """Return the part of the config at a key path without secrets; only its texts and whole references change."""
@@ -61,16 +70,9 @@ class Loaded:
         redacted = self.redact(written)
         return data if redacted == written else redacted
 
-    @contextmanager
-    def redacting(self) -> Iterator[None]:
-        """Remove the secrets from the messages of exceptions that pass."""
-        try:
-            yield
-        except Exception as error:
-            error.args = tuple(self.redact(part) if isinstance(part, str) else part for part in error.args)
-            if isinstance(error, OSError) and isinstance(error.filename, str):
-                error.filename = self.redact(error.filename)
-            raise
+    def redacting(self) -> AbstractContextManager[None]:
+        """Remove the secrets from the exceptions that pass."""
+        return self.secrets.redacting()
 
     def unset(self, *path: str | int) -> list[Problem]:
         """Return the references below a key path that have no value; only `read_back` allows them."""
@@ -116,6 +118,11 @@ def read_config(
     return _validated(Document(data=dict(data)), file, folder, sets, environment)
 
 
+def read_document(document: Document, file: str, folder: Path, environment: Mapping[str, str] | None = None) -> Loaded:
+    """Validate a document of `Loaded.written`, in this process or in another one."""
+    return _validated(document, file, folder, (), environment)
+
+
 def read_back(data: Mapping[str, Any], folder: Path, file: str, environment: Mapping[str, str] | None = None) -> Loaded:
     """Validate the config of an existing run, for commands that only read the run.
 
@@ -147,19 +154,20 @@ def _validated(
     substitute(document, os.environ if environment is None else environment, folder, read_only=read_only)
     try:
         config = Config.model_validate(with_absent(document.data) if read_only else document.data)
-    except ValidationError as error:
+    except ValidationError as error:  # it shows values, so it is no cause of the errors raised here
         if document.unset:
-            raise _refusal(file, document, document.unset) from error
+            raise _refusal(file, document, document.unset) from None
         known = {problem.path for problem in document.problems}
         document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
         refusal = _refusal(file, document, document.problems)
         if read_only:
             message = (
                 f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
-                "installed: read it with the version and plug-ins that made it"
+                "installed: read it with the version and plug-ins that made it; a class of a notebook or a script is "
+                "known only to a process that defines it"
             )
-            raise Contradiction(message) from error
-        raise refusal from error
+            raise Contradiction(message) from None
+        raise refusal from None
     if document.problems:
         raise _refusal(file, document, document.problems)
     return Loaded(config, file, folder, document)
@@ -169,7 +177,7 @@ def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> Conf
     found = []
     for problem in problems:
         place = problem.where if problem.where is not None else document.where(problem.path)
-        message = document.redact(problem.message)
+        message = document.secrets.redact(problem.message)
         placed = ConfigProblem(_position(file, place), ".".join(map(str, problem.path)), message)
         found.append((_order(place), placed))
     found.sort(key=lambda each: each[0])
@@ -203,4 +211,4 @@ def _without_secrets(data: Any, document: Document, path: KeyPath = ()) -> Any:
     if not isinstance(data, str):
         return data
     as_written = document.at(path) == data  # otherwise a validator made it, perhaps from a value from outside
-    return data.replace("$", "$$") if as_written else document.with_references(data.replace("$", "$$"))
+    return data.replace("$", "$$") if as_written else document.secrets.with_references(data.replace("$", "$$"))

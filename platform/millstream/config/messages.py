@@ -73,7 +73,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
     for path, found in located:
         if found["type"] == "missing" and path in misspelt:
             continue  # the key is there, but misspelt
-        message = document.redact(_message(found, path, model, document))
+        message = document.secrets.redact(_message(found, path, model, document))
         if message not in merged.setdefault(path, []):
             merged[path].append(message)
     return [Problem(path, "; or ".join(messages)) for path, messages in merged.items()]

@@ -1,4 +1,4 @@
-"""The origin of every value of a resolved config: a line of a file, `--set`, or a default."""
+"""The origin of every value of a resolved config: a line of a file, a value of `set`, or a default."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Origin:
     references: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        place = {"default": "default", "set": "--set"}.get(self.kind, str(FileLine(self.file or "", self.line)))
+        place = self.kind if self.kind != "file" else str(FileLine(self.file or "", self.line))
         outside = [
             f"file {name.removeprefix('file:')}" if name.startswith("file:") else f"environment {name}"
             for name in self.references

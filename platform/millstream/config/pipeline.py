@@ -84,8 +84,13 @@ class _StepField:
 
     def validate(self, value: object) -> NamedStep:
         if isinstance(value, NamedStep):
-            return value
+            _STEP.validate(value.config)
+            if isinstance(value.name, str) and re.match(NAME, value.name):
+                return value
+            message = f"a step has a name of letters, digits, `_` and `-`, at most 64, not {value.name!r}"
+            raise ValidationError.from_exception_data("step", [_problem((), value.name, message)])
         if isinstance(value, BaseModel):
+            _STEP.validate(value)
             name = value.step_name if isinstance(value, AbsentPlugin) else None
             return NamedStep(name or _default_name(getattr(value, "type", type(value).__name__)), value)
         model = _STEP.chosen(value)
@@ -168,8 +173,10 @@ class _PipelineField:
     """A field that holds `use` and the options of a named pipeline, or `steps`."""
 
     def validate(self, value: object) -> BaseModel:
-        if isinstance(value, BaseModel):
+        if isinstance(value, StepList):
             return value
+        if isinstance(value, BaseModel):
+            return cast(BaseModel, _PIPELINE.validate(value))
         if not isinstance(value, Mapping) or not {"use", "steps"} & set(value):
             message = "a pipeline is a mapping with `use`, a named pipeline, or `steps`, a list"
             raise ValidationError.from_exception_data("pipeline", [_problem((), value, message)])

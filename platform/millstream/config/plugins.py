@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
+from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.config.plugin_bases import ModelConfig, PluginConfig, SinkConfig, SourceConfig, StepConfig
 from millstream.errors import ConfigError
@@ -53,6 +55,14 @@ _BASES: Mapping[str, type[PluginConfig]] = {
     STEPS: StepConfig,
     MODELS: ModelConfig,
 }
+_MEMBERS: Mapping[str, Sequence[str]] = {
+    SOURCES: ("bounded", "fields", "open", "problems", "reads"),
+    SINKS: ("clear", "location", "may_clear", "open", "problems", "progress", "read"),
+    STEPS: ("build",),
+    MODELS: ("build",),
+    PIPELINES: ("steps",),
+}
+"""The members of an object that is a plug-in; a class of a notebook may have them without a base class."""
 
 
 @functools.cache
@@ -102,8 +112,25 @@ def _is_class_name(group: str, name: object) -> bool:
 
 
 def plugin_class(group: str, name: str, key: str = "type") -> type[BaseModel]:
-    """Return the class that a config selects: the one registered as `name`, or the one that `module:Class` names."""
-    return _import_class(group, name) if _is_class_name(group, name) else load(group, name, key)
+    """Return the class that a config selects: one registered as `name`, one that `module:Class` names, or a notebook's.
+
+    A class of a notebook or a script, whose default of the field `type` is the name, is known to its process alone.
+    """
+    if _is_class_name(group, name):
+        return _import_class(group, name)
+    return _main_class(group, name, key) or load(group, name, key)
+
+
+def _main_class(group: str, name: object, key: str) -> type[BaseModel] | None:
+    """Return the class of the notebook or script of this process whose `type` has this default, unless registered."""
+    if not isinstance(name, str) or name in registered()[group]:
+        return None
+    for found in list(vars(sys.modules["__main__"]).values()):
+        if isinstance(found, type) and issubclass(found, BaseModel) and key in found.model_fields:
+            needed = getattr(_BASES.get(group), "__abstractmethods__", ())
+            if found.model_fields[key].default == name and all(hasattr(found, method) for method in needed):
+                return found
+    return None
 
 
 def _import_class(group: str, name: str) -> type[BaseModel]:
@@ -149,6 +176,7 @@ class PluginField:
     def validate(self, value: object) -> Any:
         kind, names = _KINDS[self.group], list(registered()[self.group])
         if isinstance(value, BaseModel):
+            self._check_object(value)
             return value
         if not isinstance(value, Mapping):
             message = f"a {kind} is a mapping with `{self.key}`, one of {', '.join(names)}"
@@ -157,7 +185,7 @@ class PluginField:
             message = f"missing; one of {', '.join(names)}"
             raise _refusal((self.key,), "missing", message, value)
         name = value[self.key]
-        if name not in names and not _is_class_name(self.group, name):
+        if name not in names and not _is_class_name(self.group, name) and not _main_class(self.group, name, self.key):
             message = f"no such {kind} is installed; one of {', '.join(names)}"
             raise _refusal((self.key,), "unknown", message, name, allowed=names)
         try:
@@ -165,6 +193,15 @@ class PluginField:
         except ConfigError as error:
             raise _refusal((self.key,), "broken", str(error), name) from error
         return model.model_validate(value, extra="forbid")
+
+    def _check_object(self, value: BaseModel) -> None:
+        """Refuse an object that is no plug-in of this group; an absent plug-in refuses its use itself."""
+        if isinstance(value, AbsentPlugin):
+            return
+        if missing := [member for member in (self.key, *_MEMBERS[self.group]) if not hasattr(value, member)]:
+            kind, members = _KINDS[self.group], " and ".join(f"`{member}`" for member in missing)
+            message = f"an object of the class {type(value).__name__} is not a {kind}, because it has no {members}"
+            raise _refusal((), "shape", message, value)
 
     def chosen(self, value: object) -> type[BaseModel] | None:
         """Return the model that a mapping names; None if there is none or it is broken."""

@@ -77,6 +77,7 @@ class _SourceField(PluginField):
 
     def validate(self, value: object) -> TimedSource:
         if isinstance(value, TimedSource):
+            super().validate(value.config)
             return value
         if not isinstance(value, Mapping):
             return _timed(super().validate(value), {})

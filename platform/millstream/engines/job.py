@@ -18,6 +18,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import PAUSE, DeliveryPlan, EpochLifecycle
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import Epoch, EpochLog
+from millstream.redaction import Secrets
 from millstream.state.checkpoints import CheckpointStore
 from millstream.steps.graph import Graph
 from millstream.steps.outcome import Outcome
@@ -31,7 +32,8 @@ __all__ = ["CutOptions", "Engine", "Job", "Storage", "delivery_plan", "make_job"
 class Job:
     """One start of a run. Setting `stop` ends the run after the epochs in progress.
 
-    `processor` runs the steps of this process. `outcome` is that of all processes, after a clean end.
+    `processor` runs the steps of this process; other processes keep the `secrets` out of their errors. `outcome` is
+    that of all processes, after a clean end.
     """
 
     config: Config
@@ -45,6 +47,7 @@ class Job:
     lifecycle: EpochLifecycle
     folder: Path
     stop: threading.Event
+    secrets: Secrets = field(default_factory=Secrets)
     outcome: Outcome = field(default_factory=Outcome)
 
     def cut_epochs(self, first: int) -> list[Epoch]:
@@ -141,6 +144,7 @@ def make_job(
     clock: Callable[[], float] = time.monotonic,
     wall_clock: Callable[[], int] = wall_clock,
     pause: float = PAUSE,
+    secrets: Secrets | None = None,
 ) -> Job:
     """Make a job. `observe` returns the observer of its lifecycle. Epochs and the base have times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
@@ -170,4 +174,5 @@ def make_job(
         lifecycle=lifecycle,
         folder=storage.folder,
         stop=stop,
+        secrets=secrets or Secrets(),
     )

@@ -8,23 +8,16 @@ from contextlib import AbstractContextManager
 
 from millstream.engines.driver import Feed, run_epochs
 from millstream.engines.job import Job
-from millstream.errors import MillstreamError
+from millstream.errors import WorkerLost
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import PartitionTable
 from millstream.log.ranges import ranges_of
 
-__all__ = ["StepsFailed", "WorkerLost", "run_with_recovery"]
+__all__ = ["StepsFailed", "run_with_recovery"]
 
 _MOST_LOSSES = 3
 _SOON_SECONDS = 60.0
 """A loss within this time after a start may have the cause of the loss before; a later loss follows successful work."""
-
-
-class WorkerLost(MillstreamError):
-    """A worker died, or hangs."""
-
-    counts_when_idle = False
-    """True if a loss soon after a start counts as a failure without progress even when no epoch was in flight."""
 
 
 class StepsFailed(Exception):

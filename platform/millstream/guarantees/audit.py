@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -48,6 +48,9 @@ class Audit:
     state: OutputClass
     later: Mapping[str, int]
     """The outputs that are not compared because their sink was added later, each with the first epoch of the sink."""
+    changed_code: Mapping[str, int | None] = field(default_factory=dict)
+    """The user's functions and classes that changed during the run, each with the first epoch that the new code made;
+    None if the golden run has other code than the last start of the run."""
 
     @property
     def rows_repeated(self) -> int:

@@ -11,7 +11,7 @@ from millstream.config.models import Config
 from millstream.config.pipeline import NamedStep
 from millstream.config.sources import TimedSource
 
-__all__ = ["notebook_problems"]
+__all__ = ["notebook_problems", "unimportable_classes"]
 
 _MAIN = "__main__"
 
@@ -22,6 +22,18 @@ def notebook_problems(config: Config) -> list[Problem]:
     if engine.type == "local" and engine.workers == 1:
         return []
     where = "Spark's workers" if engine.type == "spark" else "the worker processes"
+    return [
+        Problem(
+            path,
+            f"{where} cannot import {name}, which a notebook, a script or a function defines; move it into a module, "
+            "or run in one process with `engine: {type: local, workers: 1}`",
+        )
+        for name, path in unimportable_classes(config).items()
+    ]
+
+
+def unimportable_classes(config: Config) -> dict[str, KeyPath]:
+    """Return the names of classes and functions that another process cannot import, with their first key paths."""
     found: dict[str, KeyPath] = {}
     parts = {"source": config.source, "sources": config.sources, "pipeline": config.pipeline, "sinks": config.sinks}
     for key, part in parts.items():
@@ -30,14 +42,7 @@ def notebook_problems(config: Config) -> list[Problem]:
     for step in config.steps:
         for path, name in _unimportable(step.config, step.path):
             found.setdefault(name, path)
-    return [
-        Problem(
-            path,
-            f"{where} cannot import {name}, which a notebook, a script or a function defines; move it into a module, "
-            "or run in one process with `engine: {type: local, workers: 1}`",
-        )
-        for name, path in found.items()
-    ]
+    return found
 
 
 def _unimportable(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

@@ -11,6 +11,7 @@ from millstream.config.models import Config
 from millstream.extras import need
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.notebook_classes import notebook_problems
+from millstream.java import missing_java
 from millstream.log.contracts import OpenContext
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 from millstream.steps.placement import placement_problems
@@ -21,8 +22,13 @@ __all__ = ["checked_graph"]
 def checked_graph(loaded: Loaded, *, packages: bool = True) -> Graph:
     """Build the steps of a config; `ConfigError` with all problems that can be found without a run.
 
-    With `packages` false, the packages of the engine and of MLflow need not be installed.
+    With `packages` false, the packages of the engine and of MLflow need not be installed, nor Java.
     """
+    with loaded.redacting():
+        return _checked_graph(loaded, packages)
+
+
+def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
     config = loaded.config
     context = OpenContext(loaded.folder, loaded.folder, config.name)
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
@@ -55,9 +61,9 @@ def _unsupported(config: Config, steps: Sequence[Node]) -> list[Problem]:
 
 
 def _missing_packages(config: Config) -> list[Problem]:
-    """Problems with an engine or a recorder whose packages are not installed."""
+    """Problems with an engine or a recorder whose packages, or whose Java, are not installed."""
     problems = []
-    if config.engine.type == "spark" and (missing := need("spark", "the engine spark")):
+    if config.engine.type == "spark" and (missing := need("spark", "the engine spark") or missing_java()):
         message = f"{missing}; or choose the local engine: `engine: {{type: local}}`, `--set engine.type=local`"
         problems.append(Problem(("engine", "type"), message))
     if config.mlflow and (missing := need("mlflow", "recording in MLflow")):

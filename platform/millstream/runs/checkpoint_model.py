@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from millstream import arguments
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.records import OFFSET, RANK
@@ -53,10 +54,11 @@ class CheckpointModel:
     classify: Any
     loaded: Loaded
 
-    def predict(self, texts: Sequence[str], *, top: int = 1) -> list[Prediction]:
+    def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, with its `top` labels; each text becomes a record with no other field."""
+        checked, most = arguments.texts("texts", texts), arguments.whole_number("top", top)
         with self.loaded.redacting():
-            return self._predict(texts, top)
+            return self._predict(checked, most)
 
     def _predict(self, texts: Sequence[str], top: int) -> list[Prediction]:
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)

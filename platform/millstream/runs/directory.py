@@ -7,6 +7,7 @@ checkpoints/   the manifests of checkpoints
 layers/        the states of the steps
 outputs/       the outputs without a sink of their own
 outputs.json   the outputs of the steps, with their columns
+code.json      digests of the modules with the user's functions and classes
 cache/         indexes of sources (safe to delete)
 spark/         Spark's log, and Spark's own checkpoint, which every start deletes
 metrics.jsonl  accuracy and speed by windows of at least 1,000 records
@@ -59,6 +60,7 @@ class RunDirectory:
     live = property(lambda self: self.path / "live.json")
     summary = property(lambda self: self.path / "summary.json")
     output_file = property(lambda self: self.path / "outputs.json")
+    code = property(lambda self: self.path / "code.json")
     sources = property(lambda self: self.path / "sources.json")
     mlflow = property(lambda self: self.path / "mlflow.json")
     error = property(lambda self: self.path / "error.txt")
@@ -252,6 +254,7 @@ class RunDirectory:
 
 _NAMES = {
     "cache",
+    "code.json",
     "config.yaml",
     "crashed",
     "epochs",

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
+from millstream import arguments
 from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.load import Loaded, read_back
 from millstream.errors import ConfigError, MillstreamError
@@ -111,6 +112,7 @@ def outputs_of(directory: RunDirectory, loaded: Loaded) -> dict[str, RunOutput]:
 
 def output_of(directory: RunDirectory, loaded: Loaded, name: str) -> RunOutput:
     """One output of a run; `MillstreamError` if the run has no output of this name."""
+    arguments.text("name", name, "predictions")
     outputs = outputs_of(directory, loaded)
     if name in outputs:
         return outputs[name]

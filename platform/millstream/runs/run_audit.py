@@ -9,17 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream.config.load import Loaded, read_config
+from millstream.config.load import Loaded
 from millstream.config.models import Guarantee
 from millstream.digests import Digest, row_hashes
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import Contradiction, MillstreamError
 from millstream.guarantees.audit import Audit, OutputAudit, audit, audit_output
 from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved, Totals
 from millstream.runs.directory import RunDirectory
-from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.outputs import RunOutput, outputs_of
 from millstream.runs.sinks import sink_key
 from millstream.runs.start import Options, start
+from millstream.runs.user_code import changed_code, last_code, user_code
 from millstream.runs.watch.run_status import ended_cleanly
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import Checkpoint, read_newest
@@ -32,60 +34,46 @@ __all__ = ["audit_run"]
 
 def audit_run(
     run: Path,
-    against: Path | None = None,
+    loaded: Loaded,
+    against: tuple[Path, Loaded] | None = None,
     making: Callable[[], None] = lambda: None,
-    loaded: Loaded | None = None,
 ) -> Audit:
-    """Compare a run with the golden run `against`; without it, make a temporary one, after a call of `making`.
+    """Compare a run with a golden run; without one, make a temporary one, after a call of `making`.
 
-    `loaded` is the config of the run, if this process has it.
+    `loaded` is the config of the run; `against` is the golden run with its config.
     """
+    refuse_run_in_import()
     directory = RunDirectory.find(run)
-    found = load_run(directory) if loaded is None else loaded
-    with found.redacting():
-        return _audit(directory, found, against, making, copy=loaded is not None)
-
-
-def _audit(
-    directory: RunDirectory, loaded: Loaded, against: Path | None, making: Callable[[], None], *, copy: bool
-) -> Audit:
-    last = _last_committed(directory)
-    if against is not None:
-        other = RunDirectory.find(against)
-        return _compare(directory, loaded, other, load_run(other), last)
-    with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
-        golden = Path(folder) / "golden"
-        plain = _golden_copy(loaded) if copy else _golden_config(loaded)
-        making()
-        start(plain, Options(golden, replay=directory.path, replay_last=last))
-        return _compare(directory, loaded, RunDirectory(golden), plain, last)
+    with loaded.redacting():
+        last = _last_committed(directory)
+        if against is not None:
+            other, other_loaded = RunDirectory.find(against[0]), against[1]
+            found = _compare(directory, loaded, other, other_loaded, last)
+            return replace(found, changed_code=changed_code(directory.code, last_code(other.code)))
+        with tempfile.TemporaryDirectory(prefix="millstream-audit-") as folder:
+            golden = Path(folder) / "golden"
+            plain = _golden_config(loaded)
+            making()
+            start(plain, Options(golden, replay=directory.path, replay_last=last))
+            found = _compare(directory, loaded, RunDirectory(golden), plain, last)
+            return replace(found, changed_code=changed_code(directory.code, user_code(plain.config)))
 
 
 def _golden_config(loaded: Loaded) -> Loaded:
     """The config of the golden run: the same pipeline on the local engine, with outputs in its own run directory."""
-    plain = loaded.resolved()
-    plain["sinks"] = {}
-    guarantee = loaded.config.guarantee
-    plain["guarantee"] = {
-        "delivery": guarantee.delivery,
-        "shards": guarantee.shards,
-    }  # without crashes, `recovery` and `checkpoint_every` change nothing
-    plain["engine"] = {**plain["engine"], "type": "local", "placement": {}}
-    plain["mlflow"], plain["keep"] = False, None
-    return read_config(plain, loaded.folder, loaded.file)
-
-
-def _golden_copy(own: Loaded) -> Loaded:
-    """The same for the config of this process, whose classes need not be registered: those of a notebook are not."""
-    config = own.config
+    if unset := [problem for problem in loaded.unset() if problem.path[0] not in ("sinks", "mlflow")]:
+        loaded.refuse(unset)
+    config = loaded.config
     changes = {
         "sinks": {},
-        "guarantee": Guarantee(delivery=config.guarantee.delivery, shards=config.guarantee.shards),
+        "guarantee": Guarantee(
+            delivery=config.guarantee.delivery, shards=config.guarantee.shards
+        ),  # without crashes, `recovery` and `checkpoint_every` change nothing
         "engine": config.engine.model_copy(update={"type": "local", "placement": {}}),
         "mlflow": False,
         "keep": None,
     }
-    return replace(own, config=config.model_copy(update=changes))
+    return replace(loaded, config=config.model_copy(update=changes))
 
 
 def _last_committed(directory: RunDirectory) -> int:

@@ -19,10 +19,10 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
+from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
-    ConfigError,
     Contradiction,
     ForeignSink,
     MillstreamError,
@@ -40,6 +40,7 @@ from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
+from millstream.runs.user_code import record_code, user_code
 from millstream.runs.versions import versions
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
@@ -129,10 +130,15 @@ def start(
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
+    refuse_run_in_import()
     config = loaded.config
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
     libraries = versions(config)  # before anything is written, because a library may be absent
+    if options.crash is not None:
+        options.crash.check(list(graph.outputs))
+    if options.replay is not None:
+        RunDirectory.find(options.replay)
     directory = RunDirectory(options.run)
     directory.lock(ends_on_signal=options.ends_on_signal)
     with ExitStack() as ending:
@@ -153,6 +159,7 @@ def start(
         if options.replay is not None:
             refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
         check_sources(directory, logs, epoch_log.totals)
+        record_code(directory.code, user_code(config), epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, context, ending)
         storage = Storage(
@@ -187,8 +194,9 @@ def start(
                 _cut_options(loaded, options),
                 stop=stop,
                 observe=observe,
-                crash=_arm_crash(directory, options.crash, list(sinks), fire),
+                crash=_arm_crash(directory, options.crash, fire),
                 wall_clock=wall_clock,
+                secrets=loaded.secrets,
             )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
@@ -319,13 +327,10 @@ def _open_sinks(
     return sinks, keys
 
 
-def _arm_crash(
-    directory: RunDirectory, point: CrashPoint | None, sinks: list[str], fire: Callable[[], None]
-) -> Armed | None:
+def _arm_crash(directory: RunDirectory, point: CrashPoint | None, fire: Callable[[], None]) -> Armed | None:
     """The crash of `--crash`, armed unless it has already fired in this run directory."""
     if point is None or str(point) in directory.crashes():
         return None
-    point.check(sinks)
 
     def fire_once() -> None:
         directory.record_crash(str(point))
@@ -338,9 +343,6 @@ def _cut_options(loaded: Loaded, options: Options) -> CutOptions:
     size = loaded.config.engine.epoch
     original = None
     if options.replay is not None:
-        if options.follow or options.records is not None:
-            message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
-            raise ConfigError(message)
         original = EpochReader(RunDirectory.find(options.replay).epochs)
     bounded = all(source.config.bounded for source in loaded.config.logs)
     return CutOptions(

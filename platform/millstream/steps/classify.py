@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError, MillstreamError
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, RANK, TIME, no_records
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
@@ -28,7 +28,7 @@ from millstream.steps.contracts import (
     State,
     Traits,
 )
-from millstream.steps.declarations import plain_type
+from millstream.steps.declarations import check_state, plain_type
 
 __all__ = ["Classifier", "Classify"]
 
@@ -105,7 +105,7 @@ class Classifier:
         schema = records
         for column in _ANSWER:
             schema = schema.append(column)
-        self._no_records = schema.empty_table()
+        self._no_records = no_records(schema)
         self._predictions = pa.schema([*_POSITION, pa.field("label", pa.string()), *_ANSWER])
         self.outputs: Sequence[Output] = [Output("predictions", self._predictions)]
         self.restore({})
@@ -146,7 +146,7 @@ class Classifier:
 
     def fingerprint(self) -> str:
         """Return a digest of the model's parameters."""
-        return str(state_digest(self._model.save()))
+        return str(state_digest(self._learned()))
 
     def ended(self, substream: Any) -> Result:
         return Result(self._no_records)
@@ -165,7 +165,7 @@ class Classifier:
             "classes": json.dumps(list(self._names)[: self._known], ensure_ascii=False).encode(),
             "waiting": waiting.getvalue().to_pybytes(),
         }
-        states = ((_BASELINES, self._guesses.save()), (_MODEL, self._model.save()))
+        states = ((_BASELINES, self._guesses.save()), (_MODEL, self._learned()))
         return own | {prefix + name: value for prefix, state in states for name, value in state.items()}
 
     def restore(self, state: State) -> None:
@@ -178,11 +178,17 @@ class Classifier:
             self._batches = int(np.asarray(state["mini_batches"])[0])
             self._names = {name: code for code, name in enumerate(json.loads(bytes(state["classes"])))}
         self._known = len(self._names)
-        self._dictionary = pa.array(list(self._names), pa.string())
+        self._dictionary = _text_array(list(self._names))
         if state:
             with pa.ipc.open_stream(state["waiting"]) as stream:
                 self._waiting = [(batch[0], self._codes(batch[1])) for batch in stream]
             self._waits = sum(len(codes) for _, codes in self._waiting)
+
+    def _learned(self) -> State:
+        """Return the state of the model."""
+        state = self._model.save()
+        check_state(f"the model {type(self._model).__name__}", state)
+        return state
 
     def _codes(self, labels: pa.Array) -> Array:
         """Return the class of each label, -1 for a missing one. New labels get the next numbers."""
@@ -194,7 +200,7 @@ class Classifier:
             numbers = self._numbers([*coded.dictionary.to_pylist(), None])
             found = numbers[coded.indices.fill_null(len(numbers) - 1).to_numpy()]
         if len(self._names) > len(self._dictionary):
-            self._dictionary = pa.array(list(self._names), pa.string())
+            self._dictionary = _text_array(list(self._names))
         return found
 
     def _numbers(self, names: list[str | None]) -> Array:
@@ -268,8 +274,14 @@ def _substate(state: State, prefix: str) -> State:
 
 def _masked(values: Array, classes: Array) -> pa.Array:
     """Return these values, with null where the class is -1."""
+    if not len(values):
+        return pa.nulls(0, pa.from_numpy_dtype(values.dtype))  # `pa.array` would import pandas, see `no_records`
     none = classes < 0
     return pa.array(values, mask=none) if none.any() else pa.array(values)
+
+
+def _text_array(texts: list[str]) -> pa.Array:
+    return pa.array(texts, pa.string()) if texts else pa.nulls(0, pa.string())
 
 
 def _as_int64(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,15 +1,18 @@
-"""Checks of a step's result against the outputs and the columns that the step has declared."""
+"""Checks of a step's result against the outputs and the columns that the step has declared, and of its state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.errors import StepFailed
+from millstream.state.dirty_rows import ArraySnapshot
+from millstream.state.keyed_state import KeyedSnapshot
 from millstream.steps.contracts import Output, Result
 
-__all__ = ["check_result", "plain_type"]
+__all__ = ["check_result", "check_state", "plain_type"]
 
 
 def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[Output]) -> None:
@@ -30,6 +33,37 @@ def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[O
             message = f"step {step!r} made rows for the output {name!r}, which it has not declared in `outputs`"
             raise StepFailed(message)
         _check(f"step {step!r} made rows for the output {name!r}", rows.schema, declared[name])
+
+
+def check_state(subject: str, state: object) -> None:
+    """Refuse a state that `save` returned, if it has other values than arrays and bytes.
+
+    >>> check_state("the model M", {"counts": np.zeros(2), "names": b"[]"})
+    >>> check_state("the model M", {"n": [0, 0]})
+    Traceback (most recent call last):
+    ...
+    millstream.errors.StepFailed: the model M saves a value of the type list as 'n'; save arrays of numbers, or bytes
+    """
+    if isinstance(state, KeyedSnapshot):
+        return
+    if not isinstance(state, Mapping):
+        message = f"{subject} saves {_described(state)}; `save` returns a dict of arrays and bytes by name"
+        raise StepFailed(message)
+    for name, value in state.items():
+        if not isinstance(name, str):
+            message = f"{subject} saves {_described(value)} as {name!r}; the names in a state are texts"
+            raise StepFailed(message)
+        if isinstance(value, bytes):
+            continue
+        if not isinstance(value, np.ndarray | ArraySnapshot) or value.dtype.hasobject:
+            message = f"{subject} saves {_described(value)} as {name!r}; save arrays of numbers, or bytes"
+            raise StepFailed(message)
+
+
+def _described(value: object) -> str:
+    return (
+        "an array of Python objects" if isinstance(value, np.ndarray) else f"a value of the type {type(value).__name__}"
+    )
 
 
 def _check(subject: str, actual: pa.Schema, declared: pa.Schema) -> None:

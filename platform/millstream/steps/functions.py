@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
+from millstream.records import no_records
 from millstream.steps.contracts import Output, Result, Scope, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, describe_value
@@ -112,7 +113,7 @@ class _FilterStep(StatelessStep):
 
 class _MapStep(StatelessStep):
     def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, changes: FieldChanges) -> None:
-        super().__init__(changes.apply(records.empty_table(), {}).schema)
+        super().__init__(changes.apply(no_records(records), {}).schema)
         self.traits = traits
         self.outputs = _outputs(calls)
         self._calls = calls

@@ -16,7 +16,7 @@ from millstream.config.sources import SourceTime
 from millstream.digests.layouts import layout_of
 from millstream.errors import ConfigError
 from millstream.extras import check_parts
-from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema
+from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema, no_records
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
 from millstream.steps.keys import check_key
 from millstream.suggestions import suggestion
@@ -136,7 +136,7 @@ def build_node(named: NamedStep, records: pa.Schema) -> Node:
         check_parts(named.config)
         step: Step = named.config.build(records)
         check_key(step.traits, records)
-        made: pa.Schema = step.process(records.empty_table()).records.schema
+        made: pa.Schema = step.process(no_records(records)).records.schema
     except ConfigError as error:
         named_already = named.name in str(error).partition(":")[0]
         raise ConfigError(f"{error}" if named_already else f"step {named.name!r}: {error}") from error

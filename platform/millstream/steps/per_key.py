@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from millstream.records import no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Storage, in_memory
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
@@ -99,7 +100,7 @@ class _PerKeyStep:
         self._calls = calls
         self._changes = changes
         self._store = store
-        self._no_records = changes.apply(records.empty_table(), {})
+        self._no_records = changes.apply(no_records(records), {})
 
     def process(self, records: pa.Table) -> Result:
         result = self._calls.run_each(records, self._call)

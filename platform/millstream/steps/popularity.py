@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, RANK, TIME, no_records
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.substreams import Watermark
@@ -71,7 +71,7 @@ class _PopularityStep:
         self._of = of
         self._windows = windows
         self._threshold = threshold
-        self._no_records = records.empty_table()
+        self._no_records = no_records(records)
         label = pa.field("_window", windows.label)
         self._topics = pa.schema(
             [
@@ -101,6 +101,8 @@ class _PopularityStep:
         return [topics, Output("late", self._late), Output("rejects", rejects_schema())]
 
     def process(self, records: pa.Table) -> Result:
+        if not records.num_rows:
+            return Result(records, {"topics": self._close_windows()})
         assigned = self._windows.assign(records)
         topics = records[self._of].combine_chunks()
         if pa.types.is_dictionary(topics.type):
@@ -158,7 +160,9 @@ class _PopularityStep:
             self._popular = frozenset()
         elif self._popular and self._following < first_open:
             rows += self._close(self._following)
-        windows, *columns = zip(*rows, strict=True) if rows else [()] * len(self._topics)
+        if not rows:
+            return no_records(self._topics)
+        windows, *columns = zip(*rows, strict=True)
         labels = self._windows.labels(np.array(windows, np.int64))
         return pa.table([labels, *map(list, columns)], schema=self._topics)
 

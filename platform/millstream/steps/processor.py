@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.digests import Digest, digest_of
 from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
+from millstream.records import no_records
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
@@ -17,6 +18,7 @@ from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.outcome import Outcome, outcome_of
 from millstream.steps.output_rows import row_schema, rows_for_sinks
+from millstream.steps.runner import save_state
 from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
 
@@ -45,7 +47,7 @@ class EpochProcessor:
         self._partitions = PartitionTable()
         self._chain = Chain(graph, graph.steps if steps is None else steps)
         self._event_time = EventTime()
-        self._no_rows = {name: row_schema(output).empty_table() for name, output in graph.outputs.items()}
+        self._no_rows = {name: no_records(row_schema(output)) for name, output in graph.outputs.items()}
 
     def run_ahead(self, steps: Iterable[str]) -> None:
         """Declare that another process runs these steps before; their state is not in this process either."""
@@ -82,7 +84,7 @@ class EpochProcessor:
 
     def save(self) -> States:
         """The state of every step and of event time; later epochs do not change the returned arrays."""
-        states: dict[str, Mapping[str, Value]] = {node.name: node.step.save() for node in self._chain.here}
+        states: dict[str, Mapping[str, Value]] = {node.name: save_state(node) for node in self._chain.here}
         states[_ENGINE] = {"event_time": self._event_time.save()}
         return states
 

@@ -1,4 +1,4 @@
-"""The runner of a step: checks the result of the step; its errors name the step, the epoch and the record."""
+"""The runner of a step: checks the result and the state of the step; its errors name the step and the record."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 from millstream.errors import MillstreamError, StepFailed
 from millstream.log.epochs import PartitionTable
 from millstream.records import OFFSET, RANK
-from millstream.steps.contracts import Result
-from millstream.steps.declarations import check_result
+from millstream.steps.contracts import Result, State
+from millstream.steps.declarations import check_result, check_state
 from millstream.steps.graph import Node
 
-__all__ = ["EpochPosition", "process_batch"]
+__all__ = ["EpochPosition", "process_batch", "save_state"]
 
 
 class _RecordPosition(Protocol):
@@ -66,3 +66,10 @@ def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> R
         raise StepFailed(message) from error
     check_result(node.name, result, node.made, node.step.outputs)
     return result
+
+
+def save_state(node: Node) -> State:
+    """Return the state of a step; `StepFailed` if it has other values than arrays and bytes."""
+    state = node.step.save()
+    check_state(f"step {node.name!r} ({type(node.step).__name__})", state)
+    return state

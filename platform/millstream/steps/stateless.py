@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.records import no_records
 from millstream.steps.contracts import Output, Result, State
 
 __all__ = ["StatelessStep"]
@@ -30,7 +31,7 @@ class StatelessStep:
     outputs: Sequence[Output] = ()
 
     def __init__(self, made: pa.Schema) -> None:
-        self._no_records = made.empty_table()
+        self._no_records = no_records(made)
 
     def ended(self, substream: Any) -> Result:
         """Return no rows: without state, the end of a substream changes nothing."""

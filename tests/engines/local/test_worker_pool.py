@@ -17,8 +17,7 @@ import pytest
 from millstream.config.load import Loaded, read_config
 from millstream.engines.job import Job
 from millstream.engines.local.worker_pool import LocalWorkerPool
-from millstream.engines.recovery import WorkerLost
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, WorkerLost
 from millstream.runs.start import Options, start
 
 
@@ -74,7 +73,7 @@ def test_a_start_that_fails_halfway_leaves_no_process_and_no_open_file(
 
     with pytest.raises(MillstreamError, match=r"3 workers cannot be started: Too many open files; use fewer workers"):
         start(loaded(tmp_path), Options(tmp_path / "run"), engine=Counting(lambda pool: None))
-    assert started == ["reader 0", "reader 1"]
+    assert [name.rpartition(": ")[2] for name in started] == ["reader 0", "reader 1"]
     assert files[0] == files[1]
     assert not multiprocessing.active_children()
 
@@ -84,7 +83,7 @@ def test_an_exit_code_that_comes_late_is_reported(tmp_path: Path) -> None:
 
     def kill(pool: LocalWorkerPool) -> None:
         server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-        worker = next(process for process in multiprocessing.active_children() if process.name == "reader 1")
+        worker = next(process for process in multiprocessing.active_children() if process.name.endswith(": reader 1"))
         os.kill(server, signal.SIGSTOP)
         late = threading.Timer(1.5, os.kill, (server, signal.SIGCONT))
         late.start()

@@ -4,73 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
 import pytest
+from support.epoch_logs import EPOCHS, compact, epoch, filled, receipt
 
 from millstream.digests import Digest
-from millstream.errors import AlteredLog, Truncated
+from millstream.errors import Truncated
 from millstream.log.epochs import (
-    Added,
     Base,
-    Baselines,
     Epoch,
     EpochLog,
     EpochReader,
     EpochReceipt,
-    PartitionName,
-    Scores,
     SinkAdded,
     SinkRemoved,
     Totals,
 )
 from millstream.log.journal import journal, packed_segment
-from millstream.log.journal.segment import first_indexes, segment_path
+from millstream.log.journal.segment import first_indexes
 from millstream_connectors.journal_url import JournalUrl
-
-EPOCHS = 3000
-FIRST = (Added(PartitionName("source", "a", 0)), SinkAdded("predictions"), SinkAdded("rejects"))
-
-
-def receipt(number: int, attempt: int = 1) -> EpochReceipt:
-    """The receipt of an epoch of two records; only epoch 3 has a reject."""
-    rng = random.Random(number)
-    digests = [Digest(2, rng.getrandbits(64), rng.getrandbits(64)) for _ in range(3)]
-    outputs = {"predictions": digests[0], **({"rejects": Digest(1, 7, 9)} if number == 3 else {})}
-    scores = {"classify": Scores(2, 1, Baselines(1, 0))}
-    inputs, streams = {"source": digests[1]}, {"classify": digests[2]}
-    return EpochReceipt(
-        number, attempt, 2, int(number == 3), inputs, streams, outputs, scores, {"classify": number * 1000}, 0
-    )
-
-
-def epoch(number: int) -> Epoch:
-    return Epoch(number, {0: (2 * number, 2 * number + 2)}, FIRST if number == 0 else (), 1000 * number)
-
-
-def filled(
-    folder: Path, epochs: int = EPOCHS, repeated: range = range(700, 705), segment_bytes: int = 50_000
-) -> EpochLog:
-    """A log of several small segments; some epochs were processed twice."""
-    log = EpochLog(folder, segment_bytes=segment_bytes)
-    for number in range(epochs):
-        log.cut(epoch(number))
-        log.receipt(receipt(number))
-        if number == repeated.stop:
-            for again in repeated:
-                log.receipt(receipt(again, 2))
-        log.commit(number)
-    return log
-
-
-def compact(log: EpochLog, settled: int = EPOCHS, boundaries: frozenset[int] = frozenset({500, 1234})) -> None:
-    for _ in log.compact(settled, boundaries):
-        pass
 
 
 def test_a_compacted_log_has_the_same_epochs_totals_and_sums(tmp_path: Path) -> None:
@@ -133,14 +89,6 @@ def test_the_base_drops_segments_and_older_epochs_are_refused(tmp_path: Path) ->
     copy = EpochLog(tmp_path / "copy", begin)
     copy.cut(epoch(1235))
     assert [each.number for each in copy.reader().epochs()] == [1235]
-
-
-def test_segments_that_a_user_removed_are_missed(tmp_path: Path) -> None:
-    log = filled(tmp_path)
-    log.close()
-    segment_path(tmp_path, 0).unlink()
-    with pytest.raises(AlteredLog, match="epoch 0 is missing: the first segment that is left begins with epoch"):
-        EpochReader(tmp_path).epochs()
 
 
 def test_a_reader_beside_the_writer_sees_every_epoch_once(tmp_path: Path) -> None:
@@ -356,65 +304,6 @@ def test_compaction_with_nothing_to_do_lists_no_files(tmp_path: Path, monkeypatc
         compact(log)
         assert not log.drop_oldest()
     assert opened.call_count <= 2
-
-
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Torn, or with a flipped bit."""
-    at = rng.randrange(1, len(data))
-    return data[:at] if rng.random() < 0.5 else data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-
-
-def test_a_damaged_compacted_segment_is_refused_and_never_read_as_a_gap(tmp_path: Path) -> None:
-    log = filled(tmp_path)
-    compact(log)
-    log.close()
-    path, rng = segment_path(tmp_path, first_indexes(tmp_path)[1]), random.Random(0)
-    whole = path.read_bytes()
-    for _ in range(300):
-        path.write_bytes(damaged(whole, rng))
-        with pytest.raises(AlteredLog, match=path.name):
-            list(EpochReader(tmp_path).epochs(0))
-    path.write_bytes(whole)
-    assert len(list(EpochReader(tmp_path).epochs())) == EPOCHS
-
-
-def compacted(folder: Path) -> list[Path]:
-    """The segments of a closed log in which all segments except the newest one are compacted."""
-    log = filled(folder)
-    compact(log)
-    log.close()
-    return [segment_path(folder, first) for first in first_indexes(folder)]
-
-
-@pytest.mark.parametrize("opening", [EpochLog, EpochReader])
-def test_a_missing_newest_segment_is_named_and_not_the_compacted_one_before(
-    tmp_path: Path, opening: Callable[[Path], object]
-) -> None:
-    *_, before, newest = compacted(tmp_path)
-    newest.unlink()
-    with pytest.raises(AlteredLog, match=rf"^{re.escape(str(newest))} is gone: the segment before it, {before.name}"):
-        opening(tmp_path)
-    assert before.exists()
-
-
-def test_a_check_of_the_segments_misses_each_one_that_is_gone_or_cut(tmp_path: Path) -> None:
-    first, *others, _ = compacted(tmp_path / "log")
-    reader, rng = EpochReader(tmp_path / "log"), random.Random(0)
-    reader.check_segments()
-    for path in (first, *others):
-        whole = path.read_bytes()
-        path.unlink()
-        with pytest.raises(AlteredLog, match="epoch 0 is missing" if path == first else f"^{path} is gone: "):
-            reader.check_segments()
-        for size in (*rng.sample(range(len(whole)), 20), len(whole) - 1):
-            path.write_bytes(whole[:size])
-            with pytest.raises(AlteredLog, match=f"^{path} "):
-                reader.check_segments()
-        path.write_bytes(whole + b"more")
-        with pytest.raises(AlteredLog, match=f"^{path} was cut or damaged"):
-            reader.check_segments()
-        path.write_bytes(whole)
-    reader.check_segments()
 
 
 def test_the_lines_of_a_merged_receipt(tmp_path: Path) -> None:

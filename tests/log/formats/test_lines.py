@@ -28,8 +28,8 @@ def record(text: str | None = "t", label: str | None = None, time: int | None = 
     return {"_time": time, "_reject": None, "text": text, "label": label}
 
 
-def rejected(reason: str) -> dict[str, Any]:
-    return {"_time": None, "_reject": reason, "text": None, "label": None}
+def rejected(reason: str, time: int | None = None) -> dict[str, Any]:
+    return {"_time": time, "_reject": reason, "text": None, "label": None}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ def rejected(reason: str) -> dict[str, Any]:
         (b" \t", rejected("empty line")),
         (b"{}", rejected("no text")),
         (b'{"text": null, "label": "l"}', rejected("no text")),
+        (b'{"text": null, "label": "l", "at": 5}', rejected("no text", 5_000_000)),
         (b'{"text": "t"', rejected("not JSON: Expecting ',' delimiter at character 12")),
         (b'{"text": "t"}{"text": "u"}', rejected("not JSON: Extra data at character 13")),
         (b'{"text": "t"} null', rejected("not JSON: Extra data at character 14")),

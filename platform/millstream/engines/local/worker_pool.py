@@ -9,7 +9,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 from typing import NoReturn
@@ -17,12 +17,13 @@ from typing import NoReturn
 from millstream.engines.fork_server import fork_server, start_process
 from millstream.engines.job import Job
 from millstream.engines.local.channel import Channel, Closed
+from millstream.engines.local.worker_log import LogMessage, log_levels, log_message
 from millstream.engines.local.worker_process import BEAT_SECONDS, WorkerSpec, run_worker
-from millstream.engines.recovery import WorkerLost
+from millstream.engines.script_import import STARTS_RUN, process_name, unguarded_run
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.roles import COORDINATOR, SEQUENCER, role_names
 from millstream.engines.workers.stages import stages_of
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, WorkerLost
 
 __all__ = ["LocalWorkerPool"]
 
@@ -71,11 +72,11 @@ class LocalWorkerPool:
         opened.callback(self._end_processes)  # the first to be called, so no worker sees a socket close
         contexts = {name: (log.folder, log.cache, log.pipeline) for name, log in job.contexts.items()}
         layers = job.lifecycle.checkpoints.layers.folder
-        context = fork_server(job.config)
+        context, levels = fork_server(job.config), log_levels()
         for name in self.names:
-            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers)
+            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers, levels)
             process = context.Process(
-                target=run_worker, args=(spec, ends[name], beats[name][1]), name=name, daemon=True
+                target=run_worker, args=(spec, ends[name], beats[name][1]), name=process_name(name), daemon=True
             )
             start_process(process)
             self._processes[name] = process
@@ -111,10 +112,18 @@ class LocalWorkerPool:
                 self._receive_beat(name)
                 continue
             try:
-                self._arrived.extend(self._channels[name].receive())
+                self._arrived.extend(self._messages(name))
             except Closed:
                 self._raise_lost(name)
         self._check_silence()
+
+    def _messages(self, name: str) -> list[Message]:
+        """Return the messages of a worker for the coordinator; log the others."""
+        received = self._channels[name].receive()
+        for message in received:
+            if isinstance(message, LogMessage):
+                log_message(message)
+        return [message for message in received if not isinstance(message, LogMessage)]
 
     def _receive_beat(self, name: str) -> None:
         try:
@@ -138,11 +147,17 @@ class LocalWorkerPool:
                 raise WorkerLost(message)
 
     def _raise_lost(self, name: str) -> NoReturn:
-        """Raise `WorkerLost` for a worker whose socket is closed: its process has ended, or ends now."""
+        """Raise `WorkerLost` for a worker whose socket is closed: its process has ended, or ends now.
+
+        If the import of the script ended the worker, raise an error that no restart follows.
+        """
         process = self._processes[name]
         process.join()
+        self._log_last_messages(name)
         code = process.exitcode
         assert code is not None
+        if code == STARTS_RUN:
+            raise unguarded_run()
         how = "ended, and its exit code is not known" if code == _UNKNOWN else f"ended with exit code {code}"
         if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
@@ -158,9 +173,15 @@ class LocalWorkerPool:
     def _end_processes(self) -> None:
         for process in self._processes.values():
             process.kill()
-        for process in self._processes.values():
+        for name, process in self._processes.items():
             process.join()
             process.close()
+            self._log_last_messages(name)
+
+    def _log_last_messages(self, name: str) -> None:
+        """Log what a worker logged before its end."""
+        with suppress(Closed):
+            self._messages(name)
 
 
 def _socket_pair(opened: ExitStack) -> tuple[socket.socket, socket.socket]:

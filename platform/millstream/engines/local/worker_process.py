@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import selectors
 import signal
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from millstream.config.models import Config
 from millstream.engines.local.channel import Channel, Closed
+from millstream.engines.local.worker_log import send_log_messages
 from millstream.engines.workers.messages import Failed, Message
 from millstream.engines.workers.roles import COORDINATOR, handle, role_of
 from millstream.engines.workers.stages import stages_of
@@ -30,13 +31,18 @@ from millstream.steps.graph import build_graph
 
 __all__ = ["BEAT_SECONDS", "WorkerSpec", "run_worker"]
 
+_LOGGER = logging.getLogger(__name__)
+
 BEAT_SECONDS = 0.5
 """The time between two beats of a worker."""
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The configuration of a worker process; `contexts` has for each source its folder, its cache and the pipeline."""
+    """The configuration of a worker process; `contexts` has for each source its folder, its cache and the pipeline.
+
+    `log_levels` has the levels of loggers in the process of the run.
+    """
 
     name: str
     readers: int
@@ -44,6 +50,7 @@ class WorkerSpec:
     fields: Sequence[str]
     contexts: Mapping[str, tuple[Path, Path, str]]
     layers: Path
+    log_levels: Mapping[str, int]
 
 
 def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: socket.socket) -> None:
@@ -56,6 +63,7 @@ def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: s
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the coordinator handles Ctrl-C
     threading.Thread(target=_beat, args=(beats,), daemon=True).start()
     ends = {name: Channel(sock) for name, sock in channels.items()}
+    send_log_messages(ends[COORDINATOR], spec.log_levels)
     code = 1
     try:
         with suppress(Closed):
@@ -64,7 +72,7 @@ def run_worker(spec: WorkerSpec, channels: Mapping[str, socket.socket], beats: s
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
-        traceback.print_exc()
+        _LOGGER.exception("%s ends with an error", spec.name)
     os._exit(code)
 
 

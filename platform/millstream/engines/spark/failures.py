@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from millstream import errors
-from millstream.engines.recovery import WorkerLost
 
 __all__ = ["QueryLost", "error_of"]
 
@@ -21,7 +20,7 @@ _BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pip
 """The complete report of a query whose planning process is gone; Java's EOFException has no message (null)."""
 
 
-class QueryLost(WorkerLost):
+class QueryLost(errors.WorkerLost):
     """Spark's query lost one of its Python processes; another query may succeed."""
 
     counts_when_idle = True

@@ -202,6 +202,7 @@ def _worker_setup(job: Job, first: int, ahead: Sequence[Node]) -> WorkerSetup:
         fields=list(job.graph.fields),
         tasks=os.cpu_count() or 1,
         import_path=[os.path.abspath(folder) for folder in sys.path],
+        secrets=dict(job.secrets.values),
     )
 
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from millstream.engines.spark.worker_log import print_log_messages
 from millstream.engines.spark.worker_setup import WorkerSetup
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, EpochReader, PartitionTable
 from millstream.log.ranges import Range, ranges_of, read_ranges, records_schema
+from millstream.redaction import Secrets
 
 if TYPE_CHECKING:
     from millstream.steps.graph import Node
@@ -106,6 +108,10 @@ class EpochStreamReader(DataSourceStreamReader):
             self._partitions.follow(epoch)
 
     def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        with Secrets(self._worker_setup.secrets).redacting():  # Spark prints errors to its log
+            yield from self._read(partition)
+
+    def _read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
         logs, steps = open_once(self._path, self._worker_setup)
         schema = records_schema(self._worker_setup.fields)
         if partition.announced:
@@ -127,7 +133,10 @@ def open_once(path: Path, worker_setup: WorkerSetup) -> tuple[Mapping[str, Log],
             for log in logs.values():
                 log.close()
         _OPEN.clear()
-        _OPEN[key] = (worker_setup.logs(), worker_setup.steps())
+        secrets = Secrets(worker_setup.secrets)
+        print_log_messages(secrets)
+        with secrets.redacting():
+            _OPEN[key] = (worker_setup.logs(), worker_setup.steps())
     return _OPEN[key]
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ class WorkerSetup:
 
     `contexts` has for each source its folder, its cache and the pipeline; `worker_steps` names and options of steps.
     `import_path` has the folders in which the driver finds modules, so that the workers find a user's module too.
+    `secrets` has the values that no log message and no error shows.
     """
 
     epoch_log: str
@@ -35,6 +36,7 @@ class WorkerSetup:
     fields: list[str]
     tasks: int
     import_path: Sequence[str] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write the file, readable only by its owner: the options of a source may hold secrets."""

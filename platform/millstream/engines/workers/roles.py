@@ -34,6 +34,7 @@ from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.graph import Graph, Node
 from millstream.steps.outcome import outcome_of
 from millstream.steps.processor import EpochProcessor
+from millstream.steps.runner import save_state
 
 __all__ = ["COORDINATOR", "SEQUENCER", "Role", "Send", "handle", "owned_states", "role_names", "role_of"]
 
@@ -98,7 +99,7 @@ class _OwnedKeys:
 
     def __init__(self, graph: Graph, node: Node, layers: Layers, send: Send) -> None:
         self.key = str(node.traits.key)
-        self._name, self._step, self._send = node.name, node.step, send
+        self._node, self._send = node, send
         self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node])
         self._writing = _Writing(layers, {node.name}, send)
@@ -110,11 +111,11 @@ class _OwnedKeys:
             case Allow():
                 self._exchange.allow(message)
             case Restore():
-                self._step.restore(message.states[self._name])
+                self._node.step.restore(message.states[self._node.name])
             case StateRequest():
-                self._writing.begin(message, {self._name: self._step.save()})
+                self._writing.begin(message, {self._node.name: save_state(self._node)})
             case Finish():
-                self._send(COORDINATOR, Finished(outcome_of({self._name: self._step.save()}, None)))
+                self._send(COORDINATOR, Finished(outcome_of({self._node.name: save_state(self._node)}, None)))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
@@ -128,7 +129,7 @@ class _OwnedKeys:
             epoch.records = with_order(epoch.records, records)
             made = {name: [with_order(table, records) for table in tables] for name, tables in epoch.outputs.items()}
         except StepFailed as error:
-            message = f"step '{self._name}' failed in epoch {epoch.epoch}: {error}"
+            message = f"step '{self._node.name}' failed in epoch {epoch.epoch}: {error}"
             raise StepFailed(message) from error
         epoch.outputs = {name: [*earlier.get(name, ()), *made.get(name, ())] for name in {**earlier, **made}}
         return epoch

@@ -24,13 +24,14 @@ def records_of(
     """The records with the offsets `offset`, `offset + 1`, ...
 
     A record is rejected, with a reason in `_reject`, if `reasons` has one, if its text is missing, or if its time
-    cannot be read. `columns` are text, by the names of Millstream's fields; `time` is text (ISO 8601), float64 (seconds
-    since 1970), int64 (microseconds), or a struct of `text` and `seconds`. `fields` gives the source's name of each
-    field.
+    cannot be read. Of a reject only the time is kept.
+
+    `columns` are text, by the names of Millstream's fields; `time` is text (ISO 8601), float64 (seconds since 1970),
+    int64 (microseconds), or a struct of `text` and `seconds`. `fields` gives the source's name of each field.
 
     >>> columns = {"text": pa.array(["a", None]), "time": pa.array([1.5, 2.0])}
     >>> records_of(columns, None, 2, {"text": "body", "time": "at"}, 7).to_pylist()[1]
-    {'_offset': 8, '_time': None, '_reject': 'no text', 'text': None}
+    {'_offset': 8, '_time': 2000000, '_reject': 'no text', 'text': None}
     """
     reject = pa.array(reasons, pa.string()) if reasons is not None else pa.nulls(count, pa.string())
     if "text" in fields and columns["text"].null_count:
@@ -50,7 +51,6 @@ def records_of(
     ]
     if reject.null_count < count:
         good = pc.is_null(reject)
-        arrays[1] = pc.if_else(good, time, None)
         arrays[3:] = [pc.if_else(good, column, None) for column in arrays[3:]]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

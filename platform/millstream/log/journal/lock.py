@@ -45,7 +45,7 @@ class FolderLock:
             if not try_lock(self._file):
                 self.release()
                 message = (
-                    f"another writer, in this process or in another process, is appending to {folder}, which has one "
+                    f"another writer, in this process or another, is appending to {folder}, which has one "
                     "writer at a time; wait for it, stop it, or choose another folder"
                 )
                 raise InUse(message)

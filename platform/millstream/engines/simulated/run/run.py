@@ -14,7 +14,6 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import CutEpochs
 from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
-from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.run.engine import SimulatedEngine
 from millstream.engines.simulated.run.history import Durable, History
 from millstream.engines.simulated.world.background import SimulatedBackground
@@ -25,6 +24,7 @@ from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.logs import MemoryLog, Recorded, RecordedPartition
 from millstream.engines.simulated.world.sinks import MemorySink, SinkContent
 from millstream.engines.simulated.world.world import World
+from millstream.errors import WorkerLost
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.lifecycle import PAUSE
 from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader, Totals

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from millstream.engines.job import Job
 from millstream.engines.local.channel import pack, unpack
-from millstream.engines.recovery import WorkerLost
 from millstream.engines.simulated.world.background import SimulatedBackground
 from millstream.engines.simulated.world.faults import Killed
 from millstream.engines.simulated.world.files import SimulatedFiles, UnsyncedFiles
@@ -22,6 +21,7 @@ from millstream.engines.simulated.world.world import World
 from millstream.engines.workers.messages import Message
 from millstream.engines.workers.roles import COORDINATOR, Role, Send, handle, role_names, role_of
 from millstream.engines.workers.stages import stages_of
+from millstream.errors import WorkerLost
 from millstream.log.ranges import Range, read_table, records_schema
 
 __all__ = ["SimulatedWorkerPool"]
