@@ -15,6 +15,7 @@ from millstream_connectors.kafka.broker import Broker, free_port
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
+    ("docs/advice.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
     ("docs/kafka.md", "Five commands"),
@@ -42,6 +43,10 @@ def test_a_first_run_on_spark_and_a_crash_on_the_local_engine_give_the_same_mode
 
 def test_a_crash_at_least_once_leaves_what_the_guarantees_say(folder: Path) -> None:
     Reader(folder).plays("docs/guarantees.md", "Try it")
+
+
+def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/advice.md", "Try it")
 
 
 def test_the_status_of_a_run_has_the_lines_that_the_text_describes(folder: Path) -> None:
