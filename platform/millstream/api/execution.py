@@ -129,7 +129,7 @@ def make_options(
 ) -> Options:
     """Return the options of a start; `ConfigError` for a wrong one."""
     options = Options(
-        run=arguments.path("run", run) if run is not None else Path("runs") / loaded.config.name,
+        run=_folder("run", run) if run is not None else Path("runs") / loaded.config.name,
         follow=arguments.flag("follow", follow) if follow is not None else None,
         records=arguments.whole_number("records", records) if records is not None else None,
         fresh=arguments.flag("fresh", fresh),
@@ -139,7 +139,19 @@ def make_options(
     if replay is not None and (follow or records is not None):
         message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
         raise ConfigError(message)
+    if fresh and Path.cwd().is_relative_to(options.run.resolve()):
+        message = (
+            f"--fresh moves the content of the run directory, and {options.run} is the current folder or holds it; "
+            "give another --run, or change the current folder"
+        )
+        raise ConfigError(message)
     return options
+
+
+def _folder(name: str, value: object) -> Path:
+    """Return the path of a folder, without `.` or `..` in it: the folder has a name and a parent."""
+    path = arguments.path(name, value)
+    return path.resolve() if not path.name or ".." in path.parts else path
 
 
 def _options(loaded: Loaded, progress: bool, **given: Any) -> Options:

@@ -86,9 +86,11 @@ class RunDirectory:
         """Lock the directory for this process until `release`, or until the process ends.
 
         With `ends_on_signal`, the lock file tells other processes that SIGTERM ends this run cleanly.
+        A folder with other files than those of a run is refused, and stays as it is.
         """
         try:
             make_folder(self.path)
+            self._refuse_strangers()
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another folder with --run"
@@ -140,12 +142,26 @@ class RunDirectory:
 
     def make(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Make a run directory of this folder; files that an interrupted `archive` left are archived first."""
-        strangers = [p for p in self.path.iterdir() if p.name not in _NAMES and not _is_partial(p)]
-        if strangers:
-            message = f"{self.path} holds {strangers[0].name}, which is not a file of a run; give another --run"
-            raise Contradiction(message)
+        self._refuse_strangers()
         self.archive()
         self.write(fixed, config_folder)
+
+    def _refuse_strangers(self) -> None:
+        """Refuse a folder that is no run directory and holds other files: no start may move or change them."""
+        if self._was_written_by_a_run:
+            return
+        strangers = sorted(p.name for p in self.path.iterdir() if p.name not in _NAMES and not _is_partial(p))
+        if strangers:
+            message = f"{self.path} holds {strangers[0]}, which is not a file of a run; give another --run"
+            raise Contradiction(message)
+
+    @property
+    def _was_written_by_a_run(self) -> bool:
+        """True if run.json is one of a run, of any format: another program may have a file of this name."""
+        try:
+            return "format" in (written := json.loads((self.path / "run.json").read_text())) and "fixed" in written
+        except (OSError, ValueError, TypeError):
+            return False
 
     def write(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Write run.json with the parts of the config that may not change."""
