@@ -149,6 +149,16 @@ def test_a_run_directory_that_is_deleted_is_an_error(folder: Path, opened: bool)
             _ = run.summary
 
 
+def test_rows_of_a_run_directory_that_is_deleted_do_not_end_silently(folder: Path) -> None:
+    run = ms.run("news.yaml")
+    before, begun = run.batches("predictions"), run.batches("predictions")
+    next(begun)
+    shutil.rmtree(run.path)
+    for rows in (before, begun):
+        with pytest.raises(ms.MillstreamError, match="it was deleted or moved"):
+            list(rows)
+
+
 @pytest.mark.parametrize("content", [b'{"run": ', b'{"unknown": 1}', b"[]", b"\xff"])
 def test_a_damaged_summary_is_an_error_with_its_file(folder: Path, content: bytes) -> None:
     run = ms.run("news.yaml", records=24)

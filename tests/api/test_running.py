@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,20 @@ def test_an_interrupt_ends_a_run_after_its_epoch(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, out) == (0, "ended\n"), err
+
+
+@pytest.mark.parametrize(
+    "disappear",
+    [lambda path: shutil.rmtree(path, ignore_errors=True), lambda path: path.rename(path.with_name("other"))],
+)
+def test_a_run_whose_directory_disappears_ends_with_one_error(
+    folder: Path, caplog: pytest.LogCaptureFixture, disappear: Callable[[Path], object]
+) -> None:
+    with pytest.raises(ms.MillstreamError, match=r"run directory .*/runs/news is gone: it was deleted or moved while"):
+        with ms.start("news.yaml", set={"engine.epoch.max_records": 1}, follow=True) as running:
+            wait_until(lambda: running.status().records == 192, "all documents")
+            disappear(running.path)
+            with (folder / "documents/part0.jsonl").open("a") as file:
+                file.writelines(f"{line}\n" for line in document_lines(24, seed=9))
+            running.wait()
+    assert [each for each in caplog.messages if "background" in each] == []

@@ -80,7 +80,7 @@ class Run:
 
     def batches(self, name: str) -> Iterator[pa.Table]:
         """Yield the rows of an output in parts, for outputs that are larger than the memory."""
-        return output_of(self._present(), self._loaded(), name).read()
+        return self._while_present(output_of(self._present(), self._loaded(), name))
 
     def model(self) -> CheckpointModel:
         """Return the model of the newest checkpoint, for many predictions; it does not learn."""
@@ -127,6 +127,18 @@ class Run:
             message = f"{self.path} is not a run directory any more: it was deleted or moved"
             raise MillstreamError(message)
         return self._directory
+
+    def _while_present(self, output: RunOutput) -> Iterator[pa.Table]:
+        """Yield the rows of an output; a run directory that is deleted meanwhile is an error, and not their end."""
+        self._present()
+        try:
+            for rows in output.read():
+                yield rows
+                self._present()
+        except OSError:
+            self._present()
+            raise
+        self._present()
 
     def _outputs(self) -> dict[str, RunOutput]:
         return outputs_of(self._present(), self._loaded())

@@ -22,8 +22,8 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -108,6 +108,17 @@ class RunDirectory:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    @contextmanager
+    def gone_as_error(self) -> Iterator[None]:
+        """Raise an error that says so if the run directory disappears while a run uses it."""
+        try:
+            yield
+        except Exception as error:
+            if self.initialized:
+                raise
+            message = f"the run directory {self.path} is gone: it was deleted or moved while the run used it"
+            raise MillstreamError(message) from error
 
     @property
     def in_use(self) -> bool:

@@ -144,6 +144,7 @@ def start(
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
+        ending.enter_context(directory.gone_as_error())
         stop = stop or threading.Event()
         contexts = {
             source.name: OpenContext(loaded.folder, directory.cache(source.name), config.name, stopped=stop.is_set)
