@@ -12,6 +12,7 @@ from typing import Any
 
 from millstream import arguments
 from millstream.api.argument_names import naming_arguments
+from millstream.api.claims import Claim
 from millstream.api.config import Overlays, Source, loaded_of
 from millstream.api.observers import MoreObservers, make_observers
 from millstream.api.progress_lines import ProgressLines
@@ -186,16 +187,25 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
 
 def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
     refuse_run_in_import()  # before a thread could outlive the import
+    with naming_arguments():
+        claim = Claim(options.run)
 
     def work(stop: threading.Event, opened: Callable[[], None]) -> Run:
         def more(watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
             opened()
             return [ProgressLines(watched)] if progress else []
 
-        with naming_arguments():
-            return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
+        try:
+            with naming_arguments():
+                return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
+        finally:
+            claim.release()
 
-    return Running(Run(options.run, loaded), work)
+    try:
+        return Running(Run(options.run, loaded), work)
+    except RuntimeError:  # no thread could be started
+        claim.release()
+        raise
 
 
 def _missed_crash(options: Options, summary: Summary, checkpoint_every: int) -> str:
