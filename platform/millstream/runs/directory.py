@@ -39,7 +39,7 @@ from millstream.errors import (
 from millstream.log.journal.durability import make_folder, sync_folder, write_whole
 from millstream.log.journal.lock import try_lock
 
-__all__ = ["RunDirectory"]
+__all__ = ["RunDirectory", "difference"]
 
 _FORMAT = 4
 _ENDS_ON_SIGNAL = "SIGTERM ends the run after its epoch\n"
@@ -212,7 +212,7 @@ class RunDirectory:
             was, now = before.get(key), fixed.get(key)
             if was != now:
                 message = (
-                    f"{self.path}: the {key} changed since the first start: {_difference(was, now)}; "
+                    f"{self.path}: the {key} changed since the first start: {difference(was, now)}; "
                     "use --fresh to start over, or another --run"
                 )
                 raise Contradiction(message)
@@ -307,15 +307,15 @@ def _is_partial(path: Path) -> bool:
     return match is not None and match[1] in _NAMES
 
 
-def _difference(was: Any, now: Any, path: str = "") -> str:
-    """A description of the first difference between two configs."""
+def difference(was: Any, now: Any, path: str = "") -> str:
+    """Return a description of the first difference between two configs."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:
             if was.get(key) != now.get(key):
-                return _difference(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+                return difference(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for index, (a, b) in enumerate(zip(was, now, strict=True)):
             if a != b:
-                return _difference(a, b, f"{path}[{index}]")
+                return difference(a, b, f"{path}[{index}]")
     where = f"{path} " if path else ""
     return f"{where}was {json.dumps(was)}, is {json.dumps(now)}"

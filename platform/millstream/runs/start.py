@@ -35,7 +35,7 @@ from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
-from millstream.runs.identities import check_sources, refuse_altered, remember_sources
+from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
@@ -158,7 +158,7 @@ def start(
         ending.callback(epoch_log.close)
         epoch_log.reader().check_segments()
         if options.replay is not None:
-            refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
+            refuse_other_source(RunDirectory.find(options.replay), directory, logs)
         check_sources(directory, logs, epoch_log.totals)
         record_code(directory.code, user_code(config), epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
