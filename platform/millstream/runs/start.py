@@ -19,7 +19,7 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
-from millstream.engines.script_import import refuse_run_in_import
+from millstream.engines.script_import import refuse_run_in_import, refuse_script_without_file
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
@@ -132,6 +132,7 @@ def start(
     """
     refuse_run_in_import()
     config = loaded.config
+    refuse_script_without_file(config)
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
     libraries = versions(config)  # before anything is written, because a library may be absent
