@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 import millstream as ms
+from millstream.cli import main
 
 
 def containing_itself() -> dict[str, Any]:
@@ -192,3 +194,31 @@ def test_messages_name_arguments_and_no_options(folder: Path) -> None:
     [problem] = ms.validate("news.yaml", set={"engine.type": "flink"})
     assert problem.where == "news.yaml (set)" and isinstance(problem, ms.ConfigProblem)
     assert os.listdir(folder / "runs") == [run.path.name]
+
+
+def test_messages_of_an_opened_run_name_arguments_and_those_of_a_command_options(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ms.run("news.yaml")
+    other = ms.run("news.yaml", run="runs/other", set={"engine.epoch.max_records": 7})
+    with pytest.raises(ms.Contradiction, match=r'make it with `ms\.run\(config, run=\.\.\., replay="/.*/runs/news"\)`'):
+        run.audit(against=other)
+    with pytest.raises(SystemExit):
+        main(["audit", "runs/news", "--against", "runs/other"])
+    assert "make it with `millstream run CONFIG --run DIR --replay runs/news`" in capsys.readouterr().err
+    (run.path / "run.json").write_text("{")
+    reads: list[Callable[[], object]] = [
+        lambda: ms.open_run("runs/news"),
+        lambda: run.audit(),
+        lambda: ms.open_run("runs/other").audit(against="runs/news"),
+    ]
+    for read in reads:
+        with pytest.raises(ms.MillstreamError, match=r"run\.json was altered: .*; start over with fresh=True$"):
+            read()
+    shutil.rmtree(other.path / "epochs")
+    for gone in (other, ms.open_run("runs/other")):
+        with pytest.raises(ms.MillstreamError, match=r"is gone .* or start over with fresh=True$"):
+            gone.status()
+    with pytest.raises(SystemExit):
+        main(["status", "runs/other"])
+    assert "start over with --fresh" in capsys.readouterr().err
