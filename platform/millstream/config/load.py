@@ -19,6 +19,7 @@ from millstream.config.messages import problems_of
 from millstream.config.models import Config
 from millstream.config.overlays import merge_overlays
 from millstream.config.references import substitute
+from millstream.config.truth_values import truth_value_problems
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
 from millstream.redaction import Secrets
 
@@ -157,8 +158,8 @@ def _validated(
     except ValidationError as error:  # it shows values, so it is no cause of the errors raised here
         if document.unset:
             raise _refusal(file, document, document.unset) from None
-        known = {problem.path for problem in document.problems}
-        document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
+        _add_problems(document, problems_of(error, Config, document))
+        _add_problems(document, truth_value_problems(Config, document))
         refusal = _refusal(file, document, document.problems)
         if read_only:
             message = (
@@ -168,9 +169,16 @@ def _validated(
             )
             raise Contradiction(message) from None
         raise refusal from None
+    _add_problems(document, truth_value_problems(Config, document))
     if document.problems:
         raise _refusal(file, document, document.problems)
     return Loaded(config, file, folder, document)
+
+
+def _add_problems(document: Document, found: Iterable[Problem]) -> None:
+    """Add problems, the first one of each value."""
+    known = {problem.path for problem in document.problems}
+    document.problems += [problem for problem in found if problem.path not in known]
 
 
 def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
