@@ -206,6 +206,14 @@ def test_errors_are_those_of_the_commands(folder: Path) -> None:
         ms.open_run("runs/news").output("topic")
     with pytest.raises(ms.MillstreamError, match="runs/new is not a run directory; there are runs/news"):
         ms.open_run("runs/new")
+    for other in ("runs", "documents"):
+        with pytest.raises(ms.MillstreamError, match=f"^{other} is not a run directory; there are runs/news$"):
+            ms.open_run(other)
+    shutil.rmtree("runs")
+    with pytest.raises(
+        ms.MillstreamError, match=r"documents is not a run directory; a run directory has a file run\.json"
+    ):
+        ms.open_run("documents")
 
 
 def test_a_run_directory_in_use_is_refused(folder: Path) -> None:

@@ -19,7 +19,7 @@ from support.conditions import HANG_SECONDS, wait_until
 from support.documents import document_lines
 
 import millstream as ms
-from millstream.api import execution
+from millstream.runs.start import start
 
 
 def test_a_run_follows_its_files_until_it_is_stopped(folder: Path) -> None:
@@ -94,8 +94,9 @@ def test_a_second_run_in_the_same_directory_is_refused(folder: Path) -> None:
 
 def test_of_two_starts_at_the_same_time_the_first_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
-    checked = execution.start_run
-    monkeypatch.setattr(execution, "start_run", lambda *given, **named: held.wait() and checked(*given, **named))
+    monkeypatch.setattr(
+        "millstream.api.execution.start_run", lambda *given, **named: held.wait() and start(*given, **named)
+    )
     first = ms.start("news.yaml")
     with pytest.raises(ms.InUse):
         ms.start("news.yaml")

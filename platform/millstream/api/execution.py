@@ -131,7 +131,7 @@ def make_options(
     """Return the options of a start; `ConfigError` for a wrong one."""
     options = Options(
         run=_folder("run", run) if run is not None else Path("runs") / loaded.config.name,
-        follow=arguments.flag("follow", follow) if follow is not None else None,
+        follow=arguments.flag("follow", follow, "True, False or None") if follow is not None else None,
         records=arguments.whole_number("records", records) if records is not None else None,
         fresh=arguments.flag("fresh", fresh),
         replay=run_path("replay", replay) if replay is not None else None,

@@ -138,7 +138,7 @@ class Run:
         after a call of `announce`.
         """
         self._present()
-        golden = against if against is None or isinstance(against, Run) else open_run(against)
+        golden = against if against is None or isinstance(against, Run) else _opened("against", against)
         compared = None if golden is None else (golden.path, golden._loaded())
         return audit_run(self.path, self._loaded(), compared, announce)
 
@@ -197,5 +197,10 @@ def open_run_as_given(path: str | os.PathLike[str]) -> Run:
 
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open a run directory for reading, also while the run goes on; a folder that is none is a `MillstreamError`."""
+    return _opened("path", path)
+
+
+def _opened(name: str, path: str | os.PathLike[str]) -> Run:
+    """Open the run directory that the argument `name` gives."""
     with naming_arguments():
-        return Run(RunDirectory.find(arguments.path("path", path)).path.absolute())
+        return Run(RunDirectory.find(arguments.path(name, path)).path.absolute())

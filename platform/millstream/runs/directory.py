@@ -74,9 +74,11 @@ class RunDirectory:
     def find(path: Path) -> RunDirectory:
         """An existing run directory of this version's format, for commands that only read."""
         if not (path / "run.json").is_file():
-            near = sorted(p.parent.name for p in path.parent.glob("*/run.json")) if path.parent.is_dir() else []
-            hint = f"; there are {', '.join(str(path.parent / name) for name in near[:5])}" if near else ""
-            message = f"{path} is not a run directory{hint}"
+            folders = (path, path.parent, Path("runs"))
+            lists = (sorted(found.parent for found in folder.glob("*/run.json")) for folder in folders)
+            near = ", ".join(map(str, next(filter(None, lists), [])[:5]))
+            hint = f"there are {near}" if near else "a run directory has a file run.json, which its first start writes"
+            message = f"{path} is not a run directory; {hint}"
             raise MillstreamError(message)
         found = RunDirectory(path)
         found._read()
