@@ -170,7 +170,9 @@ def test_handlers_of_signals_stay_as_they_are(folder: Path) -> None:
 
 
 INTERRUPTED = """
+import signal
 import millstream as ms
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests without it
 try:
     ms.run("news.yaml", follow=True)
 except KeyboardInterrupt:

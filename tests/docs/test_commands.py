@@ -22,6 +22,7 @@ PLAYED = {
     ("docs/local.md", "Your own text"),
     ("docs/plugins.md", "A package"),
     ("docs/plugins.md", "Check and run"),
+    ("docs/study.md", "Try it"),
     ("docs/watching.md", "Status"),
 }
 
@@ -64,6 +65,12 @@ def test_five_commands_lead_to_kafka(folder: Path, monkeypatch: pytest.MonkeyPat
         Broker(folder / "data/millstream/kafka").kill()
     assert sum(len(list(block.commands())) for block in blocks("docs/kafka.md", "sh", "Five commands")) == 5
     assert len(re.findall(r'^{"_source".*"predicted": ', printed, re.M)) == 3
+
+
+@pytest.mark.spark
+def test_a_study_is_run_in_a_command(folder: Path) -> None:
+    Reader(folder).plays("docs/study.md", "Try it")
+    assert (folder / "studies/quick/trials.parquet").is_file()
 
 
 def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:

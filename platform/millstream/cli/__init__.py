@@ -37,6 +37,7 @@ _COMMANDS = {
     "stop": "End a run after its epoch, and wait for the end.",
     "audit": "Count the effects of crashes on a run's results.",
     "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
+    "compare": "Measure deliveries and failures on learners, in many trials.",
     "log": "List, read and append to logs.",
 }
 

@@ -16,6 +16,8 @@ __all__ = ["fork_server", "start_process"]
 _FIRST = "millstream.blas_threads"
 """The module that comes before numpy: it sets the number of BLAS threads, which this process may leave alone."""
 _LIBRARIES = ("millstream", "numpy", "pandas", "pyarrow", "river", "scipy", "sklearn")  # pyarrow imports pandas
+_LAZY = ("pandas", "pyarrow.pandas_compat", "pyarrow.vendored.version")
+"""Modules that pyarrow imports with the first array made of Python objects, where pandas is installed."""
 
 
 def fork_server(config: Config) -> ForkServerContext:
@@ -28,7 +30,7 @@ def fork_server(config: Config) -> ForkServerContext:
     roots = {*_LIBRARIES, *(type(plugin).__module__.partition(".")[0] for plugin in plugged)}
     context = multiprocessing.get_context("forkserver")
     names = [name for name in sys.modules if name.partition(".")[0] in roots]
-    context.set_forkserver_preload([_FIRST, *names])
+    context.set_forkserver_preload([_FIRST, *names, *_LAZY])
     return context
 
 
