@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,9 @@ from millstream.config.files import config_text
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
 from millstream.config.overlays import merge_overlays
+from millstream.config.plugins import NotAConfig
 from millstream.config.references import substitute
+from millstream.config.truth_values import truth_value_problems
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
 from millstream.redaction import Secrets
 
@@ -154,11 +156,14 @@ def _validated(
     substitute(document, os.environ if environment is None else environment, folder, read_only=read_only)
     try:
         config = Config.model_validate(with_absent(document.data) if read_only else document.data)
+    except NotAConfig as error:
+        document.problems.append(Problem(next(_paths_of(document.data, error.value), ()), str(error)))
+        raise refusal(file, document, document.problems) from None
     except ValidationError as error:  # it shows values, so it is no cause of the errors raised here
         if document.unset:
             raise refusal(file, document, document.unset) from None
-        known = {problem.path for problem in document.problems}
-        document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
+        _add_problems(document, problems_of(error, Config, document))
+        _add_problems(document, truth_value_problems(Config, document))
         refused = refusal(file, document, document.problems)
         if read_only:
             message = (
@@ -168,9 +173,25 @@ def _validated(
             )
             raise Contradiction(message) from None
         raise refused from None
+    _add_problems(document, truth_value_problems(Config, document))
     if document.problems:
         raise refusal(file, document, document.problems)
     return Loaded(config, file, folder, document)
+
+
+def _paths_of(data: Any, value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the key paths of an object."""
+    if data is value:
+        yield path
+    elif isinstance(data, Mapping | list):
+        for key, inner in data.items() if isinstance(data, Mapping) else enumerate(data):
+            yield from _paths_of(inner, value, (*path, key))
+
+
+def _add_problems(document: Document, found: Iterable[Problem]) -> None:
+    """Add problems, the first one of each value."""
+    known = {problem.path for problem in document.problems}
+    document.problems += [problem for problem in found if problem.path not in known]
 
 
 def refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
