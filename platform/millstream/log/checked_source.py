@@ -188,7 +188,7 @@ def _report(subject: str, method: str, error: Exception) -> NoReturn:
     """Raise an error that names the source and its method; one that a user can act on stays as it is."""
     if isinstance(error, MillstreamError) or (isinstance(error, OSError) and system_error(error) is not None):
         raise error
-    message = f"{subject}: `{method}` failed: {type(error).__name__}: {error}{_place(error)}"
+    message = f"{subject}: `{method}` failed: {type(error).__name__}: {error}{_place(error)}; mend it"
     raise MillstreamError(message) from error
 
 
