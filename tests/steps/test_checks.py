@@ -283,7 +283,6 @@ BROKEN_STEPS = [
         "traits_are_true",
         r"itself idempotent, but differs when it processes an epoch again; row 0 of 'se",
     ),
-    (HasNoTraits, "traits_are_true", r"has None as its traits; declare `traits = Traits"),
     (ReturnsTheRecords, "outputs_are_as_declared", r"returns a value of the type Table; return a `Result`"),
     (DrawsNumbers, "results_are_repeatable", r"in a second run; .*; look for random numbers, a clock, or state that"),
     (SaysUnordered, "traits_are_true", r"not ordered, but differs when records come in reverse order; .*'seen'"),
@@ -326,6 +325,7 @@ def test_the_check_finds_the_broken_step(step: type[Counting], check: str, messa
     ("step", "check"),
     [
         (DrawsNumbers, "results_are_repeatable"),
+        (HasNoTraits, "traits_are_true"),
         (CountsInItself, "traits_are_true"),
         (ReturnsTheRecords, "outputs_are_as_declared"),
     ],

@@ -176,7 +176,7 @@ _YIELD = "yield record batches with the schema `log_schema(self.fields)`"
 
 
 def _described(value: object) -> str:
-    text = repr(value)
+    text = repr(value).partition("\n")[0]
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 

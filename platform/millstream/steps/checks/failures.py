@@ -30,7 +30,15 @@ def named_failures(check: str, part: object) -> Iterator[None]:
         if isinstance(error, AssertionError) and Path(last.filename).parent in _CHECKS:
             message = f"{check}: {error}"
         else:
-            found = f"it raised {type(error).__name__}: {error}, at {last.filename}, line {last.lineno}"
+            found = f"it raised {type(error).__name__}: {error}, {_place(error)}"
             remedy = "mend the error, or return what the method's contract says (docs/plugins.md)"
             message = f"{check}: {part}: {found}; {remedy}"
         raise AssertionError(message) from error
+
+
+def _place(error: Exception) -> str:
+    """The last line outside of installed packages: of the part's own code, or of the check that used its answer."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_file() and "site-packages" not in frame.filename]
+    last = (own or frames)[-1]
+    return f"at {last.filename}, line {last.lineno}"

@@ -24,7 +24,7 @@ from millstream.steps.checks.step_run import (
     run_step,
     sort_by_position,
 )
-from millstream.steps.checks.traits import results_are_repeatable, traits_are_true
+from millstream.steps.checks.traits import declared_traits, results_are_repeatable, traits_are_true
 from millstream.steps.contracts import Result, Scope, State, Step, StepConfig
 from millstream.steps.keys import check_key, shards_of
 
@@ -50,7 +50,8 @@ def check_step(config: StepConfig, records: pa.Table, skip: Collection[str] = ()
     >>> check_step(HashedText(dimensions=64), records, skip=["another_process_changes_nothing"])
     """
     epochs = split_into_epochs(records)
-    deterministic = getattr(getattr(config.build(records.schema), "traits", None), "deterministic", True)
+    with named_failures(traits_are_true.__name__, repr(config)):
+        deterministic = declared_traits(config, records.schema).deterministic
     for name in select_checks(STEP_CHECKS, skip):
         if deterministic or name not in _COMPARING:
             with named_failures(name, repr(config)):

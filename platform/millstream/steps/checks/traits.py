@@ -17,7 +17,15 @@ from millstream.steps.checks.step_run import (
 )
 from millstream.steps.contracts import Scope, StepConfig, Traits
 
-__all__ = ["results_are_repeatable", "traits_are_true"]
+__all__ = ["declared_traits", "results_are_repeatable", "traits_are_true"]
+
+
+def declared_traits(config: StepConfig, records: pa.Schema) -> Traits:
+    """Return the traits of a step; AssertionError if it has none."""
+    found: object = getattr(config.build(records), "traits", None)
+    if not isinstance(found, Traits):
+        raise AssertionError(f"{config!r} has {found!r} as its traits; declare `traits = Traits(...)` in its class")
+    return found
 
 
 def results_are_repeatable(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -33,8 +41,6 @@ def results_are_repeatable(config: StepConfig, epochs: Sequence[pa.Table]) -> No
 def traits_are_true(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     """Check the traits: stateless, not ordered, idempotent."""
     step = config.build(epochs[0].schema)
-    if not isinstance(step.traits, Traits):
-        raise AssertionError(f"{config!r} has {step.traits!r} as its traits; declare `traits = Traits(...)`")
     if step.traits.scope is Scope.STATELESS:
         _remembers_nothing(config, epochs)
     if step.traits.idempotent:
