@@ -46,7 +46,6 @@ BROKEN_SINKS: list[tuple[type[RowFile], str, str]] = [
         "outputs_have_their_own_rows",
         "after `clear` of .topics. is None",
     ),
-    (broken_sinks.OneLocation, "outputs_have_their_own_rows", "all have the location .*; use the name of the output"),
     (broken_sinks.OneFile, "outputs_have_their_own_rows", "'topics' after an append to 'predictions' is Progress"),
     (
         broken_sinks.AppendsUnfenced,

@@ -25,7 +25,6 @@ __all__ = [
     "KeepsProgress",
     "NeedsAGuard",
     "OneFile",
-    "OneLocation",
     "RepeatsRows",
     "RowsThenProgress",
     "ShowsHalf",
@@ -243,13 +242,6 @@ class ClearsAllOutputs(_ByOutput):
     def clear(self, context: OpenContext, output: str) -> None:
         for file in context.folder.glob(f"{self.path}-*"):
             file.unlink()
-
-
-class OneLocation(_ByOutput):
-    """Says that all outputs are in one place."""
-
-    def location(self, context: OpenContext, output: str) -> str:
-        return str(self.file(context))
 
 
 class OneFile(RowFile):

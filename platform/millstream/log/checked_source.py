@@ -15,7 +15,7 @@ from millstream.log.contracts import Log, OpenContext, Partition, SourceConfig
 from millstream.records import OFFSET, log_schema
 from millstream.system_errors import system_error
 
-__all__ = ["CheckedLog", "open_log", "problems_of"]
+__all__ = ["open_log", "problems_of"]
 
 _METHODS = ("partitions", "beginning", "resume", "end", "is_current", "ended", "identity", "read", "close")
 
@@ -29,7 +29,7 @@ class _Connector(Protocol):
     def problems(self, context: OpenContext) -> Iterable[tuple[str, str]]: ...
 
 
-def open_log(config: SourceConfig, context: OpenContext) -> CheckedLog:
+def open_log(config: SourceConfig, context: OpenContext) -> Log:
     """Open the log of a source; its methods raise `MillstreamError` for a mistake in the code of the source."""
     subject = f"the source {config.type}"
     try:
@@ -40,7 +40,7 @@ def open_log(config: SourceConfig, context: OpenContext) -> CheckedLog:
     if missing:
         found = "None" if log is None else f"a value of the type {type(log).__name__}, which has no `{missing[0]}`"
         raise _mistake(subject, "open", found, "return a log, whose class derives from millstream.plugin.Log")
-    return CheckedLog(log, subject)
+    return _CheckedLog(log, subject)
 
 
 def problems_of(kind: str, config: _Connector, context: OpenContext) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def problems_of(kind: str, config: _Connector, context: OpenContext) -> list[tup
     return [(option, message) for option, message in found]
 
 
-class CheckedLog:
+class _CheckedLog:
     """A log whose answers and records are checked; `MillstreamError` names the source and the method of a mistake."""
 
     def __init__(self, log: Log, subject: str) -> None:

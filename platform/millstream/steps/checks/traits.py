@@ -54,7 +54,7 @@ def traits_are_true(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
 
 
 def _remembers_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
-    """Compare a stateless step with one that is built anew for each epoch."""
+    """Compare a stateless step with new steps, one for each epoch."""
     usual = run_step(config, epochs)
     remedy = "declare `Scope.KEYED` or `Scope.GLOBAL`, and let `save` return the state"
     if usual.state:
