@@ -31,6 +31,7 @@ from millstream.errors import (
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
+from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
@@ -153,7 +154,7 @@ def start(
         }
         logs: dict[str, Log] = {}
         for source in config.logs:
-            logs[source.name] = source.config.open(contexts[source.name])
+            logs[source.name] = open_log(source.config, contexts[source.name])
             ending.callback(logs[source.name].close)
         epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options))
         ending.callback(epoch_log.close)
