@@ -80,6 +80,7 @@ def test_every_command_works_on_the_local_engine_with_the_core_alone(core: Core)
         "read runs/small topics",
         "predict runs/small word",
         "audit runs/small",
+        "advise small.yaml",
         "simulate small.yaml --schedules 1",
         "log ls .",
         "--help",

@@ -25,11 +25,19 @@ del os.fdatasync, os.posix_fadvise
 
 def refuse(event, arguments):
     path = arguments[0] if arguments else None
-    if event in ("open", "os.listdir", "os.scandir") and isinstance(path, (str, bytes)):
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(path, (str, bytes, os.PathLike)):
         if os.fsdecode(path) == "/proc" or os.fsdecode(path).startswith("/proc/"):
             raise FileNotFoundError(2, "No such file or directory", path)
 
+def refusing(ask):
+    def asks(path, *arguments, **options):
+        refuse("open", (path,))
+        return ask(path, *arguments, **options)
+    return asks
+
 sys.addaudithook(refuse)
+for name in ("stat", "lstat", "readlink", "access"):  # these have no audit event
+    setattr(os, name, refusing(getattr(os, name)))
 """
 SMALL = """\
 name: small
@@ -43,8 +51,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Run:
-    """Runs a command in a folder with a config, in processes that have only what every system has."""
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The variables of processes that have only what every system has; the folder has a config."""
     (tmp_path / "hook").mkdir()
     (tmp_path / "hook/sitecustomize.py").write_text(TAKE_AWAY)
     (tmp_path / "small.yaml").write_text(SMALL)
@@ -52,10 +60,16 @@ def elsewhere(tmp_path: Path) -> Run:
     (tmp_path / "news.jsonl").write_text("\n".join(lines) + "\n")
     paths = os.pathsep.join([str(tmp_path / "hook"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths}
+    for ask in ("open('/proc/self/stat')", "os.stat('/proc/self')"):
+        asked = [sys.executable, "-c", f"import os; {ask}"]
+        refused = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+        assert "FileNotFoundError" in refused.stderr, "the processes have /proc"
+    return environment
 
-    asked = [sys.executable, "-c", "open('/proc/self/stat')"]
-    refused = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
-    assert "FileNotFoundError" in refused.stderr, "the processes have /proc"
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, environment: dict[str, str]) -> Run:
+    """Runs a command with these variables."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "millstream", *arguments]
@@ -75,6 +89,18 @@ def test_a_run_with_workers_crashes_recovers_and_is_audited(elsewhere: Run) -> N
         assert done.returncode == 0, done.stderr
     effects: dict[str, Any] = json.loads(done.stdout)
     assert effects["class"] == {"state": "precise", "output": "precise"}
+
+
+@pytest.mark.long
+def test_a_following_run_is_listed_and_stopped(tmp_path: Path, environment: dict[str, str], elsewhere: Run) -> None:
+    command = [sys.executable, "-m", "millstream", "run", "small.yaml", "--follow", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        wait_until((tmp_path / "runs/small/live.json").exists, "the run")
+        listed = elsewhere("ls")
+        assert "small" in listed.stdout, listed.stderr
+        stopped = elsewhere("stop", "runs/small")
+        assert stopped.returncode == 0, stopped.stderr
+        assert process.wait(HANG_SECONDS) == 0
 
 
 def test_processes_are_found_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

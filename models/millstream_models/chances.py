@@ -6,7 +6,7 @@ import numpy as np
 
 from millstream.steps.contracts import Array
 
-__all__ = ["chances_of", "of_length_one"]
+__all__ = ["chances_of"]
 
 
 def chances_of(scores: Array) -> Array:
@@ -18,13 +18,3 @@ def chances_of(scores: Array) -> Array:
     likelihoods = np.exp(scores - scores.max(axis=1, keepdims=True))
     chances: Array = likelihoods / likelihoods.sum(axis=1, keepdims=True)
     return chances
-
-
-def of_length_one(counts: Array) -> Array:
-    """Return counts scaled to length 1, so that a long text weighs as much as a short one.
-
-    >>> of_length_one(np.array([3.0, 4.0])).tolist(), of_length_one(np.array([])).tolist()
-    ([0.6, 0.8], [])
-    """
-    length = np.sqrt(np.square(counts, dtype=np.float64).sum())
-    return np.asarray(counts / length if length > 0 else counts)

@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 from millstream.errors import ConfigError
 from millstream.steps.contracts import Array
 
-__all__ = ["FEATURES", "Counted", "compacted", "dimensions_of", "features_field", "to_arrow", "to_csr"]
+__all__ = [
+    "FEATURES",
+    "Counted",
+    "compacted",
+    "dimensions_of",
+    "features_field",
+    "read_only",
+    "to_arrow",
+    "to_csr",
+]
 
 FEATURES = "features"
 _PAIR = pa.struct([pa.field("index", pa.int32()), pa.field("count", pa.float32())])
@@ -99,11 +108,17 @@ class Counted:
             some = slice(first, last)
             edges = self.indptr[start : stop + 1] - first
             return Counted(edges, self.indices[some], self.data[some], (stop - start, self.shape[1]))
-        lengths = np.diff(self.indptr)[rows]
-        edges = np.zeros(len(rows) + 1, np.int32)
-        np.cumsum(lengths, out=edges[1:])
-        indices = np.repeat(self.indptr[rows] - edges[:-1], lengths) + np.arange(edges[-1])
-        return Counted(edges, self.indices[indices], self.data[indices], (len(rows), self.shape[1]))
+        from millstream_models.compiled.rows import take_rows
+
+        edges, indices, data = take_rows(self.indptr, read_only(self.indices), read_only(self.data), rows)
+        return Counted(edges, indices, data, (len(rows), self.shape[1]))
+
+
+def read_only(array: Array) -> Array:
+    """Return a read-only view: the kernels are compiled for such arrays, because arrays over Arrow's memory are."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def compacted(rows: Any) -> tuple[Array, Any]:

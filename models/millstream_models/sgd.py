@@ -89,8 +89,15 @@ class _SGD:
             self._sgd.intercept_ = np.pad(self._sgd.intercept_, (0, rows - len(self._sgd.classes_)), mode="edge")
             self._sgd.classes_ = np.arange(rows)
         self._classes = classes
-        order = _shuffled(len(labels))
-        self._sgd.partial_fit(inputs[order], labels[order])
+        if len(labels):
+            order = _shuffled(len(labels))
+            self._sgd.partial_fit(inputs[order], labels[order])
+
+    def without_optimiser(self, state: State) -> State | None:
+        """Return a state with the same weights, whose steps start over; None if steps do not become shorter."""
+        if self._options["power_t"] == 0:
+            return None
+        return {**state, "progress": np.array([self._classes, 1.0])}
 
     def save(self) -> State:
         return {

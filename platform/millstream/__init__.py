@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.api.explanation import explain
     from millstream.api.run import Run, open_run
     from millstream.api.running import Running
+    from millstream.api.study import Study, compare
     from millstream.api.validation import validate
     from millstream.errors import (
         AlteredCheckpoint,
@@ -51,11 +52,13 @@ __all__ = [
     "Run",
     "Running",
     "StepFailed",
+    "Study",
     "Truncated",
     "Unavailable",
     "UnknownFormat",
     "WorkerLost",
     "__version__",
+    "compare",
     "explain",
     "open_run",
     "run",
@@ -69,6 +72,8 @@ _MODULES = {
     "Config": "api.config",
     "Run": "api.run",
     "Running": "api.running",
+    "Study": "api.study",
+    "compare": "api.study",
     "explain": "api.explanation",
     "open_run": "api.run",
     "run": "api.execution",

@@ -12,7 +12,18 @@ from typing import Any, NoReturn
 
 from millstream.errors import ConfigError
 
-__all__ = ["environment", "flag", "path", "paths", "refuse", "settings", "text", "texts", "whole_number"]
+__all__ = [
+    "environment",
+    "flag",
+    "is_flag_of_numpy",
+    "path",
+    "paths",
+    "refuse",
+    "settings",
+    "text",
+    "texts",
+    "whole_number",
+]
 
 
 def refuse(name: str, value: object, expected: str) -> NoReturn:
@@ -23,11 +34,16 @@ def refuse(name: str, value: object, expected: str) -> NoReturn:
     raise ConfigError(message)
 
 
-def flag(name: str, value: object) -> bool:
-    """Return True or False: any other value, such as "no", is a mistake."""
-    if not isinstance(value, bool):
-        refuse(name, value, "True or False")
-    return value
+def flag(name: str, value: object, expected: str = "True or False") -> bool:
+    """Return True or False, also of NumPy: any other value, such as "no", is a mistake."""
+    if not isinstance(value, bool) and not is_flag_of_numpy(value):
+        refuse(name, value, expected)
+    return bool(value)
+
+
+def is_flag_of_numpy(value: object) -> bool:
+    """True for a single truth value of NumPy, which this module does not import."""
+    return getattr(getattr(value, "dtype", None), "kind", None) == "b" and getattr(value, "ndim", None) == 0
 
 
 def whole_number(name: str, value: object) -> int:

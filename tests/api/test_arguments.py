@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 import millstream as ms
+from millstream.cli import main
 
 
 def containing_itself() -> dict[str, Any]:
@@ -30,8 +32,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("records", True, f"records: True {NUMBER}"),
     ("records", "10", f"records: '10' {NUMBER}"),
     ("records", -1, f"records: -1 {NUMBER}"),
-    ("follow", "no", f"follow: 'no' {FLAG}"),
-    ("follow", np.array([1, 2]), f"follow: an object of the class ndarray {FLAG}"),
+    ("follow", "no", "follow: 'no' is not allowed; give True, False or None"),
+    ("follow", np.array([True]), "follow: an object of the class ndarray is not allowed; give True, False or None"),
+    ("fresh", np.array([True]), f"fresh: an object of the class ndarray {FLAG}"),
     ("fresh", "no", f"fresh: 'no' {FLAG}"),
     ("fresh", None, f"fresh: None {FLAG}"),
     ("progress", 1, f"progress: 1 {FLAG}"),
@@ -93,10 +96,16 @@ def test_arguments_that_exclude_each_other_are_refused(folder: Path) -> None:
 
 def test_a_number_of_numpy_and_a_single_overlay_are_taken(folder: Path) -> None:
     (folder / "quick.yaml").write_text("engine: {epoch: {max_records: 8}}\n")
-    changes = {"guarantee.checkpoint_every": np.int64(2)}
-    run = ms.run("news.yaml", records=np.int64(24), set=changes, overlays="quick.yaml")  # type: ignore[arg-type]
+    changes = {
+        "guarantee.checkpoint_every": np.int64(2),
+        "pipeline.popularity.threshold": np.float32(0.25),
+        "mlflow": np.False_,
+    }
+    ms.run("news.yaml")
+    run = ms.run("news.yaml", records=np.int64(24), set=changes, overlays="quick.yaml", fresh=np.True_)  # type: ignore[arg-type]
     assert run.summary is not None and (run.summary.records, run.summary.epochs) == (24, 3)
     assert run.config.resolved()["guarantee"]["checkpoint_every"] == 2
+    assert run.config.resolved()["pipeline"]["popularity"]["threshold"] == 0.25
     assert ms.validate("news.yaml", overlays=folder / "quick.yaml") == []
 
 
@@ -171,6 +180,8 @@ def test_arguments_of_a_run_are_checked(folder: Path) -> None:
             with pytest.raises(ms.ConfigError) as refused:
                 predict(**given)
             assert message in str(refused.value)
+    with pytest.raises(ms.ConfigError, match="against: 3 is not allowed; give a path"):
+        run.audit(against=3)  # type: ignore[arg-type]
     with pytest.raises(ms.ConfigError, match="name: an object of the class list is not allowed; give a text"):
         run.output(["topics"])  # type: ignore[arg-type]
     expected = run.predict(["harbour1", "glacier1"], top=2)
@@ -192,3 +203,31 @@ def test_messages_name_arguments_and_no_options(folder: Path) -> None:
     [problem] = ms.validate("news.yaml", set={"engine.type": "flink"})
     assert problem.where == "news.yaml (set)" and isinstance(problem, ms.ConfigProblem)
     assert os.listdir(folder / "runs") == [run.path.name]
+
+
+def test_messages_of_an_opened_run_name_arguments_and_those_of_a_command_options(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ms.run("news.yaml")
+    other = ms.run("news.yaml", run="runs/other", set={"engine.epoch.max_records": 7})
+    with pytest.raises(ms.Contradiction, match=r'make it with `ms\.run\(config, run=\.\.\., replay="/.*/runs/news"\)`'):
+        run.audit(against=other)
+    with pytest.raises(SystemExit):
+        main(["audit", "runs/news", "--against", "runs/other"])
+    assert "make it with `millstream run CONFIG --run DIR --replay runs/news`" in capsys.readouterr().err
+    (run.path / "run.json").write_text("{")
+    reads: list[Callable[[], object]] = [
+        lambda: ms.open_run("runs/news"),
+        lambda: run.audit(),
+        lambda: ms.open_run("runs/other").audit(against="runs/news"),
+    ]
+    for read in reads:
+        with pytest.raises(ms.MillstreamError, match=r"run\.json was altered: .*; start over with fresh=True$"):
+            read()
+    shutil.rmtree(other.path / "epochs")
+    for gone in (other, ms.open_run("runs/other")):
+        with pytest.raises(ms.MillstreamError, match=r"is gone .* or start over with fresh=True$"):
+            gone.status()
+    with pytest.raises(SystemExit):
+        main(["status", "runs/other"])
+    assert "start over with --fresh" in capsys.readouterr().err

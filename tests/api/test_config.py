@@ -255,3 +255,22 @@ def test_every_value_has_an_origin(folder: Path, config: dict[str, Any]) -> None
     assert (found["engine.epoch.max_records"].file, found["engine.epoch.max_records"].line) == ("quick.yaml", 1)
     assert found["name"].file == "news.yaml" and found["keep"].kind == "default"
     assert str(ms.Config(**config).origins()["name"]) == "config"
+
+
+class Model:
+    """A model, and no config of one."""
+
+
+@pytest.mark.parametrize("given", [Model(), Model, NaiveBayes])
+def test_a_model_in_place_of_its_config_is_refused(config: dict[str, Any], given: object) -> None:
+    name = given.__name__ if isinstance(given, type) else "Model"
+    message = rf"the class {name} is not the config of a model: give an object of its config class, which builds the"
+    steps = [{"type": "hashed_text"}, {"type": "classify", "model": given}]
+    for pipeline, key in (({"use": "text_topics", "model": given}, "model"), ({"steps": steps}, "steps.1.model")):
+        with pytest.raises(ms.ConfigError, match=f"^config pipeline.{key}: .*{message}"):
+            ms.Config(**{**config, "pipeline": pipeline})
+        [problem] = ms.validate({**config, "pipeline": pipeline})
+        assert problem.key == f"pipeline.{key}"
+    for make in (TextTopics, Classify):
+        with pytest.raises(ms.ConfigError, match=message):
+            make(model=given)

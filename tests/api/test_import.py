@@ -25,6 +25,23 @@ import millstream
 assert seen() == before
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
+ALL_NAMES = """
+import logging, os, signal, threading
+
+def seen():
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    ours = {name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "millstream"}
+    set_up = [name for name in ours if logging.getLogger(name).level or logging.getLogger(name).handlers]
+    return dict(os.environ), handlers, set_up, logging.root.level, logging.root.handlers[:], threading.active_count()
+
+before = seen()
+import millstream as ms, millstream.plugin
+for name in ms.__all__:
+    getattr(ms, name)
+pipeline = {"steps": [{"type": "map", "function": "os.path:join"}]}
+ms.validate({"name": "a", "source": {"type": "generator"}, "pipeline": pipeline})
+assert seen() == before, seen()
+"""
 HEAVY = {
     "click",
     "kafka",
@@ -48,15 +65,15 @@ def test_the_public_names_are_one_sorted_list() -> None:
 
 
 def test_the_public_names_are_those_of_the_contract() -> None:
-    functions = {"explain", "open_run", "run", "start", "validate"}
-    classes = {"Config", "Run", "Running"}
+    functions = {"compare", "explain", "open_run", "run", "start", "validate"}
+    classes = {"Config", "Run", "Running", "Study"}
     kinds = {name for name in errors.__all__ if name != "DISK_FULL"}
     assert set(ms.__all__) == functions | classes | kinds | {"__version__"}
     assert all(getattr(ms, name) is getattr(errors, name) for name in kinds)
 
 
 def test_a_name_that_is_not_public_is_no_attribute() -> None:
-    for name in ("fork", "study", "Options"):
+    for name in ("fork", "serve", "Options"):
         assert not hasattr(ms, name)
 
 
@@ -65,6 +82,11 @@ def test_the_import_changes_nothing_in_the_process_and_imports_no_library() -> N
     assert done.returncode == 0, done.stderr
     imported = set(done.stdout.split())
     assert "millstream" in imported and not imported & HEAVY
+
+
+def test_the_use_of_every_name_changes_no_setting_of_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", ALL_NAMES], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_validation_imports_neither_pandas_nor_numba() -> None:

@@ -149,6 +149,16 @@ def test_a_run_directory_that_is_deleted_is_an_error(folder: Path, opened: bool)
             _ = run.summary
 
 
+def test_rows_of_a_run_directory_that_is_deleted_do_not_end_silently(folder: Path) -> None:
+    run = ms.run("news.yaml")
+    before, begun = run.batches("predictions"), run.batches("predictions")
+    next(begun)
+    shutil.rmtree(run.path)
+    for rows in (before, begun):
+        with pytest.raises(ms.MillstreamError, match="it was deleted or moved"):
+            list(rows)
+
+
 @pytest.mark.parametrize("content", [b'{"run": ', b'{"unknown": 1}', b"[]", b"\xff"])
 def test_a_damaged_summary_is_an_error_with_its_file(folder: Path, content: bytes) -> None:
     run = ms.run("news.yaml", records=24)
@@ -196,6 +206,14 @@ def test_errors_are_those_of_the_commands(folder: Path) -> None:
         ms.open_run("runs/news").output("topic")
     with pytest.raises(ms.MillstreamError, match="runs/new is not a run directory; there are runs/news"):
         ms.open_run("runs/new")
+    for other in ("runs", "documents"):
+        with pytest.raises(ms.MillstreamError, match=f"^{other} is not a run directory; there are runs/news$"):
+            ms.open_run(other)
+    shutil.rmtree("runs")
+    with pytest.raises(
+        ms.MillstreamError, match=r"documents is not a run directory; a run directory has a file run\.json"
+    ):
+        ms.open_run("documents")
 
 
 def test_a_run_directory_in_use_is_refused(folder: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from support.conditions import HANG_SECONDS, wait_until
 from support.documents import document_lines
 
 import millstream as ms
+from millstream.runs.start import start
 
 
 def test_a_run_follows_its_files_until_it_is_stopped(folder: Path) -> None:
@@ -81,9 +83,25 @@ KINDS = [(0, "naive_bayes"), (1, "complement_nb"), (2, "naive_bayes")]
 
 def test_a_second_run_in_the_same_directory_is_refused(folder: Path) -> None:
     with ms.start("news.yaml", follow=True) as running:
-        running.status()
-        with pytest.raises(ms.InUse, match=f"is in use by process {os.getpid()}"):
-            ms.run("news.yaml")
+        (folder / "link").symlink_to(folder / "runs")
+        for call, run in ((ms.run, "runs/news"), (ms.start, "runs/news"), (ms.start, folder / "link/news")):
+            with pytest.raises(ms.InUse, match=r"is in use: this program already runs it; .* or give another `run`$"):
+                call("news.yaml", run=run)
+        running.stop()
+        assert running.wait().status().state == "ended"
+    assert ms.run("news.yaml").summary is not None
+
+
+def test_of_two_starts_at_the_same_time_the_first_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    monkeypatch.setattr(
+        "millstream.api.execution.start_run", lambda *given, **named: held.wait() and start(*given, **named)
+    )
+    first = ms.start("news.yaml")
+    with pytest.raises(ms.InUse):
+        ms.start("news.yaml")
+    held.set()
+    assert first.wait().status().records == 192
 
 
 def test_a_second_run_with_the_sinks_of_another_is_refused_and_does_not_disturb_it(folder: Path) -> None:
@@ -179,3 +197,20 @@ def test_an_interrupt_ends_a_run_after_its_epoch(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=HANG_SECONDS)
     assert (process.returncode, out) == (0, "ended\n"), err
+
+
+@pytest.mark.parametrize(
+    "disappear",
+    [lambda path: shutil.rmtree(path, ignore_errors=True), lambda path: path.rename(path.with_name("other"))],
+)
+def test_a_run_whose_directory_disappears_ends_with_one_error(
+    folder: Path, caplog: pytest.LogCaptureFixture, disappear: Callable[[Path], object]
+) -> None:
+    running = ms.start("news.yaml", set={"engine.epoch.max_records": 1}, follow=True)
+    wait_until(lambda: running.status().records == 192, "all documents")
+    disappear(running.path)
+    with (folder / "documents/part0.jsonl").open("a") as file:
+        file.writelines(f"{line}\n" for line in document_lines(24, seed=9))
+    with pytest.raises(ms.MillstreamError, match=r"run directory .*/runs/news is gone: it was deleted or moved while"):
+        running.wait()
+    assert [each for each in caplog.messages if "background" in each] == []

@@ -64,3 +64,24 @@ def test_a_process_of_the_program_starts_no_run_while_it_imports_the_script(fold
 def test_a_run_below_the_guard_has_workers(folder: Path) -> None:
     done = script(folder, "if __name__ == '__main__': print(ms.run(config).summary.records)")
     assert (done.returncode, done.stdout) == (0, "192\n"), done.stderr
+
+
+def test_a_script_on_standard_input_has_no_workers(folder: Path) -> None:
+    def program(code: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-"]
+        return subprocess.run(
+            command, cwd=folder, input=BEGIN + code, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+        )
+
+    refused = program("if __name__ == '__main__': ms.run(config)")
+    assert refused.returncode == 1 and "FileNotFoundError" not in refused.stderr
+    assert "the script is no file (<stdin>): save the script in a file" in refused.stderr.splitlines()[-1]
+    assert not (folder / "runs").exists()
+    alone = program("print(ms.run(config, set={'engine.workers': 1}).summary.records)")
+    assert (alone.returncode, alone.stdout) == (0, "192\n"), alone.stderr
+
+
+def test_a_command_without_a_script_has_workers(folder: Path) -> None:
+    command = [sys.executable, "-c", BEGIN + "print(ms.run(config).summary.records)"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    assert (done.returncode, done.stdout) == (0, "192\n"), done.stderr

@@ -71,6 +71,27 @@ def test_init_replaces_nothing(tmp_path: Path, millstream: Millstream, make: obj
     assert message in ran.err
 
 
+def test_a_project_below_a_file_is_refused(
+    tmp_path: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    ran = millstream("init", "file/news/project")
+    assert (ran.code, ran.out) == (1, "")
+    assert "file is a file; name a new folder" in ran.err
+    empty = millstream("init", "")
+    assert (empty.code, empty.out) == (2, "")
+    assert "DIR is empty; name a new folder" in empty.err
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_the_command_to_try_enters_a_folder_whose_name_begins_with_a_dash(
+    tmp_path: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "\n  cd -- -news\n" in millstream("init", "--", "-news").out
+
+
 def test_an_empty_folder_is_filled(tmp_path: Path, millstream: Millstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ran = millstream("init", ".")

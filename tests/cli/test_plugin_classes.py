@@ -94,6 +94,16 @@ def test_a_module_that_raises_is_refused_without_a_traceback(mine: Path, millstr
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_mistake_in_a_source_is_no_defect_of_millstream(mine: Path, millstream: Millstream, workers: int) -> None:
+    module = mine / "modules" / "my_parts.py"
+    module.write_text(module.read_text().replace('"_offset": offset,', '"_offset": offset + 1,'))
+    ran = millstream("run", "mine.yaml", "--set", f"engine.workers={workers}", "--json")
+    assert ran.code == 1
+    assert "the source my_parts:Letters: `read` yields the offsets 1 to 20 of [0, 20) in the partition '0'" in ran.err
+    assert "defect" not in ran.err
+
+
 @pytest.mark.parametrize(
     ("sets", "where"), [("engine.workers=2", "the worker processes"), ("engine.type=spark", "Spark's workers")]
 )

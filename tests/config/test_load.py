@@ -211,3 +211,39 @@ def test_set_replaces_a_whole_part() -> None:
     assert document.data == {"sinks": {"a": {"type": "z"}}}
     assert document.where(("sinks", "a", "type")) == "--set"
     assert document.where(("sinks",)) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("source.records", "a whole number"),
+        ("source.seed", "a whole number"),
+        ("engine.workers", "a whole number"),
+        ("engine.epoch.max_records", "a whole number"),
+        ("guarantee.checkpoint_every", "a whole number"),
+        ("pipeline.popularity.threshold", "a number"),
+        ("pipeline.model.alpha", "a number"),
+        ("pipeline.features.dimensions", "a whole number"),
+    ],
+)
+def test_true_and_false_are_no_numbers(key: str, kind: str) -> None:
+    config = {
+        "name": "news",
+        "source": {"type": "generator"},
+        "pipeline": {"use": "text_topics"},
+        "sinks": {"predictions": {"type": "files"}},
+    }
+    for value in (True, False):
+        with pytest.raises(ConfigError) as refused:
+            read_config(config, Path(), "news.yaml", None, [(key, value)])
+        [problem] = refused.value.problems
+        assert problem.key == key and (not value or problem.message == f"true is not {kind}")
+    with pytest.raises(ConfigError, match=rf"{key}: \$\{{FLAG\}} is not {kind}"):
+        read_config(config, Path(), "news.yaml", {"FLAG": "true"}, [(key, "${FLAG}")])
+
+
+def test_true_of_a_step_in_a_list_is_no_number() -> None:
+    steps = [{"type": "hashed_text", "dimensions": True}, {"type": "classify", "model": {"type": "majority"}}]
+    config = {"name": "news", "source": {"type": "generator"}, "pipeline": {"steps": steps}}
+    with pytest.raises(ConfigError, match=r"pipeline\.steps\.0\.dimensions: true is not a whole number"):
+        read_config(config, Path(), "news.yaml")

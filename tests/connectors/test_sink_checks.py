@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import broken_sinks
-from support.plugin_classes import RowFile
+from support.plugin_classes import RowFile, RowFileSink
 
 from millstream.log.contracts import OpenContext
 from millstream.plugin.checks import SINK_CHECKS, check_sink
@@ -41,6 +41,12 @@ BROKEN_SINKS: list[tuple[type[RowFile], str, str]] = [
         "clearing_removes_rows_and_progress",
         "the progress after `clear` is Progress.*remove th",
     ),
+    (
+        broken_sinks.ClearsAllOutputs,
+        "outputs_have_their_own_rows",
+        "after `clear` of .topics. is None",
+    ),
+    (broken_sinks.OneFile, "outputs_have_their_own_rows", "'topics' after an append to 'predictions' is Progress"),
     (
         broken_sinks.AppendsUnfenced,
         "an_earlier_writer_is_shut_out",
@@ -82,6 +88,21 @@ def test_the_battery_names_the_check_and_skip_leaves_it_out(tmp_path: Path) -> N
     check_sink(sink, tmp_path, skip=["an_epoch_is_appended_again_or_lower"], kills=2)
     with pytest.raises(ValueError, match="there is no check named an_epoch; there are an_unused_sink_is_empty"):
         check_sink(sink, tmp_path, skip=["an_epoch"])
+
+
+def test_a_sink_that_clears_nothing_fails_the_check_of_clearing(tmp_path: Path) -> None:
+    message = r"^clearing_removes_rows_and_progress: ClearsNothing.* after `clear` is Progress.*let `clear` remove"
+    with pytest.raises(AssertionError, match=message):
+        check_sink(broken_sinks.ClearsNothing(path="rows"), tmp_path, kills=2)
+
+
+def test_an_error_of_a_sink_is_a_failure_with_the_name_of_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RowFileSink, "append", lambda sink, rows, progress: sink.missing)
+    message = "^rows_are_read_as_they_were_appended: RowFile.*: it raised AttributeError.*line .*; mend the error"
+    with pytest.raises(AssertionError, match=message):
+        check_sink(RowFile(path="rows"), tmp_path, kills=2)
 
 
 def test_a_sink_that_another_process_cannot_import_is_found(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -143,6 +143,27 @@ class RenamesPartitions(LinesLog):
         return [Partition(f"{next(self.calls) % 2}")]
 
 
+class NamesPartitions(LinesLog):
+    def partitions(self) -> Any:
+        return ["0", "1"]
+
+
+class YieldsTables(LinesLog):
+    def read(self, partition: str, start: int, stop: int) -> Any:
+        for batch in super().read(partition, start, stop):
+            yield pa.Table.from_batches([batch])
+
+
+class RejectsSilently(LinesLog):
+    def row(self, partition: str, offset: int) -> dict[str, Any]:
+        return {} if offset == 3 else super().row(partition, offset)
+
+
+class SameIdentity(LinesLog):
+    def identity(self, partition: str, upto: int) -> str:
+        return "lines"
+
+
 class OwnColumns(LinesLog):
     def read(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         for batch in super().read(partition, start, stop):
@@ -156,6 +177,18 @@ BROKEN_LOGS: list[tuple[type[LinesLog], str, str]] = [
         r"\['text', 'label'\] without `time`, and those of the log are \['text', 't",
     ),
     (RenamesPartitions, "the_fields_are_declared", r"returns \['0'\] and then \['1'\]; return every partition once"),
+    (
+        NamesPartitions,
+        "methods_return_what_they_declare",
+        r"returns '0' \(str\) in its list; return a list of `P",
+    ),
+    (YieldsTables, "methods_return_what_they_declare", r"\(Table\); yield record batches with the schema"),
+    (
+        RejectsSilently,
+        "unreadable_records_have_a_reason",
+        "at the offset 3 of '0' has no text and no reason; write",
+    ),
+    (SameIdentity, "identities_stay", "is 'lines' for all records of all partitions, too short for an id"),
     (CountsReads, "a_range_is_the_same_in_every_read", "'text': '0', then '1'; a range has the same records in ever"),
     (OwnColumns, "a_range_is_the_same_in_every_read", "make each batch with the schema `log_schema"),
     (ReadsTooFar, "a_range_can_be_read_in_pieces", "yields the offsets .* yield each offset of the range at most onc"),
@@ -215,6 +248,26 @@ def test_the_check_finds_the_broken_source(
 def test_options_that_do_not_travel_are_found(folder: Path) -> None:
     with pytest.raises(AssertionError, match=r"^options_travel_by_name: Forgets.* read back are Forgets.*times=5"):
         check_source(Forgets(times=3), folder)
+
+
+@pytest.mark.parametrize(
+    ("problems", "message"),
+    [
+        (lambda: "no file", r"`problems` returns 'no file' \(str\); return a list of pairs, an option and a message"),
+        (lambda: None, r"`problems` returns None \(NoneType\); return a list of pairs"),
+        (lambda: 1 / 0, "`problems` failed: ZeroDivisionError: division by zero, at .*; mend it"),
+        (
+            lambda: [("path", "no file")],
+            r"`problems` returns \[\('path', 'no file'\)\]; check a source without problems",
+        ),
+    ],
+)
+def test_wrong_problems_are_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, problems: Callable[[], Any], message: str
+) -> None:
+    monkeypatch.setattr(Lines, "problems", lambda self, context: problems())
+    with pytest.raises(AssertionError, match=f"^methods_return_what_they_declare: .*{message}"):
+        check_source(Lines(), folder)
 
 
 def test_every_check_of_sources_fails_for_some_broken_source() -> None:

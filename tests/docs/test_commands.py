@@ -15,6 +15,7 @@ from millstream_connectors.kafka.broker import Broker, free_port
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
+    ("docs/advice.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
     ("docs/kafka.md", "Five commands"),
@@ -22,6 +23,7 @@ PLAYED = {
     ("docs/local.md", "Your own text"),
     ("docs/plugins.md", "A package"),
     ("docs/plugins.md", "Check and run"),
+    ("docs/study.md", "Try it"),
     ("docs/watching.md", "Status"),
 }
 
@@ -41,6 +43,10 @@ def test_a_first_run_on_spark_and_a_crash_on_the_local_engine_give_the_same_mode
 
 def test_a_crash_at_least_once_leaves_what_the_guarantees_say(folder: Path) -> None:
     Reader(folder).plays("docs/guarantees.md", "Try it")
+
+
+def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/advice.md", "Try it")
 
 
 def test_the_status_of_a_run_has_the_lines_that_the_text_describes(folder: Path) -> None:
@@ -64,6 +70,12 @@ def test_five_commands_lead_to_kafka(folder: Path, monkeypatch: pytest.MonkeyPat
         Broker(folder / "data/millstream/kafka").kill()
     assert sum(len(list(block.commands())) for block in blocks("docs/kafka.md", "sh", "Five commands")) == 5
     assert len(re.findall(r'^{"_source".*"predicted": ', printed, re.M)) == 3
+
+
+@pytest.mark.spark
+def test_a_study_is_run_in_a_command(folder: Path) -> None:
+    Reader(folder).plays("docs/study.md", "Try it")
+    assert (folder / "studies/quick/trials.parquet").is_file()
 
 
 def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:

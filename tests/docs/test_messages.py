@@ -75,6 +75,20 @@ def test_messages_of_a_run(shows: Shows, monkeypatch: pytest.MonkeyPatch) -> Non
     held.lock()
     shows("runs/demo is in use", "run", DEMO)
     held.release()
+    shows(
+        "runs/demo cannot be replayed",
+        "run",
+        DEMO,
+        "--replay",
+        "runs/demo",
+        "--run",
+        "runs/8",
+        "--set",
+        "source.seed=8",
+    )
+    Path("project").mkdir()
+    Path("project/thesis.txt").touch()
+    shows("project holds thesis.txt", "run", DEMO, "--run", "project", "--fresh")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         shows("--metrics-port", "run", DEMO, "--metrics-port", str(taken.getsockname()[1]))
     monkeypatch.delenv("JAVA_HOME", raising=False)

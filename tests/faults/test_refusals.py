@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
@@ -46,8 +47,36 @@ def test_a_file_that_was_altered_since(pipeline: Pipeline) -> None:
 def test_a_replay_of_a_run_whose_file_was_altered_since(pipeline: Pipeline) -> None:
     pipeline.run("run")
     rewrite(pipeline.folder / "documents/part1.jsonl", 3, text="something else")
-    with pytest.raises(AlteredLog, match=r"source/part1\.jsonl was altered since this run read it"):
+    with pytest.raises(
+        AlteredLog,
+        match=r"source/part1\.jsonl was altered since the replayed run .*/runs/run read it .*; put it back, or replay",
+    ) as refused:
         pipeline.run("again", replay=pipeline.folder / "runs/run")
+    assert "fresh" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"source": {"path": "others"}}, 'path was "documents", is "others"; use the source of that run'),
+        ({"source": {"type": "generator", "records": 400}}, 'type was "files", is "generator"; use the source of that'),
+        ({"sources": {"news": {"type": "files", "path": "documents"}}}, "it read source, and this config reads news"),
+    ],
+)
+def test_a_replay_of_a_run_with_another_source(pipeline: Pipeline, other: dict[str, Any], reason: str) -> None:
+    pipeline.run("run")
+    write_documents(pipeline.folder / "others", seed=9)
+    for name, value in other.items():
+        setattr(pipeline, name, value)
+    with pytest.raises(Contradiction, match=f"runs/run cannot be replayed with another source: {reason}"):
+        pipeline.run("again", replay=pipeline.folder / "runs/run")
+
+
+def test_a_replay_may_read_a_copy_of_the_source(pipeline: Pipeline) -> None:
+    first = pipeline.run("run")
+    shutil.copytree(pipeline.folder / "documents", pipeline.folder / "others")
+    pipeline.source = {"path": "others"}
+    assert pipeline.run("again", replay=pipeline.folder / "runs/run").state == first.state
 
 
 def test_a_file_that_was_cut_short(pipeline: Pipeline) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +50,15 @@ MODELS = [
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_a_model_passes_the_battery(features: Callable[..., pa.Table], model: Any) -> None:
     check_model(model, features(90), skip=["another_process_changes_nothing"])
+
+
+def test_every_model_of_the_platform_is_in_the_battery() -> None:
+    ours = {
+        point.load()
+        for point in entry_points(group="millstream.models")
+        if point.module.startswith("millstream_models")
+    }
+    assert {type(model) for model in MODELS} == ours
 
 
 def test_another_process_learns_the_same(features: Callable[..., pa.Table]) -> None:

@@ -8,8 +8,9 @@ import pytest
 from support.documents import write_documents
 from support.pipelines import InjectedCrash, Pipeline
 
+import millstream as ms
 from millstream.engines.local.engine import LocalEngine
-from millstream.errors import ForeignSink
+from millstream.errors import ConfigError, Contradiction, ForeignSink
 from millstream.log.journal import Journal
 from millstream.runs.directory import RunDirectory
 
@@ -89,3 +90,36 @@ def test_a_run_with_a_damaged_epoch_log_can_start_over(pipeline: Pipeline) -> No
     [segment] = (pipeline.folder / "runs/run/epochs").glob("*.journal")
     segment.write_bytes(b"not a journal")
     assert pipeline.run("run", fresh=True).outputs == first.outputs
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("files", [("thesis.txt",), ("thesis.txt", "run.json"), ("outputs/a", "thesis.txt")])
+def test_a_folder_that_is_no_run_directory_stays_as_it_is(
+    pipeline: Pipeline, fresh: bool, files: tuple[str, ...]
+) -> None:
+    folder = pipeline.folder / "runs/project"
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"scripts": {}}')
+    with pytest.raises(Contradiction, match=r"project holds thesis\.txt, which is not a file of a run"):
+        pipeline.run("project", fresh=fresh)
+    found = [str(path.relative_to(folder.parent)) for path in folder.parent.rglob("*") if path.is_file()]
+    assert sorted(found) == sorted(f"project/{name}" for name in files)
+
+
+@pytest.mark.parametrize("there", [".", "..", "documents/..", "../.."])
+def test_the_current_folder_and_its_parents_are_not_moved(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    (pipeline.folder / "a/b/documents").mkdir(parents=True)
+    monkeypatch.chdir(pipeline.folder / "a/b")
+    for run in (there, Path(there).resolve()):
+        with pytest.raises(ConfigError, match="is the current folder or holds it; give another `run`"):
+            ms.run(pipeline.config("run"), run=run, fresh=True)
+    assert [path.name for path in pipeline.folder.rglob("lock")] == []
+
+
+def test_a_run_directory_may_have_a_path_with_dots(pipeline: Pipeline) -> None:
+    first = pipeline.run("run")
+    assert pipeline.run("run/epochs/..", fresh=True).outputs == first.outputs
+    assert sorted(path.name for path in (pipeline.folder / "runs").iterdir()) == ["run", "run.1"]

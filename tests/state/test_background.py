@@ -16,3 +16,15 @@ def test_an_error_of_work_that_is_left_is_logged(caplog: pytest.LogCaptureFixtur
     assert [record.getMessage() for record in caplog.records] == [
         "work in the background failed: [Errno 28] No space left on device"
     ]
+
+
+def test_an_error_that_the_result_has_raised_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> Work[None]:
+        yield
+        raise OSError(28, "No space left on device")
+
+    task = ThreadedBackground().start(work())
+    with pytest.raises(OSError, match="No space left"):
+        task.result()
+    task.leave()
+    assert caplog.records == []

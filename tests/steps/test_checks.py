@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -188,6 +187,51 @@ class CountsEveryKeyAsA(Counting):
         return super().count("a")
 
 
+class _Text(Counting):
+    """Adds `seen`, a number made by `number`, and declares itself stateless."""
+
+    traits = Traits(Scope.STATELESS, ordered=False, idempotent=True)
+    outputs = ()  # type: ignore[assignment]
+
+    def process(self, records: pa.Table) -> Result:
+        seen = [self.number(text) for text in records["text"].to_pylist()]
+        return Result(records.append_column("seen", pa.array(seen, pa.int64())))
+
+    def number(self, text: str) -> int:
+        return len(text)
+
+    def save(self) -> State:
+        return {}
+
+
+class DrawsNumbers(_Text):
+    dice = np.random.default_rng()
+
+    def number(self, text: str) -> int:
+        return int(self.dice.integers(0, 2**60))
+
+
+class CountsInItself(_Text):
+    counted = 0
+
+    def number(self, text: str) -> int:
+        self.counted += 1
+        return self.counted
+
+
+class SaysIdempotent(Counting):
+    traits = Traits(Scope.KEYED, key="label", idempotent=True)
+
+
+class HasNoTraits(Counting):
+    traits = None  # type: ignore[assignment]
+
+
+class ReturnsTheRecords(Counting):
+    def process(self, records: pa.Table) -> Any:
+        return records
+
+
 class RemembersEveryRecord(Counting):
     def count(self, label: str) -> int:
         self.counts[f"record {len(self.counts)}"] = 0
@@ -233,6 +277,14 @@ BROKEN_STEPS = [
     (IgnoresAnEmptyState, "an_empty_state_is_a_new_step", r"used and restored from an empty state, is not new"),
     (BeginsAtFive, "an_empty_state_is_a_new_step", r"new and restored from an empty state, is not new"),
     (SaysStateless, "traits_are_true", r"declares itself stateless, but has state under \['a', 'b', 'c'\]"),
+    (CountsInItself, "traits_are_true", r"itself stateless, but its results depend on earlier records, as with a cou"),
+    (
+        SaysIdempotent,
+        "traits_are_true",
+        r"itself idempotent, but differs when it processes an epoch again; row 0 of 'se",
+    ),
+    (ReturnsTheRecords, "outputs_are_as_declared", r"returns a value of the type Table; return a `Result`"),
+    (DrawsNumbers, "results_are_repeatable", r"in a second run; .*; look for random numbers, a clock, or state that"),
     (SaysUnordered, "traits_are_true", r"not ordered, but differs when records come in reverse order; .*'seen'"),
     (
         SaysKeyedByNothing,
@@ -264,8 +316,35 @@ def test_a_step_with_windows_over_time_gets_the_watermarks_that_an_engine_would_
 def test_the_check_finds_the_broken_step(step: type[Counting], check: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         STEP_CHECKS[check](Config(step), split_into_epochs(labelled_records()))
-    with pytest.raises(AssertionError):
+    names = "|".join(STEP_CHECKS)
+    with pytest.raises(AssertionError, match=rf"(?s)^({names}): .*; "):
         check_step(Config(step), labelled_records(), skip=SKIP)
+
+
+@pytest.mark.parametrize(
+    ("step", "check"),
+    [
+        (DrawsNumbers, "results_are_repeatable"),
+        (HasNoTraits, "traits_are_true"),
+        (CountsInItself, "traits_are_true"),
+        (ReturnsTheRecords, "outputs_are_as_declared"),
+    ],
+)
+def test_the_battery_names_the_cause_and_not_a_consequence(step: type[Counting], check: str) -> None:
+    with pytest.raises(AssertionError, match=f"^{check}: Config"):
+        check_step(Config(step), labelled_records(), skip=SKIP)
+
+
+def test_an_error_of_a_step_is_a_failure_with_the_name_of_the_check() -> None:
+    class Fails(Counting):
+        def process(self, records: pa.Table) -> Result:
+            assert records.num_rows
+            return super().process(records)
+
+    with pytest.raises(
+        AssertionError, match=r"(?s)^an_empty_batch_is_fine: Config.*: it raised AssertionError.*; mend"
+    ):
+        check_step(Config(Fails), labelled_records(), skip=SKIP)
 
 
 def test_every_check_of_steps_fails_for_some_broken_step() -> None:
@@ -283,53 +362,3 @@ def test_skip_leaves_a_check_out_by_name() -> None:
 def test_skip_refuses_the_name_of_an_unknown_check() -> None:
     with pytest.raises(ValueError, match="no check named traits_are_tru; there are outputs_are_as_declared"):
         check_step(Config(Counting), labelled_records(), skip=["traits_are_tru"])
-
-
-HASHING = """
-from dataclasses import dataclass
-
-import pyarrow as pa
-from millstream.steps.contracts import Result, Scope, Traits
-
-class Hashing:
-    traits, outputs = Traits(Scope.STATELESS), ()
-    def process(self, records):
-        numbers = [NUMBER for text in records["text"].to_pylist()]
-        return Result(records.append_column("n", pa.array(numbers, pa.int64())))
-    def ended(self, substream):
-        return Result(pa.table({}))
-    def save(self):
-        return {}
-    def restore(self, state):
-        pass
-
-@dataclass(frozen=True)
-class Config:
-    type: str = "hashing"
-    def build(self, records):
-        return Hashing()
-"""
-
-
-def write_step(path: Path, name: str, number: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Write a step into its own module, which another process can import, and return the config of the step."""
-    (path / f"{name}.py").write_text(HASHING.replace("NUMBER", number))
-    monkeypatch.syspath_prepend(str(path))
-    return __import__(name).Config()
-
-
-def test_results_that_depend_on_the_process_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steady = write_step(tmp_path, "steady_step", "len(text)", monkeypatch)
-    check_step(steady, labelled_records())
-    hashing = write_step(tmp_path, "hashing_step", "hash(text)", monkeypatch)
-    check_step(hashing, labelled_records(), skip=SKIP)
-    with pytest.raises(AssertionError, match="other results for the same records in another process; look for `hash"):
-        check_step(hashing, labelled_records())
-
-
-def test_a_step_that_cannot_run_in_another_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = write_step(
-        tmp_path, "failing_step", "len(text) if __import__('sys').stdin.isatty() else 1 / 0", monkeypatch
-    )
-    with pytest.raises(AssertionError, match=r"another process cannot run(.|\n)*ZeroDivisionError"):
-        STEP_CHECKS["another_process_changes_nothing"](failing, split_into_epochs(labelled_records()))

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 from support.steps_labelled_records import labelled_records
 
-from millstream.steps.checks import MODEL_CHECKS, check_model
+from millstream.steps.checks import MODEL_CHECKS, STEP_CHECKS, check_model
 from millstream.steps.checks.models import Trial
 from millstream.steps.contracts import Array, State
 
@@ -46,6 +46,16 @@ class Lengths:
 
     def restore(self, state: State) -> None:
         self.sums = np.array(state.get("sums", np.zeros((0, 2))))
+
+
+class PredictsNothing(Lengths):
+    def predict(self, inputs: Any) -> Any:
+        return None
+
+
+class SavesNothing(Lengths):
+    def save(self) -> Any:
+        return None
 
 
 class NarrowClasses(Lengths):
@@ -243,6 +253,8 @@ class ModelOf(BaseModel):
 
 
 BROKEN_MODELS = [
+    (PredictsNothing, "predictions_are_classes", r"`predict` returns a value of the type NoneType; return a tuple of"),
+    (SavesNothing, "state_is_plain", r"has a state of the type NoneType; let `save` return a dict of arrays and bytes"),
     (NarrowClasses, "predictions_are_classes", r"predicts classes as int32\[40\]; return an array int64\[40\]"),
     (UnknownClass, "predictions_are_classes", r"predicts the classes \[1\], but has learned only the classes 0 to 0"),
     (OverCertain, "predictions_are_classes", r"predicts the probability [12]"),
@@ -291,7 +303,8 @@ def test_a_correct_model_passes_all_checks(model: type[Lengths], size: int) -> N
 def test_the_check_finds_the_broken_model(model: type[Lengths], check: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         MODEL_CHECKS[check](Trial.of(ModelOf(kind=model), labelled_records(), "label"))
-    with pytest.raises(AssertionError):
+    names = "|".join([*MODEL_CHECKS, *STEP_CHECKS])
+    with pytest.raises(AssertionError, match=rf"(?s)^({names}): .*; "):
         check_model(ModelOf(kind=model), labelled_records(), skip=SKIP)
 
 

@@ -19,9 +19,12 @@ __all__ = [
     "AppendsUnfenced",
     "BeginsWithProgress",
     "ChangesProgress",
+    "ClearsAllOutputs",
+    "ClearsNothing",
     "DropsLowerEpochs",
     "KeepsProgress",
     "NeedsAGuard",
+    "OneFile",
     "RepeatsRows",
     "RowsThenProgress",
     "ShowsHalf",
@@ -201,3 +204,55 @@ class ShowsHalf(_Broken):
     def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
         yield from super().read(context, output, schema)
         ShowsHalf.reads += 1
+
+
+class _ByOutput(RowFile):
+    """One file for each output."""
+
+    def of(self, output: str) -> RowFile:
+        return RowFile(path=f"{self.path}-{output}")
+
+    def open(
+        self,
+        context: OpenContext,
+        output: str,
+        schema: pa.Schema,
+        *,
+        identity: Sequence[str] = (),
+        guarded: bool = True,
+    ) -> RowFileSink:
+        return self.of(output).open(context, output, schema, identity=identity, guarded=guarded)
+
+    def read(self, context: OpenContext, output: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        return self.of(output).read(context, output, schema)
+
+    def progress(self, context: OpenContext, output: str) -> Progress | None:
+        return self.of(output).progress(context, output)
+
+    def location(self, context: OpenContext, output: str) -> str:
+        return self.of(output).location(context, output)
+
+    def clear(self, context: OpenContext, output: str) -> None:
+        self.of(output).clear(context, output)
+
+
+class ClearsAllOutputs(_ByOutput):
+    """Deletes the rows of all outputs."""
+
+    def clear(self, context: OpenContext, output: str) -> None:
+        for file in context.folder.glob(f"{self.path}-*"):
+            file.unlink()
+
+
+class OneFile(RowFile):
+    """Ignores the name of the output, except in the location."""
+
+    def location(self, context: OpenContext, output: str) -> str:
+        return f"{self.file(context)}, {output}"
+
+
+class ClearsNothing(RowFile):
+    """Leaves all rows where they are."""
+
+    def clear(self, context: OpenContext, output: str) -> None:
+        return

@@ -12,7 +12,7 @@ import numpy as np
 
 from millstream.compiled.jit import compiled
 
-__all__ = ["MOST", "take"]
+__all__ = ["MOST", "all_chances", "take"]
 
 MOST = 2**30
 """All counts are halved when one of them reaches this number. A text has fewer words, so int32 is large enough."""
@@ -105,6 +105,51 @@ def take(
                     numbers[_WEIGHT] /= _HEAVIEST
             elif full:
                 _shrink(table, dirty, totals, numbers, 2.0, True)
+
+
+@compiled
+def all_chances(
+    indptr: Any,
+    indices: Any,
+    counts: Any,
+    table: Any,
+    totals: Any,
+    numbers: Any,
+    alpha: Any,
+    complement: Any,
+    found: Any,
+) -> None:
+    """Write the probability of each known class in each row to `found`."""
+    width, known = table.shape[1], found.shape[1]
+    products, scores = np.ones(width), np.zeros(width)
+    bits = products.view(np.int64)
+    exponents = np.zeros(width, np.int64)
+    for row in range(len(indptr) - 1):
+        _score(
+            indices,
+            counts,
+            indptr[row],
+            indptr[row + 1],
+            known,
+            table,
+            totals,
+            alpha * numbers[_WEIGHT],
+            numbers[_SEEN],
+            complement,
+            products,
+            bits,
+            exponents,
+            scores,
+        )
+        most = scores[0]
+        for c in range(1, known):
+            most = max(most, scores[c])
+        whole = 0.0
+        for c in range(known):
+            found[row, c] = np.exp(scores[c] - most)
+            whole += found[row, c]
+        for c in range(known):
+            found[row, c] /= whole
 
 
 @compiled

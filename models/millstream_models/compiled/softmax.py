@@ -12,7 +12,7 @@ import numpy as np
 
 from millstream.compiled.jit import compiled
 
-__all__ = ["ADAPTIVE", "CONSTANT", "DECAYING", "take_ftrl", "take_softmax"]
+__all__ = ["ADAPTIVE", "CONSTANT", "DECAYING", "ftrl_chances", "softmax_chances", "take_ftrl", "take_softmax"]
 
 CONSTANT, DECAYING, ADAPTIVE = 0, 1, 2
 _DECAY = 0.3
@@ -147,6 +147,56 @@ def take_ftrl(
                     after = np.sqrt(before * before + gradient * gradient)
                     table[index, c] += gradient - (after - before) * rate * weights[entry - start, c]
                     table[index, width + c] = after
+
+
+@compiled
+def softmax_chances(indptr: Any, indices: Any, counts: Any, table: Any, width: Any, found: Any) -> None:
+    """Write the probability of each known class in each row to `found`."""
+    bias, known = table.shape[0] - 1, found.shape[1]
+    margins = np.zeros(width, np.float32)
+    for row in range(len(indptr) - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        scale = _scale(counts, start, stop)
+        for c in range(width):
+            margins[c] = table[bias, c]
+        for entry in range(start, stop):
+            index, value = indices[entry], counts[entry] * scale
+            for c in range(width):
+                margins[c] += table[index, c] * value
+        _choose(margins, known, found[row])
+
+
+@compiled
+def ftrl_chances(
+    indptr: Any,
+    indices: Any,
+    counts: Any,
+    table: Any,
+    width: Any,
+    alpha: Any,
+    beta: Any,
+    l1: Any,
+    l2: Any,
+    found: Any,
+) -> None:
+    """Write the probability of each known class in each row to `found`."""
+    bias, known = table.shape[0] - 1, found.shape[1]
+    rate, least, more = np.float32(1 / alpha), np.float32(l1), np.float32(beta / alpha + l2) + _TINY
+    margins = np.zeros(width, np.float32)
+    for row in range(len(indptr) - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        scale = _scale(counts, start, stop)
+        margins[:] = 0
+        for entry in range(start, stop + 1):
+            index, value = bias, np.float32(1)
+            if entry < stop:
+                index, value = np.int64(indices[entry]), counts[entry] * scale
+            for c in range(width):
+                z = table[index, c]
+                beyond = abs(z) - least
+                if not beyond <= 0:
+                    margins[c] += -np.copysign(beyond, z) / (table[index, width + c] * rate + more) * value
+        _choose(margins, known, found[row])
 
 
 @compiled

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
-from millstream_models.chances import of_length_one
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["FTRL"]
@@ -56,13 +55,28 @@ class _FTRL(Learner):
     def grow(self, width: int) -> None:
         pass
 
-    def scores(self, indices: Array, counts: Array) -> Array:
-        rows = np.append(indices, self.table.shape[0] - 1)  # the last row is that of the bias
-        z, root = (self.table[rows, part : part + self.known].astype(np.float64) for part in (0, self.width))
-        beyond, config = np.abs(z) - self._config.l1, self._config
-        steps = (root + config.beta) / config.alpha + config.l2
-        weights = np.divide(-np.copysign(beyond, z), steps, out=np.zeros_like(z), where=(beyond > 0) & (steps > 0))
-        return np.asarray(np.append(of_length_one(counts), 1.0) @ weights)
+    def fill_chances(self, inputs: tuple[Array, Array, Array], found: Array) -> None:
+        from millstream_models.compiled.softmax import ftrl_chances
+
+        config = self._config
+        ftrl_chances(*inputs, self.table, self.width, config.alpha, config.beta, config.l1, config.l2, found)
+
+    def without_optimiser(self, state: State) -> State | None:
+        """Return a state with the same weights, and without squared gradients: z is set so that the weights stay.
+
+        None if `beta` and `l2` are 0: a weight is then z divided by its squared gradients, and nothing without them.
+        """
+        config = self._config
+        first = config.beta / config.alpha + config.l2
+        if not first:
+            return None
+        table = np.array(state["table"])
+        z, roots = np.hsplit(table, self.parts)
+        beyond = np.maximum(np.abs(z) - config.l1, 0)
+        kept = beyond * first / (roots / config.alpha + first)
+        z[:] = np.where(beyond > 0, np.copysign(kept + config.l1, z), z)
+        roots[:] = 0
+        return {**state, "table": table}
 
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array

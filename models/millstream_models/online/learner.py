@@ -12,8 +12,7 @@ from millstream.errors import ConfigError, StepFailed
 from millstream.memory import usable_memory
 from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
-from millstream_models.chances import chances_of
-from millstream_models.features import FEATURES, Counted, dimensions_of
+from millstream_models.features import FEATURES, Counted, dimensions_of, read_only
 from millstream_models.hashed_text import HashedText
 
 __all__ = ["Learner", "OnlineModel"]
@@ -114,10 +113,11 @@ class Learner(ABC):
         return self._run(inputs, np.full(inputs.shape[0], -1, np.int64), self.known, predict=True)
 
     def chances(self, inputs: Counted) -> Array:
-        """Return the probability of each known class, computed row by row: for a few rows."""
-        edges = zip(inputs.indptr[:-1].tolist(), inputs.indptr[1:].tolist(), strict=True)
-        rows = [self.scores(inputs.indices[start:stop], inputs.data[start:stop]) for start, stop in edges]
-        return chances_of(np.array(rows, np.float64).reshape(len(rows), self.known))
+        """Return the probability of each known class in each row."""
+        found = np.empty((inputs.shape[0], self.known))
+        if found.size:
+            self.fill_chances((inputs.indptr, read_only(inputs.indices), read_only(inputs.data)), found)
+        return found
 
     def learn(self, inputs: Counted, labels: Array, classes: int) -> None:
         self._run(inputs, labels, classes, predict=False)
@@ -144,7 +144,7 @@ class Learner(ABC):
             )
             raise ConfigError(message)
         others = (np.asarray(value) for name, value in state.items() if name != "table")
-        if not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in others)):
+        if state and not (np.isfinite(table.sum()) and all(np.isfinite(numbers).all() for numbers in others)):
             message = f"the state of {self.name} holds numbers that are NaN or infinite; start over with --fresh"
             raise ConfigError(message)
         self._store = DirtyRows(table)
@@ -169,15 +169,15 @@ class Learner(ABC):
         """Run the kernel over rows, given as `(indptr, indices, counts)`."""
 
     @abstractmethod
-    def scores(self, indices: Array, counts: Array) -> Array:
-        """The logarithm of the likelihood of each known class for one row, up to a number that all classes share."""
+    def fill_chances(self, inputs: tuple[Array, Array, Array], found: Array) -> None:
+        """Write the probability of each known class in each row, given as `(indptr, indices, counts)`, to `found`."""
 
     def _run(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
         self._make_room(classes)
         rows = inputs.shape[0] if predict else 0
         best, probability = np.empty(rows, np.int64), np.empty(rows)
         if inputs.shape[0]:
-            parts = (inputs.indptr, _read_only(inputs.indices), _read_only(inputs.data))
+            parts = (inputs.indptr, read_only(inputs.indices), read_only(inputs.data))
             self.take(parts, labels, predict=predict, best=best, probability=probability)
         if np.isnan(probability).any():
             message = f"{self.name} has diverged: its probabilities are NaN; {self.remedy}"
@@ -208,10 +208,3 @@ class Learner(ABC):
                 f"choose fewer `dimensions`{' or a `label` of fewer values' if width > _FEWEST else ''}"
             )
             raise error(message)
-
-
-def _read_only(array: Array) -> Array:
-    """A read-only view: the kernels are compiled for read-only arrays, because arrays over Arrow's memory are."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

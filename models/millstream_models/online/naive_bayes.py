@@ -59,8 +59,8 @@ class _NaiveBayes(Learner):
         super().check(rows)
         if not len(rows.data):  # as when a pipeline is built: nothing compiled is needed
             return
-        if not (rows.data.min() >= 1 and (rows.data % 1 == 0).all()):
-            wrong = rows.data[(rows.data < 1) | (rows.data % 1 != 0)][0]
+        if not (rows.data.min() >= 1 and (rows.data == np.trunc(rows.data)).all()):
+            wrong = rows.data[(rows.data < 1) | (rows.data != np.trunc(rows.data))][0]
             message = f"naive_bayes counts words, and {wrong} is no count; softmax and ftrl take any numbers"
             raise StepFailed(message)
         from millstream_models.compiled.naive_bayes import MOST
@@ -82,15 +82,11 @@ class _NaiveBayes(Learner):
     def grow(self, width: int) -> None:
         self._totals = np.pad(self._totals, ((0, 0), (0, width - self._totals.shape[1])))
 
-    def scores(self, indices: Array, counts: Array) -> Array:
-        seen, weight = self._numbers.tolist()
-        (words_of, records_of), whole = self._totals[:, : self.known], self._totals[0].sum()
-        alpha, own = self._config.alpha * weight, self.table[indices, : self.known].astype(np.float64)
-        words, unseen = counts.sum(dtype=np.float64), alpha * max(seen, 1.0)
-        if self._config.complement:
-            others = self.table[indices].sum(axis=1, dtype=np.float64, keepdims=True) - own
-            return np.asarray(words * np.log(whole - words_of + unseen) - counts @ np.log(others + alpha))
-        return np.asarray(counts @ np.log(own + alpha) + np.log(records_of) - words * np.log(words_of + unseen))
+    def fill_chances(self, inputs: tuple[Array, Array, Array], found: Array) -> None:
+        from millstream_models.compiled.naive_bayes import all_chances
+
+        config = self._config
+        all_chances(*inputs, self.table, self._totals, self._numbers, config.alpha, config.complement, found)
 
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array

@@ -10,7 +10,6 @@ from pydantic import Field
 
 from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
-from millstream_models.chances import of_length_one
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["Softmax"]
@@ -59,8 +58,20 @@ class _Softmax(Learner):
     def grow(self, width: int) -> None:
         pass
 
-    def scores(self, indices: Array, counts: Array) -> Array:
-        return np.asarray(self.table[-1, : self.known] + of_length_one(counts) @ self.table[indices, : self.known])
+    def fill_chances(self, inputs: tuple[Array, Array, Array], found: Array) -> None:
+        from millstream_models.compiled.softmax import softmax_chances
+
+        softmax_chances(*inputs, self.table, self.width, found)
+
+    def without_optimiser(self, state: State) -> State | None:
+        """Return a state with the same weights, whose steps start over; None with a constant rate."""
+        if self._config.rate == "constant":
+            return None
+        if self._config.rate == "decaying":
+            return {**state, "learned": np.zeros(1)}
+        table = np.array(state["table"])
+        table[:, table.shape[1] // self.parts :] = 0  # the sums of squares
+        return {**state, "table": table}
 
     def take(
         self, inputs: tuple[Array, Array, Array], labels: Array, *, predict: bool, best: Array, probability: Array

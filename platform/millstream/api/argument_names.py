@@ -12,13 +12,16 @@ from millstream.errors import ConfigError, MillstreamError
 __all__ = ["naming_arguments"]
 
 _OPTIONS = re.compile(
-    r"(?P<command>`millstream [^`]*`)"
+    r"`millstream run CONFIG --run DIR --replay (?P<replayed>[^`]*?)(?: --set (?P<set>[^=`]+)=(?P<to>[^` ]*))?`"
+    r"|(?P<command>`millstream [^`]*`)"
     r"|`--set (?P<key>[^=`]+)=(?P<value>[^`]*)`"
     r"|(?P<place>\(--set\))"
     r"|(?P<fresh>(?<![\w-])--fresh\b)"
     r"|(?P<debug>--debug shows more)"
     r"|(?<![\w-])--(?P<name>crash|follow|records|replay|run)\b"
 )
+_LITERALS = {"null": "None", "true": "True", "false": "False"}
+"""Values of YAML that Python writes otherwise."""
 
 
 @contextmanager
@@ -43,6 +46,8 @@ def _with_arguments(text: str) -> str:
     'use fresh=True to start over, or another `run`'
     >>> _with_arguments("choose the local engine: `--set engine.type=local`")
     'choose the local engine: `set={"engine.type": "local"}`'
+    >>> _with_arguments("make it with `millstream run CONFIG --run DIR --replay runs/demo --set keep=null`")
+    'make it with `ms.run(config, run=..., replay="runs/demo", set={"keep": None})`'
     """
     return _OPTIONS.sub(_argument, text)
 
@@ -50,6 +55,9 @@ def _with_arguments(text: str) -> str:
 def _argument(found: re.Match[str]) -> str:
     if found["key"]:
         return f'`set={{"{found["key"]}": "{found["value"]}"}}`'
+    if found["replayed"]:
+        change = f', set={{"{found["set"]}": {_LITERALS.get(found["to"], found["to"])}}}' if found["set"] else ""
+        return f'`ms.run(config, run=..., replay="{found["replayed"]}"{change})`'
     if found["name"]:
         return f"`{found['name']}`"
     others = {"command": found["command"], "place": "(set)", "fresh": "fresh=True", "debug": "its cause shows more"}

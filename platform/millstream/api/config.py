@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from numbers import Integral, Real
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
@@ -206,18 +207,19 @@ def _sets_of(changes: object) -> list[Setting]:
 def _plain(key: str, value: object) -> Any:
     """Return a copy of a value that a config file can have; `ConfigError` for any other one."""
     try:
-        return json.loads(json.dumps(_copied(value), ensure_ascii=False, allow_nan=False, default=_whole))
+        return json.loads(json.dumps(_copied(value), ensure_ascii=False, allow_nan=False, default=_single))
     except (TypeError, ValueError) as error:
         message = f"set: the value of {key!r} is no text, number, list or mapping: {error}"
         raise ConfigError(message) from error
 
 
-def _whole(value: object) -> int:
-    """Return a whole number of another class, such as one of NumPy."""
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"an object of the class {type(value).__name__}") from None
+def _single(value: object) -> int | float:
+    """Return a number or a truth value of another class, such as one of NumPy."""
+    if arguments.is_flag_of_numpy(value):
+        return bool(value)
+    if isinstance(value, Real):
+        return operator.index(value) if isinstance(value, Integral) else float(value)
+    raise TypeError(f"an object of the class {type(value).__name__}")
 
 
 def _from_mapping(

@@ -12,6 +12,7 @@ from typing import Any
 
 from millstream import arguments
 from millstream.api.argument_names import naming_arguments
+from millstream.api.claims import Claim
 from millstream.api.config import Overlays, Source, loaded_of
 from millstream.api.observers import MoreObservers, make_observers
 from millstream.api.progress_lines import ProgressLines
@@ -129,8 +130,8 @@ def make_options(
 ) -> Options:
     """Return the options of a start; `ConfigError` for a wrong one."""
     options = Options(
-        run=arguments.path("run", run) if run is not None else Path("runs") / loaded.config.name,
-        follow=arguments.flag("follow", follow) if follow is not None else None,
+        run=_folder("run", run) if run is not None else Path("runs") / loaded.config.name,
+        follow=arguments.flag("follow", follow, "True, False or None") if follow is not None else None,
         records=arguments.whole_number("records", records) if records is not None else None,
         fresh=arguments.flag("fresh", fresh),
         replay=run_path("replay", replay) if replay is not None else None,
@@ -139,7 +140,19 @@ def make_options(
     if replay is not None and (follow or records is not None):
         message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"
         raise ConfigError(message)
+    if fresh and Path.cwd().is_relative_to(options.run.resolve()):
+        message = (
+            f"--fresh moves the content of the run directory, and {options.run} is the current folder or holds it; "
+            "give another --run, or change the current folder"
+        )
+        raise ConfigError(message)
     return options
+
+
+def _folder(name: str, value: object) -> Path:
+    """Return the path of a folder, without `.` or `..` in it: the folder has a name and a parent."""
+    path = arguments.path(name, value)
+    return path.resolve() if not path.name or ".." in path.parts else path
 
 
 def _options(loaded: Loaded, progress: bool, **given: Any) -> Options:
@@ -174,16 +187,25 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
 
 def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
     refuse_run_in_import()  # before a thread could outlive the import
+    with naming_arguments():
+        claim = Claim(options.run)
 
     def work(stop: threading.Event, opened: Callable[[], None]) -> Run:
         def more(watched: Watched, stats: StatsCollector) -> Sequence[Observer]:
             opened()
             return [ProgressLines(watched)] if progress else []
 
-        with naming_arguments():
-            return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
+        try:
+            with naming_arguments():
+                return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
+        finally:
+            claim.release()
 
-    return Running(Run(options.run, loaded), work)
+    try:
+        return Running(Run(options.run, loaded), work)
+    except RuntimeError:  # no thread could be started
+        claim.release()
+        raise
 
 
 def _missed_crash(options: Options, summary: Summary, checkpoint_every: int) -> str:

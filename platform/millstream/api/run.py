@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from millstream import arguments
+from millstream.api.argument_names import naming_arguments
 from millstream.api.config import Config, config_of
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
@@ -25,6 +29,9 @@ from millstream.runs.watch.run_status import RunStatus, run_status
 from millstream.state.checkpoints import Checkpoint, CheckpointReader
 
 __all__ = ["Audit", "Run", "open_run", "open_run_as_given", "run_path"]
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 _BASELINES = pa.struct({"no_change": pa.float64(), "majority": pa.float64()})
 _WINDOWS = pa.schema(
@@ -44,19 +51,40 @@ _WINDOWS = pa.schema(
 """The columns of `Run.metrics`, the keys of docs/watching.md."""
 
 
+def _named(method: Callable[Concatenate[Run, _Given], _Result]) -> Callable[Concatenate[Run, _Given], _Result]:
+    """Return a method whose errors name arguments, or options if the run was opened for a command."""
+
+    @wraps(method)
+    def call(run: Run, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        with run._naming():
+            return method(run, *given, **named)
+
+    return call
+
+
 class Run:
     """One run directory. Nothing here changes or locks it: the run may go on, in this process or in another one."""
 
-    def __init__(self, path: Path, loaded: Loaded | None = None, summary: Summary | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        loaded: Loaded | None = None,
+        summary: Summary | None = None,
+        *,
+        naming: Callable[[], AbstractContextManager[None]] = naming_arguments,
+    ) -> None:
         self.path = path
         self._directory, self._own, self._ended = RunDirectory(path), loaded, summary
+        self._naming = naming
 
     @property
+    @_named
     def config(self) -> Config:
         """The config of the last start."""
         return config_of(self._loaded())
 
     @property
+    @_named
     def summary(self) -> Summary | None:
         """The summary of this start; of a run that was opened, that of its last clean end, None before the first."""
         if self._ended is not None or not self._present().summary.exists():
@@ -64,36 +92,43 @@ class Run:
         return Summary.read(self._directory.summary)
 
     @property
+    @_named
     def outputs(self) -> tuple[str, ...]:
         """The names of the outputs, in the order in which their sinks get rows."""
         return tuple(self._outputs())
 
+    @_named
     def status(self) -> RunStatus:
         """Return the progress at this moment, with the distance to the end of the logs."""
         return run_status(self._present(), self._own)
 
+    @_named
     def output(self, name: str) -> pa.Table:
         """Return all rows of an output; `batches` returns one part after the other."""
-        found = output_of(self._present(), self._loaded(), name)
+        found = self._output(name)
         tables = list(found.read())
         return pa.concat_tables(tables) if tables else found.schema.empty_table()
 
     def batches(self, name: str) -> Iterator[pa.Table]:
         """Yield the rows of an output in parts, for outputs that are larger than the memory."""
-        return output_of(self._present(), self._loaded(), name).read()
+        return self._parts(self._output(name))
 
+    @_named
     def model(self) -> CheckpointModel:
         """Return the model of the newest checkpoint, for many predictions; it does not learn."""
         return load_model(self._present(), self._loaded())
 
+    @_named
     def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, by the model of the newest checkpoint, with its `top` likeliest labels."""
         return self.model().predict(texts, top=top)
 
+    @_named
     def metrics(self) -> pa.Table:
         """Return the accuracy and the speed by windows of at least 1,000 records, over all starts."""
         return pa.Table.from_pylist([asdict(each) for each in read_windows(self._present().metrics)], schema=_WINDOWS)
 
+    @_named
     def audit(
         self, against: Run | str | os.PathLike[str] | None = None, *, announce: Callable[[], None] = lambda: None
     ) -> Audit:
@@ -103,10 +138,11 @@ class Run:
         after a call of `announce`.
         """
         self._present()
-        golden = against if against is None or isinstance(against, Run) else open_run(against)
+        golden = against if against is None or isinstance(against, Run) else _opened("against", against)
         compared = None if golden is None else (golden.path, golden._loaded())
         return audit_run(self.path, self._loaded(), compared, announce)
 
+    @_named
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints on disk, the oldest first."""
         self._present().check_epoch_log()
@@ -128,6 +164,23 @@ class Run:
             raise MillstreamError(message)
         return self._directory
 
+    @_named
+    def _output(self, name: str) -> RunOutput:
+        return output_of(self._present(), self._loaded(), name)
+
+    def _parts(self, output: RunOutput) -> Iterator[pa.Table]:
+        """Yield the rows of an output; a run directory that is deleted meanwhile is an error, and not their end."""
+        with self._naming():
+            self._present()
+            try:
+                for rows in output.read():
+                    yield rows
+                    self._present()
+            except OSError:
+                self._present()
+                raise
+            self._present()
+
     def _outputs(self) -> dict[str, RunOutput]:
         return outputs_of(self._present(), self._loaded())
 
@@ -138,10 +191,16 @@ def run_path(name: str, run: Run | str | os.PathLike[str]) -> Path:
 
 
 def open_run_as_given(path: str | os.PathLike[str]) -> Run:
-    """Open a run directory for a command, whose messages show the path as its user gave it."""
-    return Run(RunDirectory.find(Path(path)).path)
+    """Open a run directory for a command, whose messages show the path as its user gave it, and name options."""
+    return Run(RunDirectory.find(Path(path)).path, naming=nullcontext)
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Open a run directory for reading, also while the run goes on; a folder that is none is a `MillstreamError`."""
-    return Run(RunDirectory.find(arguments.path("path", path)).path.absolute())
+    return _opened("path", path)
+
+
+def _opened(name: str, path: str | os.PathLike[str]) -> Run:
+    """Open the run directory that the argument `name` gives."""
+    with naming_arguments():
+        return Run(RunDirectory.find(arguments.path(name, path)).path.absolute())

@@ -36,7 +36,9 @@ _COMMANDS = {
     "ls": "List run directories.",
     "stop": "End a run after its epoch, and wait for the end.",
     "audit": "Count the effects of crashes on a run's results.",
+    "advise": "Predict the effect of failures on results under each guarantee.",
     "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
+    "compare": "Measure deliveries and failures on learners, in many trials.",
     "log": "List, read and append to logs.",
 }
 

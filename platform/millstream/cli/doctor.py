@@ -72,6 +72,7 @@ def _connections(loaded: Loaded) -> Iterator[Finding]:
     """Check the steps of a config, and open its sources and sinks for reading, without waiting for a server."""
     from millstream.errors import MillstreamError
     from millstream.guarantees.validation import checked_graph
+    from millstream.log.checked_source import open_log
     from millstream.log.contracts import OpenContext
     from millstream.runs.sinks import sink_configs
 
@@ -89,7 +90,7 @@ def _connections(loaded: Loaded) -> Iterator[Finding]:
             context = OpenContext(loaded.folder, Path(cache) / source.name, config.name, fail_fast=True)
             context.cache.mkdir()
             try:
-                with closing(source.config.open(context)) as log:
+                with closing(open_log(source.config, context)) as log:
                     partitions = log.partitions()
                     for partition in partitions:
                         log.end(partition.name)

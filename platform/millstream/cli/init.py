@@ -20,9 +20,12 @@ def init(folder: str, kafka: bool) -> None:
     from millstream.cli.project_template import project_files, project_name
     from millstream.errors import MillstreamError
 
+    if not folder:
+        message = "DIR is empty; name a new folder"
+        raise click.UsageError(message)
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        message = f"{target} is a file; name a new folder"
+    if file := next((path for path in (target, *target.parents) if path.exists() and not path.is_dir()), None):
+        message = f"{file} is a file; name a new folder"
         raise MillstreamError(message)
     if target.is_dir() and any(target.iterdir()):
         message = f"{target} is not empty, and `init` replaces no files; name a new folder"
@@ -35,5 +38,5 @@ def init(folder: str, kafka: bool) -> None:
         click.echo(one_line(f"wrote {path}"))
     click.echo("commands to try:")
     if target.resolve() != Path.cwd().resolve():
-        click.echo(one_line(f"  cd {shlex.quote(folder)}"))
+        click.echo(one_line(f"  cd {'-- ' if folder.startswith('-') else ''}{shlex.quote(folder)}"))
     click.echo("  millstream run pipeline.yaml")

@@ -126,6 +126,7 @@ def _read_records(loaded: Loaded, most: int) -> Recorded:
     """Read the first records of the config's sources."""
     from millstream.engines.simulated.world.logs import recorded
     from millstream.errors import MillstreamError
+    from millstream.log.checked_source import open_log
     from millstream.log.contracts import OpenContext
 
     with ExitStack() as stack:
@@ -133,7 +134,7 @@ def _read_records(loaded: Loaded, most: int) -> Recorded:
         logs = {}
         for source in loaded.config.logs:
             context = OpenContext(loaded.folder, cache / source.name, loaded.config.name, fail_fast=True)
-            logs[source.name] = source.config.open(context)
+            logs[source.name] = open_log(source.config, context)
             stack.callback(logs[source.name].close)
         found = recorded(logs, most)
     if not any(partition.size for partitions in found.values() for partition in partitions):

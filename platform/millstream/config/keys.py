@@ -1,4 +1,4 @@
-"""The keys that a config may have at a key path, for "did you mean" in messages."""
+"""The keys and the types that a config may have at a key path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from millstream.config.document import KeyPath
 from millstream.config.partial_defaults import PartialDefault
 
-__all__ = ["known_keys"]
+__all__ = ["known_keys", "known_types"]
 
 
 def known_keys(model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
@@ -23,12 +23,22 @@ def known_keys(model: type[BaseModel], data: Any, path: KeyPath) -> list[str]:
     >>> known_keys(Config, {"engine": {"epoch": {"max_wait": "1s"}}}, ("engine", "epoch"))
     ['max_records', 'max_wait']
     """
+    models = [found for found in known_types(model, data, path) if _is_model(found)]
+    return sorted({key for found in models for key in _fields(found)})
+
+
+def known_types(model: type[BaseModel], data: Any, path: KeyPath) -> list[Any]:
+    """Return the types that the value at `path` of `data` may have, when `data` is read as `model`.
+
+    >>> from millstream.config.models import Config
+    >>> known_types(Config, {}, ("engine", "workers"))
+    [<class 'int'>]
+    """
     readings: list[Any] = [model]
     for part in path:
         readings = [inner for reading in readings for inner in _inside(reading, data, part)]
         data = data[part] if _has(data, part) else None
-    models = [found for reading in readings for found in _plain(reading, data) if _is_model(found)]
-    return sorted({key for found in models for key in _fields(found)})
+    return [found for reading in readings for found in _plain(reading, data)]
 
 
 def _has(data: Any, part: str | int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,13 @@ from millstream.config.files import config_text
 from millstream.config.messages import problems_of
 from millstream.config.models import Config
 from millstream.config.overlays import merge_overlays
+from millstream.config.plugins import NotAConfig
 from millstream.config.references import substitute
+from millstream.config.truth_values import truth_value_problems
 from millstream.errors import ConfigError, ConfigProblem, Contradiction
 from millstream.redaction import Secrets
 
-__all__ = ["Loaded", "load_config", "read_back", "read_config", "read_document"]
+__all__ = ["Loaded", "load_config", "read_back", "read_config", "read_document", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Loaded:
 
     def refuse(self, problems: Sequence[Problem]) -> NoReturn:
         """Raise the problems as one `ConfigError`, each with its line."""
-        raise _refusal(self.file, self.document, problems)
+        raise refusal(self.file, self.document, problems)
 
 
 def load_config(
@@ -148,32 +150,52 @@ def _validated(
         message = "the file is empty" if empty else "a config is a mapping, `name: ...`, not a list or a single value"
         document.problems.append(Problem((), f"{message}; it needs name, source and pipeline"))
     if document.problems and not isinstance(document.data, dict):
-        raise _refusal(file, document, document.problems)
+        raise refusal(file, document, document.problems)
     merge_overlays(document, file, overlays)
     apply_sets(document, sets)
     substitute(document, os.environ if environment is None else environment, folder, read_only=read_only)
     try:
         config = Config.model_validate(with_absent(document.data) if read_only else document.data)
+    except NotAConfig as error:
+        document.problems.append(Problem(next(_paths_of(document.data, error.value), ()), str(error)))
+        raise refusal(file, document, document.problems) from None
     except ValidationError as error:  # it shows values, so it is no cause of the errors raised here
         if document.unset:
-            raise _refusal(file, document, document.unset) from None
-        known = {problem.path for problem in document.problems}
-        document.problems += [found for found in problems_of(error, Config, document) if found.path not in known]
-        refusal = _refusal(file, document, document.problems)
+            raise refusal(file, document, document.unset) from None
+        _add_problems(document, problems_of(error, Config, document))
+        _add_problems(document, truth_value_problems(Config, document))
+        refused = refusal(file, document, document.problems)
         if read_only:
             message = (
-                f"{refusal}\nthe run was made by another version of Millstream, or with plug-ins that are not "
+                f"{refused}\nthe run was made by another version of Millstream, or with plug-ins that are not "
                 "installed: read it with the version and plug-ins that made it; a class of a notebook or a script is "
                 "known only to a process that defines it"
             )
             raise Contradiction(message) from None
-        raise refusal from None
+        raise refused from None
+    _add_problems(document, truth_value_problems(Config, document))
     if document.problems:
-        raise _refusal(file, document, document.problems)
+        raise refusal(file, document, document.problems)
     return Loaded(config, file, folder, document)
 
 
-def _refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
+def _paths_of(data: Any, value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the key paths of an object."""
+    if data is value:
+        yield path
+    elif isinstance(data, Mapping | list):
+        for key, inner in data.items() if isinstance(data, Mapping) else enumerate(data):
+            yield from _paths_of(inner, value, (*path, key))
+
+
+def _add_problems(document: Document, found: Iterable[Problem]) -> None:
+    """Add problems, the first one of each value."""
+    known = {problem.path for problem in document.problems}
+    document.problems += [problem for problem in found if problem.path not in known]
+
+
+def refusal(file: str, document: Document, problems: Iterable[Problem]) -> ConfigError:
+    """Return the error that lists these problems of a file, each with its line."""
     found = []
     for problem in problems:
         place = problem.where if problem.where is not None else document.where(problem.path)

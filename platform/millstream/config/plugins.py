@@ -35,6 +35,7 @@ __all__ = [
     "SINKS",
     "SOURCES",
     "STEPS",
+    "NotAConfig",
     "PluginField",
     "load",
     "plugin_class",
@@ -63,6 +64,22 @@ _MEMBERS: Mapping[str, Sequence[str]] = {
     PIPELINES: ("steps",),
 }
 """The members of an object that is a plug-in; a class of a notebook may have them without a base class."""
+
+
+class NotAConfig(ConfigError):
+    """A program gives an object, such as a model, in place of its config. No class of pydantic holds such an object."""
+
+    def __init__(self, kind: str, value: object) -> None:
+        what = (
+            f"the class {value.__name__}"
+            if isinstance(value, type)
+            else f"an object of the class {type(value).__name__}"
+        )
+        super().__init__(
+            f"{what} is not the config of a {kind}: give an object of its config class, which builds the {kind}, or a "
+            "mapping with `type`"
+        )
+        self.value = value
 
 
 @functools.cache
@@ -178,6 +195,8 @@ class PluginField:
         if isinstance(value, BaseModel):
             self._check_object(value)
             return value
+        if value is not None and not isinstance(value, Mapping | str | int | float | list | tuple):
+            raise NotAConfig(kind, value)
         if not isinstance(value, Mapping):
             message = f"a {kind} is a mapping with `{self.key}`, one of {', '.join(names)}"
             raise _refusal((), "shape", message, value)

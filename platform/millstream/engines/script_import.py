@@ -10,9 +10,10 @@ import multiprocessing
 import os
 import sys
 
+from millstream.config.models import Config
 from millstream.errors import MillstreamError
 
-__all__ = ["STARTS_RUN", "process_name", "refuse_run_in_import", "unguarded_run"]
+__all__ = ["STARTS_RUN", "process_name", "refuse_run_in_import", "refuse_script_without_file", "unguarded_run"]
 
 STARTS_RUN = 86
 """The exit code of a worker whose import of the script starts a run."""
@@ -35,6 +36,20 @@ def refuse_run_in_import() -> None:
     if process.name.startswith(_WORKER):
         os._exit(STARTS_RUN)
     raise unguarded_run()
+
+
+def refuse_script_without_file(config: Config) -> None:
+    """Refuse workers for a script that no process can import, such as one that Python reads from standard input."""
+    if config.engine.type != "local" or config.engine.workers == 1:
+        return
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None)
+    if getattr(main, "__spec__", None) is None and script is not None and not os.path.exists(script):
+        message = (
+            f"each worker process imports the script of the program, and the script is no file ({script}): save the "
+            "script in a file, or set engine.workers to 1"
+        )
+        raise MillstreamError(message)
 
 
 def unguarded_run() -> MillstreamError:

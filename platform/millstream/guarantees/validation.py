@@ -12,6 +12,7 @@ from millstream.extras import need
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.notebook_classes import notebook_problems
 from millstream.java import missing_java
+from millstream.log.checked_source import problems_of
 from millstream.log.contracts import OpenContext
 from millstream.steps.graph import Graph, Node, check_graph, sink_problems
 from millstream.steps.placement import placement_problems
@@ -75,7 +76,7 @@ def _source_problems(config: Config, context: OpenContext) -> list[Problem]:
     return [
         Problem((*source.path, option) if option else source.path, message)
         for source in config.logs
-        for option, message in source.config.problems(context)
+        for option, message in problems_of("source", source.config, context)
     ]
 
 
@@ -83,7 +84,7 @@ def _sink_problems(config: Config, context: OpenContext) -> list[Problem]:
     return [
         Problem(("sinks", output, option) if option else ("sinks", output), message)
         for output, sink in config.sinks.items()
-        for option, message in sink.problems(context)
+        for option, message in problems_of("sink", sink, context)
     ]
 
 

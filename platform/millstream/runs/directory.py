@@ -22,8 +22,8 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,7 +39,7 @@ from millstream.errors import (
 from millstream.log.journal.durability import make_folder, sync_folder, write_whole
 from millstream.log.journal.lock import try_lock
 
-__all__ = ["RunDirectory"]
+__all__ = ["RunDirectory", "difference"]
 
 _FORMAT = 4
 _ENDS_ON_SIGNAL = "SIGTERM ends the run after its epoch\n"
@@ -74,9 +74,11 @@ class RunDirectory:
     def find(path: Path) -> RunDirectory:
         """An existing run directory of this version's format, for commands that only read."""
         if not (path / "run.json").is_file():
-            near = sorted(p.parent.name for p in path.parent.glob("*/run.json")) if path.parent.is_dir() else []
-            hint = f"; there are {', '.join(str(path.parent / name) for name in near[:5])}" if near else ""
-            message = f"{path} is not a run directory{hint}"
+            folders = (path, path.parent, Path("runs"))
+            lists = (sorted(found.parent for found in folder.glob("*/run.json")) for folder in folders)
+            near = ", ".join(map(str, next(filter(None, lists), [])[:5]))
+            hint = f"there are {near}" if near else "a run directory has a file run.json, which its first start writes"
+            message = f"{path} is not a run directory; {hint}"
             raise MillstreamError(message)
         found = RunDirectory(path)
         found._read()
@@ -86,9 +88,11 @@ class RunDirectory:
         """Lock the directory for this process until `release`, or until the process ends.
 
         With `ends_on_signal`, the lock file tells other processes that SIGTERM ends this run cleanly.
+        A folder with other files than those of a run is refused, and stays as it is.
         """
         try:
             make_folder(self.path)
+            self._refuse_strangers()
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             message = f"cannot write the run directory {self.path}: {error.strerror}; give another folder with --run"
@@ -106,6 +110,17 @@ class RunDirectory:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    @contextmanager
+    def gone_as_error(self) -> Iterator[None]:
+        """Raise an error that says so if the run directory disappears while a run uses it."""
+        try:
+            yield
+        except Exception as error:
+            if self.initialized:
+                raise
+            message = f"the run directory {self.path} is gone: it was deleted or moved while the run used it"
+            raise MillstreamError(message) from error
 
     @property
     def in_use(self) -> bool:
@@ -140,12 +155,26 @@ class RunDirectory:
 
     def make(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Make a run directory of this folder; files that an interrupted `archive` left are archived first."""
-        strangers = [p for p in self.path.iterdir() if p.name not in _NAMES and not _is_partial(p)]
-        if strangers:
-            message = f"{self.path} holds {strangers[0].name}, which is not a file of a run; give another --run"
-            raise Contradiction(message)
+        self._refuse_strangers()
         self.archive()
         self.write(fixed, config_folder)
+
+    def _refuse_strangers(self) -> None:
+        """Refuse a folder that is no run directory and holds other files: no start may move or change them."""
+        if self._was_written_by_a_run:
+            return
+        strangers = sorted(p.name for p in self.path.iterdir() if p.name not in _NAMES and not _is_partial(p))
+        if strangers:
+            message = f"{self.path} holds {strangers[0]}, which is not a file of a run; give another --run"
+            raise Contradiction(message)
+
+    @property
+    def _was_written_by_a_run(self) -> bool:
+        """True if run.json is one of a run, of any format: another program may have a file of this name."""
+        try:
+            return "format" in (written := json.loads((self.path / "run.json").read_text())) and "fixed" in written
+        except (OSError, ValueError, TypeError):
+            return False
 
     def write(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Write run.json with the parts of the config that may not change."""
@@ -185,7 +214,7 @@ class RunDirectory:
             was, now = before.get(key), fixed.get(key)
             if was != now:
                 message = (
-                    f"{self.path}: the {key} changed since the first start: {_difference(was, now)}; "
+                    f"{self.path}: the {key} changed since the first start: {difference(was, now)}; "
                     "use --fresh to start over, or another --run"
                 )
                 raise Contradiction(message)
@@ -280,15 +309,15 @@ def _is_partial(path: Path) -> bool:
     return match is not None and match[1] in _NAMES
 
 
-def _difference(was: Any, now: Any, path: str = "") -> str:
-    """A description of the first difference between two configs."""
+def difference(was: Any, now: Any, path: str = "") -> str:
+    """Return a description of the first difference between two configs."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:
             if was.get(key) != now.get(key):
-                return _difference(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
+                return difference(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for index, (a, b) in enumerate(zip(was, now, strict=True)):
             if a != b:
-                return _difference(a, b, f"{path}[{index}]")
+                return difference(a, b, f"{path}[{index}]")
     where = f"{path} " if path else ""
     return f"{where}was {json.dumps(was)}, is {json.dumps(now)}"

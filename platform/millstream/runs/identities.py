@@ -9,16 +9,16 @@ from millstream.errors import AlteredLog, Contradiction
 from millstream.log.contracts import Log
 from millstream.log.epochs import Totals
 from millstream.log.journal.durability import write_whole
-from millstream.runs.directory import RunDirectory
+from millstream.runs.directory import RunDirectory, difference
 
-__all__ = ["check_sources", "refuse_altered", "remember_sources"]
+__all__ = ["check_sources", "refuse_other_source", "remember_sources"]
 
 _SHOWN = 80
 
 
 def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
     """Refuse partitions that are missing or altered; then store the present identities."""
-    refuse_altered(directory, logs)
+    _refuse_altered(directory, logs)
     for rank, read in enumerate(totals.partitions):
         if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
             message = (
@@ -29,29 +29,64 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
     remember_sources(directory, logs)
 
 
-def refuse_altered(directory: RunDirectory, logs: Mapping[str, Log], *, replay: bool = False) -> None:
-    """Refuse partitions that are missing, or altered since the run in this directory read them.
+def _refuse_altered(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
+    """Refuse partitions that are missing, or altered since the run in this directory read them."""
+    if found := _alteration(_known(directory), logs, "this run"):
+        kind, message = found
+        raise kind(f"{message}; put it back, or start over with --fresh")
 
-    A `replay` may read as far as the replayed run did, even if the log reports an earlier end at this start.
+
+def refuse_other_source(original: RunDirectory, directory: RunDirectory, logs: Mapping[str, Log]) -> None:
+    """Refuse to replay a run in this directory if its sources are not those that the original run has read."""
+    known = _known(original)
+    mine = f"{original.path} cannot be replayed with another source"
+    if missing := [name for name in known if name not in logs]:
+        message = f"{mine}: it read {', '.join(missing)}, and this config reads {', '.join(logs)}; use its sources"
+        raise Contradiction(message)
+    found = _alteration(known, logs, f"the replayed run {original.path}", may_end_earlier=True)
+    if found is None:
+        return
+    kind, message = found
+    was, now = original.fixed["source"], directory.fixed["source"]
+    if was != now:
+        message = f"{mine}: {difference(was, now)}; use the source of that run, or replay a run of this source"
+        raise Contradiction(message)
+    raise kind(f"{message}; put it back, or replay a run of this source")
+
+
+def _known(directory: RunDirectory) -> dict[str, dict[str, list[int | str]]]:
+    """Return the end and the identity of every partition that the run in this directory has read."""
+    if not directory.sources.exists():
+        return {}
+    known: dict[str, dict[str, list[int | str]]] = json.loads(directory.sources.read_text())
+    return known
+
+
+def _alteration(
+    known: Mapping[str, Mapping[str, list[int | str]]],
+    logs: Mapping[str, Log],
+    reader: str,
+    *,
+    may_end_earlier: bool = False,
+) -> tuple[type[Contradiction], str] | None:
+    """Return the error for the first partition that is missing or altered since `reader` has read it.
+
+    A log of a replay `may_end_earlier` at its start: it can still be read as far as the replayed run did.
     """
-    known: dict[str, dict[str, list[int | str]]] = {}
-    if directory.sources.exists():
-        known = json.loads(directory.sources.read_text())
     for source, partitions in known.items():
         names = {partition.name for partition in logs[source].partitions()}
         for name, (upto, identity) in partitions.items():
             if name not in names:
-                message = f"{source}/{name} was read by this run and is gone; put it back, or start over with --fresh"
-                raise Contradiction(message)
+                return Contradiction, f"{source}/{name} was read by {reader} and is gone"
             end = logs[source].end(name)
-            reaches = replay or end >= int(upto)
+            reaches = may_end_earlier or end >= int(upto)
             now = logs[source].identity(name, int(upto)) if reaches else f"its end is {end:,}"
             if now != identity:
-                message = (
-                    f"{source}/{name} was altered since this run read it up to offset {int(upto):,} "
-                    f"(then {str(identity)[:_SHOWN]}, now {now[:_SHOWN]}); put it back, or start over with --fresh"
+                return AlteredLog, (
+                    f"{source}/{name} was altered since {reader} read it up to offset {int(upto):,} "
+                    f"(then {str(identity)[:_SHOWN]}, now {now[:_SHOWN]})"
                 )
-                raise AlteredLog(message)
+    return None
 
 
 def remember_sources(directory: RunDirectory, logs: Mapping[str, Log]) -> None:

@@ -19,7 +19,7 @@ from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import Cutter
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
-from millstream.engines.script_import import refuse_run_in_import
+from millstream.engines.script_import import refuse_run_in_import, refuse_script_without_file
 from millstream.errors import (
     AlteredCheckpoint,
     AlteredLog,
@@ -31,11 +31,12 @@ from millstream.errors import (
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
+from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
-from millstream.runs.identities import check_sources, refuse_altered, remember_sources
+from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
@@ -132,6 +133,7 @@ def start(
     """
     refuse_run_in_import()
     config = loaded.config
+    refuse_script_without_file(config)
     graph = checked_graph(loaded, packages=engine is None)
     import_noted()  # fails before anything is written if numba cannot be used
     libraries = versions(config)  # before anything is written, because a library may be absent
@@ -144,6 +146,7 @@ def start(
     with ExitStack() as ending:
         ending.callback(directory.release)
         archived = _begin(directory, loaded, graph, options)
+        ending.enter_context(directory.gone_as_error())
         stop = stop or threading.Event()
         contexts = {
             source.name: OpenContext(loaded.folder, directory.cache(source.name), config.name, stopped=stop.is_set)
@@ -151,13 +154,13 @@ def start(
         }
         logs: dict[str, Log] = {}
         for source in config.logs:
-            logs[source.name] = source.config.open(contexts[source.name])
+            logs[source.name] = open_log(source.config, contexts[source.name])
             ending.callback(logs[source.name].close)
         epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options))
         ending.callback(epoch_log.close)
         epoch_log.reader().check_segments()
         if options.replay is not None:
-            refuse_altered(RunDirectory.find(options.replay), logs, replay=True)
+            refuse_other_source(RunDirectory.find(options.replay), directory, logs)
         check_sources(directory, logs, epoch_log.totals)
         record_code(directory.code, user_code(config), epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)

@@ -35,7 +35,7 @@ class Task(Protocol[_Out]):
         ...
 
     def leave(self) -> None:
-        """Wait until this process no longer works on it; the result is not wanted, and an error is only logged."""
+        """Wait until this process no longer works on it; an error that `result` has not raised is only logged."""
         ...
 
 
@@ -99,6 +99,7 @@ class _Thread(Task[_Made]):
         self._work, self._clock = work, clock
         self._made: list[_Made] = []
         self._error: BaseException | None = None
+        self._is_raised = False
         self._seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="millstream-checkpoint")
         self._thread.start()
@@ -114,12 +115,13 @@ class _Thread(Task[_Made]):
     def result(self) -> _Made:
         self._thread.join()
         if self._error is not None:
+            self._is_raised = True
             raise self._error
         return self._made[0]
 
     def leave(self) -> None:
         self._thread.join()
-        if self._error is not None:
+        if self._error is not None and not self._is_raised:
             _LOGGER.warning("work in the background failed: %s", self._error)
 
     def _run(self) -> None:

@@ -29,6 +29,7 @@ from millstream.steps.contracts import (
     Traits,
 )
 from millstream.steps.declarations import check_state, plain_type
+from millstream.steps.predictions import check_predictions, checked_arrays
 
 __all__ = ["Classifier", "Classify"]
 
@@ -131,7 +132,8 @@ class Classifier:
         inputs = self._model.prepare(self._inputs(records))
         classes, probability = np.full(records.num_rows, -1, np.int64), np.zeros(records.num_rows)
         if self._known and records.num_rows:
-            classes, probability = self._model.predict(inputs)
+            classes, probability = self._predict(inputs, records.num_rows)
+            self._check(classes, probability, "predict")
         return pa.Table.from_arrays(self._answer(classes, probability), schema=pa.schema(_ANSWER))
 
     def ask_all(self, records: pa.Table) -> tuple[list[str], Array]:
@@ -214,19 +216,29 @@ class Classifier:
     def _predict_and_learn(self, column: pa.Array, inputs: Any, codes: Array) -> tuple[Array, Array]:
         if self._predict_then_learn is not None:
             answer = self._predict_then_learn(inputs, codes, self._known)
+            classes, probability = checked_arrays(self._model, "predict_then_learn", answer, len(codes))
             self._batches += len(codes)
             self._known = max(self._known, int(codes.max(initial=-1)) + 1)
-            return answer
+            self._check(classes, probability, "predict_then_learn")
+            return classes, probability
         classes = np.full(len(column), -1, np.int64)
         probability = np.zeros(len(column))
         start = 0
         while start < len(column):
             stop = min(len(column), start + self._size() - self._waits)
             if self._known:
-                classes[start:stop], probability[start:stop] = self._model.predict(inputs[start:stop])
+                classes[start:stop], probability[start:stop] = self._predict(inputs[start:stop], stop - start)
             self._join(column, codes, inputs, start, stop)
             start = stop
+        self._check(classes, probability, "predict")
         return classes, probability
+
+    def _predict(self, inputs: Any, rows: int) -> tuple[Array, Array]:
+        return checked_arrays(self._model, "predict", self._model.predict(inputs), rows)
+
+    def _check(self, classes: Array, probability: Array, method: str) -> None:
+        """Check the predictions of a whole batch at once, which costs less than for each mini-batch."""
+        check_predictions(self._model, method, classes, probability, self._known)
 
     def _size(self) -> int:
         """Return the size that the current mini-batch has when it is full."""

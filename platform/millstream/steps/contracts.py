@@ -51,7 +51,8 @@ class Traits:
     """The properties of a step that decide where and how an engine may run the step.
 
     `ordered`: the result depends on the order of the records. `deterministic`: the same records always give the same
-    result. `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
+    result. `idempotent`: the same records processed again by the same step give the same results and change no state.
+    `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
     columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
     of substreams whose end the step must see: "time" for windows over event time.
 

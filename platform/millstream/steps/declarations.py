@@ -15,7 +15,7 @@ from millstream.steps.contracts import Output, Result
 __all__ = ["check_result", "check_state", "plain_type"]
 
 
-def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[Output]) -> None:
+def check_result(step: str, result: object, made: pa.Schema, outputs: Iterable[Output]) -> None:
     """Refuse columns and outputs that the step has not declared; `made` is the schema of its records.
 
     >>> result = Result(pa.table({"text": ["a"]}), {"words": pa.table({"word": ["a"]})})
@@ -24,6 +24,9 @@ def check_result(step: str, result: Result, made: pa.Schema, outputs: Iterable[O
     ...
     millstream.errors.StepFailed: step 'split' made rows for the output 'words', which it has not declared in `outputs`
     """
+    if not isinstance(result, Result):
+        message = f"step {step!r}: `process` returns a value of the type {type(result).__name__}; return a `Result`"
+        raise StepFailed(message)
     _check(f"step {step!r} made records", result.records.schema, made)
     declared = {output.name: output.schema for output in outputs}
     for name, rows in result.outputs.items():

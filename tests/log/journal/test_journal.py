@@ -295,7 +295,7 @@ def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, writing
 def test_in_one_process_a_second_writer_is_refused_and_does_not_disturb_the_first(tmp_path: Path) -> None:
     first = Journal(tmp_path)
     first.append(b"before")
-    with pytest.raises(InUse, match=f"in this process or in another process, is appending to {tmp_path}"):
+    with pytest.raises(InUse, match=f"in this process or another, is appending to {tmp_path}"):
         Journal(tmp_path)
     first.append(b"and on")
     first.close()

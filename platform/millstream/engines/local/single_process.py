@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millstream.engines.driver_state import DriverState
 from millstream.engines.job import Job
+from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log
 from millstream.log.epochs import Epoch, PartitionName
 from millstream.log.ranges import ranges_of, read_table, records_schema
@@ -99,7 +100,7 @@ class _Reader:
     def read_ahead(self, epoch: Epoch) -> Future[pa.Table]:
         if self._thread is None:
             for source in self._job.config.logs:
-                log = source.config.open(self._job.contexts[source.name])
+                log = open_log(source.config, self._job.contexts[source.name])
                 self._ending.callback(log.close)  # also if the next source cannot be opened
                 self._logs[source.name] = log
             self._thread = self._ending.enter_context(ThreadPoolExecutor(1, "millstream-read"))

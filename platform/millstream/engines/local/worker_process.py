@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from millstream.engines.local.worker_log import send_log_messages
 from millstream.engines.workers.messages import Failed, Message
 from millstream.engines.workers.roles import COORDINATOR, handle, role_of
 from millstream.engines.workers.stages import stages_of
+from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import Range, read_table, records_schema
 from millstream.state.layers import Layers
@@ -147,8 +147,5 @@ class _Worker:
     def _log(self, source: str) -> Log:
         if source not in self._logs:
             folder, cache, pipeline = self._contexts[source]
-            self._logs[source] = self._open(source, OpenContext(folder, cache, pipeline))
+            self._logs[source] = open_log(self._sources[source], OpenContext(folder, cache, pipeline))
         return self._logs[source]
-
-    def _open(self, source: str, context: OpenContext) -> Any:
-        return self._sources[source].open(context)

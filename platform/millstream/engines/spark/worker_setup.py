@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import records_schema
 
@@ -53,11 +54,11 @@ class WorkerSetup:
         from millstream.config import plugins  # not at the top: the planning process does not need it
 
         self._extend_import_path()
-        opened = {}
+        opened: dict[str, Log] = {}
         for name, options in self.sources.items():
             config: Any = plugins.plugin_class(plugins.SOURCES, options["type"]).model_validate(options)
             folder, cache, pipeline = self.contexts[name]
-            opened[name] = config.open(OpenContext(Path(folder), Path(cache), pipeline))
+            opened[name] = open_log(config, OpenContext(Path(folder), Path(cache), pipeline))
         return opened
 
     def steps(self) -> list[Node]:

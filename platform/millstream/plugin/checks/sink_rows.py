@@ -9,9 +9,19 @@ import pyarrow as pa
 from millstream.digests import Digest
 from millstream.log.contracts import Progress
 
-__all__ = ["IDENTITY", "LOG", "OUTPUT", "SCHEMA", "describe_epochs", "progress_of", "rows_of", "table_of_all"]
+__all__ = [
+    "IDENTITY",
+    "LOG",
+    "OTHER_OUTPUT",
+    "OUTPUT",
+    "SCHEMA",
+    "describe_epochs",
+    "progress_of",
+    "rows_of",
+    "table_of_all",
+]
 
-OUTPUT = "predictions"
+OUTPUT, OTHER_OUTPUT = "predictions", "topics"
 LOG = "the epoch log of the checks"
 IDENTITY = ("_source", "_partition", "_offset")
 SCHEMA = pa.schema(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from millstream.log.contracts import OpenContext, Progress, Sink, SinkConfig
 from millstream.plugin.checks.append_process import AppendProcess
 from millstream.plugin.checks.sink_rows import (
     IDENTITY,
+    OTHER_OUTPUT,
     OUTPUT,
     SCHEMA,
     describe_epochs,
@@ -22,6 +23,7 @@ from millstream.plugin.checks.sink_rows import (
     rows_of,
     table_of_all,
 )
+from millstream.steps.checks.failures import named_failures
 from millstream.steps.checks.step_run import find_table_difference
 from millstream.steps.checks.steps import select_checks
 
@@ -29,6 +31,7 @@ __all__ = ["SINK_CHECKS", "SinkTrial", "check_sink"]
 
 _EPOCHS = 12
 _READ_SECONDS = 60
+_CLEAR = "let `clear` remove the rows and the progress of the output, so that `--fresh` begins with none"
 
 
 def check_sink(config: SinkConfig, folder: Path, skip: Collection[str] = (), kills: int = 24) -> None:
@@ -38,13 +41,15 @@ def check_sink(config: SinkConfig, folder: Path, skip: Collection[str] = (), kil
     appends. The sink's module must be importable in another process, as in a run.
     """
     trial = SinkTrial(config, OpenContext(folder, folder / "run", "checks"), kills)
-    for name in select_checks(SINK_CHECKS, skip):
-        try:
+    clearing = clearing_removes_rows_and_progress.__name__
+    for number, name in enumerate(select_checks(SINK_CHECKS, skip)):
+        with named_failures(clearing, repr(config)):
             trial.clear()
+            if number and clearing not in skip:  # the check before has appended rows
+                trial.expect(trial.progress(), None, "the progress after `clear`", _CLEAR)
+                trial.expect_rows(trial.read(), rows_of(), "the rows after `clear`", _CLEAR)
+        with named_failures(name, repr(config)):
             SINK_CHECKS[name](trial)
-        except AssertionError as failure:
-            message = f"{name}: {failure}"
-            raise AssertionError(message) from failure
     trial.clear()
 
 
@@ -55,11 +60,12 @@ class SinkTrial:
     config: SinkConfig
     context: OpenContext
     kills: int = 24
+    output: str = OUTPUT
 
     @contextmanager
     def opened(self, *, fenced: bool = True, guarded: bool = True) -> Iterator[Sink]:
         """Open the sink for appends; abandon it at the end."""
-        sink = self.config.open(self.context, OUTPUT, SCHEMA, identity=IDENTITY, guarded=guarded)
+        sink = self.config.open(self.context, self.output, SCHEMA, identity=IDENTITY, guarded=guarded)
         try:
             if fenced:
                 sink.fence(0)
@@ -69,15 +75,15 @@ class SinkTrial:
 
     def read(self) -> pa.Table:
         """All rows that a reader beside the run sees."""
-        return table_of_all(self.config.read(self.context, OUTPUT, SCHEMA))
+        return table_of_all(self.config.read(self.context, self.output, SCHEMA))
 
     def progress(self) -> Progress | None:
         """The progress that a reader beside the run sees."""
-        return self.config.progress(self.context, OUTPUT)
+        return self.config.progress(self.context, self.output)
 
     def clear(self) -> None:
-        self.config.may_clear(self.context, OUTPUT)
-        self.config.clear(self.context, OUTPUT)
+        self.config.may_clear(self.context, self.output)
+        self.config.clear(self.context, self.output)
 
     def expect(self, found: object, expected: object, what: str, remedy: str) -> None:
         if found != expected:
@@ -103,7 +109,7 @@ def an_unused_sink_is_empty(trial: SinkTrial) -> None:
                 trial.expect_rows(table_of_all(sink.read()), rows_of(), "the rows of a sink without appends", remedy)
         trial.expect(trial.progress(), None, f"the config's progress {when}", remedy)
         trial.expect_rows(trial.read(), rows_of(), f"the config's rows {when}", remedy)
-    location = trial.config.location(trial.context, OUTPUT)
+    location = trial.config.location(trial.context, trial.output)
     if not isinstance(location, str) or not location:
         raise AssertionError(f"{trial.config!r}: its location is {location!r}; return the address of the rows as text")
 
@@ -174,19 +180,41 @@ def rows_are_appended_without_a_guard(trial: SinkTrial) -> None:
 
 def clearing_removes_rows_and_progress(trial: SinkTrial) -> None:
     """Check that `clear` leaves a sink without rows and progress that can be used again; twice does no harm."""
-    remedy = "let `clear` remove the rows and the progress"
     with trial.opened() as sink:
         sink.append(rows_of(0, 1, 2), progress_of(2))
         sink.close()
     for _ in range(2):
         trial.clear()
-        trial.expect(trial.progress(), None, "the progress after `clear`", remedy)
-        trial.expect_rows(trial.read(), rows_of(), "the rows after `clear`", remedy)
+        trial.expect(trial.progress(), None, "the progress after `clear`", _CLEAR)
+        trial.expect_rows(trial.read(), rows_of(), "the rows after `clear`", _CLEAR)
     with trial.opened() as sink:
-        trial.expect(sink.progress(), None, "the progress of the sink that was opened after `clear`", remedy)
+        trial.expect(sink.progress(), None, "the progress of the sink that was opened after `clear`", _CLEAR)
         sink.append(rows_of(5), progress_of(5, rows=3))
         sink.close()
-    trial.expect_rows(trial.read(), rows_of(5), "the rows that were appended after `clear`", remedy)
+    trial.expect_rows(trial.read(), rows_of(5), "the rows that were appended after `clear`", _CLEAR)
+
+
+def outputs_have_their_own_rows(trial: SinkTrial) -> None:
+    """Check that two outputs with two locations have rows and progress of their own, also when one is cleared.
+
+    With one location there is nothing to check: a config that sends two outputs there is refused.
+    """
+    other = replace(trial, output=OTHER_OUTPUT)
+    if trial.config.location(trial.context, trial.output) == other.config.location(other.context, other.output):
+        return
+    remedy = "use the name of the output, which `open`, `read`, `progress`, `location` and `clear` get"
+    with trial.opened() as sink:
+        sink.append(rows_of(0), progress_of(0))
+        sink.close()
+    trial.expect(other.progress(), None, f"the progress of {OTHER_OUTPUT!r} after an append to {OUTPUT!r}", remedy)
+    trial.expect_rows(other.read(), rows_of(), f"the rows of {OTHER_OUTPUT!r} after an append to {OUTPUT!r}", remedy)
+    with other.opened() as sink:
+        sink.append(rows_of(1), progress_of(1, rows=3))
+        sink.close()
+    other.clear()
+    what = f"of {OUTPUT!r} after `clear` of {OTHER_OUTPUT!r}"
+    trial.expect(trial.progress(), progress_of(0), f"the progress {what}", remedy)
+    trial.expect_rows(trial.read(), rows_of(0), f"the rows {what}", remedy)
 
 
 def an_earlier_writer_is_shut_out(trial: SinkTrial) -> None:
@@ -198,7 +226,7 @@ def an_earlier_writer_is_shut_out(trial: SinkTrial) -> None:
     with trial.opened() as earlier:
         earlier.append(rows_of(0), progress_of(0))
         try:
-            later = trial.config.open(trial.context, OUTPUT, SCHEMA, identity=IDENTITY, guarded=True)
+            later = trial.config.open(trial.context, trial.output, SCHEMA, identity=IDENTITY, guarded=True)
         except MillstreamError:
             return
         try:
@@ -313,6 +341,7 @@ SINK_CHECKS: dict[str, Callable[[SinkTrial], None]] = {
         an_epoch_without_rows_adds_no_row,
         rows_are_appended_without_a_guard,
         clearing_removes_rows_and_progress,
+        outputs_have_their_own_rows,
         an_earlier_writer_is_shut_out,
         a_reader_sees_whole_epochs,
         rows_and_progress_are_one_step,

@@ -14,9 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millstream.errors import MillstreamError
+from millstream.log.checked_source import open_log, problems_of
 from millstream.log.contracts import Log, OpenContext, SourceConfig
-from millstream.records import OFFSET, log_schema
+from millstream.records import OFFSET, REJECT, log_schema
+from millstream.steps.checks.failures import named_failures
 from millstream.steps.checks.step_run import find_table_difference
 from millstream.steps.checks.steps import select_checks
 
@@ -26,6 +30,8 @@ _MOST = 300
 """The offsets of a partition that the checks read."""
 _SECONDS = 30
 _PAUSE = 0.01
+_SHORTEST_ID = 16
+"""The length of an identity that may be the same for all records, because no other log has it."""
 
 
 def check_source(
@@ -38,17 +44,12 @@ def check_source(
     """
     with tempfile.TemporaryDirectory(prefix="millstream-checks-") as caches:
         trial = SourceTrial(config, OpenContext(folder, Path(caches) / "0", "checks"), append)
-        with closing(trial.open()) as log:
-            if not any(trial.spans(log)):
-                message = f"the checks of a source need a few records, and the log of {config!r} has none"
-                raise ValueError(message)
         skipped = {*skip, *([] if append else [a_log_is_read_beside_its_writer.__name__])}
         for name in select_checks(SOURCE_CHECKS, skipped):
-            try:
+            with named_failures(name, repr(config)):
                 SOURCE_CHECKS[name](trial)
-            except AssertionError as failure:
-                message = f"{name}: {failure}"
-                raise AssertionError(message) from failure
+            if name == methods_return_what_they_declare.__name__:  # the log can be opened
+                _need_records(trial)
     return tuple(name for name in SOURCE_CHECKS if name in skipped)
 
 
@@ -118,6 +119,37 @@ class SourceTrial:
 
 
 _SAME = "a range has the same records in every read, so that a replay after a crash learns the same"
+
+
+def methods_return_what_they_declare(trial: SourceTrial) -> None:
+    """Check the types of what the methods return, as a run does."""
+    trial.context.cache.mkdir(parents=True, exist_ok=True)
+    try:
+        problems = problems_of("source", trial.config, trial.context)
+        with closing(open_log(trial.config, trial.context)) as log:
+            for partition in log.partitions():
+                start, end = log.beginning(partition.name), log.end(partition.name)
+                log.identity(partition.name, start)
+                for batch in log.read(partition.name, start, min(end, start + _MOST)):
+                    if not batch.schema.equals(log_schema(log.fields)):
+                        break  # another check reports it
+    except MillstreamError as error:
+        raise AssertionError(str(error)) from error
+    if problems:
+        raise trial.fail(f"`problems` returns {problems}", "check a source without problems, whose log can be read")
+
+
+def unreadable_records_have_a_reason(trial: SourceTrial) -> None:
+    """Check that a record without a text has the reason in `_reject`."""
+    with closing(trial.open()) as log:
+        for span in trial.spans(log):
+            records = trial.read(log, span)
+            if "text" not in records.column_names:
+                continue
+            wrong = pc.and_(records["text"].is_null(), records[REJECT].is_null())
+            if (row := pc.index(wrong, True).as_py()) >= 0:
+                found = f"the record at the offset {records[OFFSET][row]} of {span.partition!r} has no text"
+                raise trial.fail(f"{found} and no reason", "write the reason into `_reject`, and leave its fields null")
 
 
 def options_travel_by_name(trial: SourceTrial) -> None:
@@ -237,12 +269,17 @@ def identities_stay(trial: SourceTrial) -> None:
     """Check that the identity of the records before an offset is the same in every call and in every log."""
     remedy = "let the identity depend only on the partition and its records before the offset: else no start continues"
     with closing(trial.open()) as log, closing(trial.copy().open()) as copy:
+        found_all = set()
         for span in trial.spans(log):
             for upto in (span.start, (span.start + span.stop) // 2, span.stop):
                 first, second, other = (each.identity(span.partition, upto) for each in (log, log, copy))
                 if not isinstance(first, str) or first != second or first != other:
                     found = f"the identity of {span.partition!r} up to {upto} is {first!r}, then {second!r}"
                     raise trial.fail(f"{found}, and {other!r} in a second log", remedy)
+                found_all.add(first)
+    if len(found_all) == 1 and len(first) < _SHORTEST_ID:
+        found = f"the identity is {first!r} for all records of all partitions, too short for an id of this log alone"
+        raise trial.fail(found, "return a digest of the records before the offset, or the unique id of the log")
 
 
 def a_log_is_read_beside_its_writer(trial: SourceTrial) -> None:
@@ -277,9 +314,11 @@ def a_log_is_read_beside_its_writer(trial: SourceTrial) -> None:
 SOURCE_CHECKS: dict[str, Callable[[SourceTrial], None]] = {
     check.__name__: check
     for check in (
+        methods_return_what_they_declare,
         options_travel_by_name,
         the_fields_are_declared,
         a_range_is_the_same_in_every_read,
+        unreadable_records_have_a_reason,
         a_range_can_be_read_in_pieces,
         reads_do_not_disturb_each_other,
         a_copy_reads_the_same,
@@ -290,6 +329,14 @@ SOURCE_CHECKS: dict[str, Callable[[SourceTrial], None]] = {
     )
 }
 """The checks of sources, by name."""
+
+
+def _need_records(trial: SourceTrial) -> None:
+    """Refuse a log without records; `ValueError`, because the source may be correct."""
+    with closing(trial.open()) as log:
+        if not any(trial.spans(log)):
+            message = f"the checks of a source need a few records, and the log of {trial.config!r} has none"
+            raise ValueError(message)
 
 
 def _cut(span: Span, cuts: Sequence[int] | range) -> list[Span]:

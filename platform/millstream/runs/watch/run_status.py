@@ -13,6 +13,7 @@ from pathlib import Path
 
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
+from millstream.log.checked_source import open_log
 from millstream.log.contracts import OpenContext
 from millstream.log.epochs import Base, EpochReader, Totals
 from millstream.runs.directory import RunDirectory
@@ -190,7 +191,7 @@ def _partitions(
         try:
             loaded.need(*source.path)
             with _copy_cache(directory.path / "cache" / source.name) as cache:
-                log = source.config.open(OpenContext(loaded.folder, cache, loaded.config.name, fail_fast=True))
+                log = open_log(source.config, OpenContext(loaded.folder, cache, loaded.config.name, fail_fast=True))
                 try:
                     for partition in log.partitions():
                         ends[source.name, partition.name] = log.end(partition.name)

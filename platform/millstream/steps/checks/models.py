@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.digests import state_digest
+from millstream.steps.checks.failures import named_failures
 from millstream.steps.checks.plain_state import find_object
 from millstream.steps.checks.step_run import find_state_difference
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, odd_places, select_checks
@@ -18,6 +19,15 @@ from millstream.steps.classify import Classify
 from millstream.steps.contracts import Array, Model, ModelConfig, PredictsThenLearns, State
 
 __all__ = ["MODEL_CHECKS", "check_model"]
+
+_CLASSES = "return only numbers of classes that `learn` got"
+_PURE = "let `predict` change nothing, and use no random numbers, clock or counter"
+_ROWS = "let the answer for a row depend on this row and on what was learned, not on the other rows of a call"
+_REPEATABLE = (
+    "let `learn` and `predict` use no clock, no unseeded random numbers, and no state that models share, as in a class"
+)
+_STATE = "let `save` return everything that `learn` and `predict` use, and let `restore` copy it"
+_AT_ONCE = "let `predict_then_learn` give the results of `predict` and `learn` row by row, to the bit"
 
 
 def check_model(config: ModelConfig, records: pa.Table, label: str = "label", skip: Collection[str] = ()) -> None:
@@ -35,7 +45,8 @@ def check_model(config: ModelConfig, records: pa.Table, label: str = "label", sk
     selected = select_checks([*MODEL_CHECKS, *STEP_CHECKS], skip)
     for name, check in MODEL_CHECKS.items():
         if name in selected:
-            check(trial)
+            with named_failures(name, repr(config)):
+                check(trial)
     check_step(Classify(model=config, label=label), records, [name for name in STEP_CHECKS if name not in selected])
 
 
@@ -91,7 +102,11 @@ def predictions_are_classes(trial: Trial) -> None:
             continue
         trial.teach(model, start, stop)
         known = trial.rows(start, stop)[2]
-        classes, probability = model.predict(model.prepare(trial.column))
+        answer: object = model.predict(model.prepare(trial.column))
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            found = f"{trial.config!r}: `predict` returns a value of the type {type(answer).__name__}"
+            raise AssertionError(f"{found}; return a tuple of two arrays: classes and probabilities")
+        classes, probability = answer
         for what, values, kind in (("classes", classes, "int64"), ("probabilities", probability, "float64")):
             found = f"{values.dtype}{list(values.shape)}" if isinstance(values, np.ndarray) else type(values).__name__
             if found != f"{kind}[{len(trial.column)}]":
@@ -101,10 +116,11 @@ def predictions_are_classes(trial: Trial) -> None:
                 )
         if classes.min() < 0 or classes.max() >= known:
             message = f"{trial.config!r} predicts the classes {sorted(set(classes.tolist()))}"
-            raise AssertionError(f"{message}, but has learned only the classes 0 to {known - 1}")
+            raise AssertionError(f"{message}, but has learned only the classes 0 to {known - 1}; {_CLASSES}")
         if not ((probability >= 0) & (probability <= 1 + 1e-12)).all():
             wrong = probability[~((probability >= 0) & (probability <= 1 + 1e-12))][0]
-            raise AssertionError(f"{trial.config!r} predicts the probability {wrong}, which is not between 0 and 1")
+            found = f"{trial.config!r} predicts the probability {wrong}, which is not between 0 and 1"
+            raise AssertionError(f"{found}; return a finite number from 0 to 1 for each row")
 
 
 def predictions_are_pure(trial: Trial) -> None:
@@ -115,8 +131,8 @@ def predictions_are_pure(trial: Trial) -> None:
     first, second = model.predict(rows), model.predict(rows)
     found = find_state_difference(before, model.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} changes its state while it predicts; {found}")
-    _check_same(trial, first, second, "when it predicts again")
+        raise AssertionError(f"{trial.config!r} changes its state while it predicts; {found}; {_PURE}")
+    _check_same(trial, first, second, "when it predicts again", _PURE)
 
 
 def rows_can_be_cut(trial: Trial) -> None:
@@ -126,18 +142,18 @@ def rows_can_be_cut(trial: Trial) -> None:
     expected = model.predict(rows)
     size = len(trial.column)
     one_by_one = [model.predict(rows[row : row + 1]) for row in range(size)]
-    _check_same(trial, expected, _join(one_by_one), "when rows are taken one by one as [start:stop]")
+    _check_same(trial, expected, _join(one_by_one), "when rows are taken one by one as [start:stop]", _ROWS)
     halves = [model.predict(rows[np.arange(size // 2)]), model.predict(rows[np.arange(size // 2, size)])]
-    _check_same(trial, expected, _join(halves), "when rows are taken as [indices]")
+    _check_same(trial, expected, _join(halves), "when rows are taken as [indices]", _ROWS)
     prepared_alone = [model.predict(model.prepare(trial.column[row : row + 1])) for row in range(size)]
-    _check_same(trial, expected, _join(prepared_alone), "when rows are prepared one by one")
+    _check_same(trial, expected, _join(prepared_alone), "when rows are prepared one by one", _ROWS)
 
 
 def learning_is_repeatable(trial: Trial) -> None:
     """Check that two new models that learn the same rows have the same state and the same predictions."""
     one, other = trial.build_taught(), trial.build_taught()
     answers = [each.predict(each.prepare(trial.column)) for each in (one, other)]
-    _check_same(trial, answers[0], answers[1], "with another new model that learned the same rows")
+    _check_same(trial, answers[0], answers[1], "with another new model that learned the same rows", _REPEATABLE)
     found = find_state_difference(one.save(), other.save())
     if found is not None:
         message = f"{trial.config!r} saves different states of two new models that learned the same rows; {found}"
@@ -162,7 +178,9 @@ def prepared_rows_are_not_modified(trial: Trial) -> None:
         model.predict(rows)
     found = find_state_difference(one.save(), other.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} changes the rows that it gets; {found}")
+        raise AssertionError(
+            f"{trial.config!r} changes the rows that it gets; {found}; copy the rows, then change the copy"
+        )
 
 
 def state_is_plain(trial: Trial) -> None:
@@ -182,14 +200,14 @@ def a_restored_model_goes_on(trial: Trial) -> None:
     restored.restore(state)
     found = find_state_difference(state, restored.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} does not restore its whole state; {found}")
+        raise AssertionError(f"{trial.config!r} does not restore its whole state; {found}; {_STATE}")
     for each in (model, restored):
         trial.teach(each, middle, size)
     found = find_state_difference(model.save(), restored.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} learns differently after its state was restored; {found}")
+        raise AssertionError(f"{trial.config!r} learns differently after its state was restored; {found}; {_STATE}")
     answers = [each.predict(each.prepare(trial.column)) for each in (model, restored)]
-    _check_same(trial, answers[0], answers[1], "after its state was restored")
+    _check_same(trial, answers[0], answers[1], "after its state was restored", _STATE)
     if state_digest(state) != digest:
         message = f"{trial.config!r} changes a state after it was saved or restored; let `save` and `restore` copy"
         raise AssertionError(message)
@@ -210,9 +228,9 @@ def _check_odd_places(trial: Trial) -> None:
     when = f"after its state was saved and restored at the rows {places}"
     if found is not None:
         message = f"{trial.config!r} learns differently {when}; {found}"
-        raise AssertionError(f"{message}; let `save` return everything that `learn` and `predict` use")
+        raise AssertionError(f"{message}; {_STATE}")
     answers = [each.predict(each.prepare(trial.column)) for each in (model, restored)]
-    _check_same(trial, answers[0], answers[1], when)
+    _check_same(trial, answers[0], answers[1], when, _STATE)
 
 
 def an_empty_state_is_a_new_model(trial: Trial) -> None:
@@ -222,7 +240,8 @@ def an_empty_state_is_a_new_model(trial: Trial) -> None:
     model.restore(empty)
     found = find_state_difference(trial.build().save(), model.save())
     if found is not None:
-        raise AssertionError(f"{trial.config!r} is not like a new model after an empty state was restored; {found}")
+        message = f"{trial.config!r} is not like a new model after an empty state was restored; {found}"
+        raise AssertionError(f"{message}; let `restore({{}})` forget everything")
 
 
 def predict_then_learn_is_row_by_row(trial: Trial) -> None:
@@ -237,11 +256,11 @@ def predict_then_learn_is_row_by_row(trial: Trial) -> None:
         cut_at = sorted(dice.integers(0, size + 1, cuts).tolist())
         answers = _predict_then_learn(model, trial.column, labels, [0, *cut_at, size])
         expected, state = _run_row_by_row(trial, labels)
-        _check_same(trial, expected, answers, f"with `predict_then_learn` of rows split at {cut_at}")
+        _check_same(trial, expected, answers, f"with `predict_then_learn` of rows split at {cut_at}", _AT_ONCE)
         found = find_state_difference(state, model.save())
         if found is not None:
             message = f"{trial.config!r} learns differently with `predict_then_learn` of rows split at {cut_at}"
-            raise AssertionError(f"{message}; {found}")
+            raise AssertionError(f"{message}; {found}; {_AT_ONCE}")
 
 
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
@@ -302,7 +321,9 @@ def _join(answers: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     return np.concatenate(classes), np.concatenate(probability)
 
 
-def _check_same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str) -> None:
+def _check_same(
+    trial: Trial, expected: tuple[Array, Array], found: tuple[Array, Array], when: str, remedy: str
+) -> None:
     for what, left, right in zip(("class", "probability"), expected, found, strict=True):
         differs = np.flatnonzero(_bits(left) != _bits(right))
         if len(differs):
@@ -310,7 +331,7 @@ def _check_same(trial: Trial, expected: tuple[Array, Array], found: tuple[Array,
             message = (
                 f"{trial.config!r} predicts the {what} {left[row]} for row {row}, but predicts {right[row]} {when}"
             )
-            raise AssertionError(message)
+            raise AssertionError(f"{message}; {remedy}")
 
 
 def _bits(values: Array) -> Any:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import pickletools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
 
 from millstream.state.dirty_rows import ArraySnapshot
-from millstream.steps.contracts import State
 
 __all__ = ["find_object"]
 
@@ -23,7 +22,7 @@ _FEWEST = 3
 """The fewest operations of a pickle that says more than `None`. Two bytes could be a number by chance."""
 
 
-def find_object(state: State) -> str | None:
+def find_object(state: object) -> str | None:
     """Describe the first value of a state that holds Python objects; None if there is none.
 
     >>> import pickle
@@ -31,6 +30,8 @@ def find_object(state: State) -> str | None:
     >>> find_object({"model": np.frombuffer(pickle.dumps([1, 2]), np.uint8)})
     "'model' in its state as a pickle in an array; use arrays of numbers, or JSON"
     """
+    if not isinstance(state, Mapping):
+        return f"a state of the type {type(state).__name__}; let `save` return a dict of arrays and bytes"
     for name, value in state.items():
         if (found := _object_in(value)) is not None:
             return f"{name!r} in its state as {found}"

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.digests import row_hashes
 from millstream.log.epochs import Baselines
-from millstream.records import RANK, in_step_order
+from millstream.records import OFFSET, RANK, in_step_order
 from millstream.state.digests import state_digest
-from millstream.steps.contracts import Result, State, Step, StepConfig
+from millstream.steps.contracts import Output, Result, State, Step, StepConfig
 from millstream.substreams.event_time import EventTime, latest_times
 
-__all__ = ["StepRun", "find_difference", "find_state_difference", "find_table_difference", "run_step"]
+__all__ = [
+    "StepRun",
+    "expect_same",
+    "find_state_difference",
+    "find_table_difference",
+    "run_step",
+    "sort_by_position",
+]
+
+_POSITION = (RANK, OFFSET)
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,14 @@ def run_step(
     return StepRun(pa.concat_tables(made), outputs, correct, labelled, baselines, step.save())
 
 
-def find_difference(one: StepRun, other: StepRun) -> str | None:
+def expect_same(config: StepConfig, expected: StepRun, found: StepRun, what: str, remedy: str) -> None:
+    """Raise AssertionError with the first difference between two runs and the remedy, if they differ."""
+    difference = _find_difference(expected, found)
+    if difference is not None:
+        raise AssertionError(f"{config!r} {what}; {difference}; {remedy}")
+
+
+def _find_difference(one: StepRun, other: StepRun) -> str | None:
     """Describe the first difference between two runs; None if they are equal."""
     tables = {"the records": (one.records, other.records)}
     tables |= {f"the output {name!r}": (one.outputs[name], other.outputs[name]) for name in one.outputs}
@@ -133,3 +150,17 @@ def find_table_difference(one: pa.Table, other: pa.Table) -> str | None:
 def _describe(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
+
+
+def sort_by_position(run: StepRun, outputs: Sequence[Output]) -> StepRun:
+    """Sort the records and rows of a run by their identities."""
+    windows = {output.name: ["_window", *output.key] for output in outputs if output.of == "window"}
+    rows = {name: _sort(table, windows.get(name, _POSITION)) for name, table in run.outputs.items()}
+    return replace(run, records=_sort(run.records, _POSITION), outputs=rows)
+
+
+def _sort(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    names = [name for name in by if name in rows.column_names]
+    if not names:
+        return rows
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))

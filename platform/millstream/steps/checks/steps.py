@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +12,20 @@ import pyarrow.compute as pc
 from millstream.digests import Digest, row_hashes
 from millstream.errors import ConfigError
 from millstream.log.epochs import Baselines
-from millstream.records import OFFSET, RANK, TIME, in_step_order
+from millstream.records import OFFSET, TIME, in_step_order
 from millstream.state.digests import state_digest
 from millstream.state.shards import shard_of
+from millstream.steps.checks.failures import named_failures
 from millstream.steps.checks.other_process import same_in_another_process
-from millstream.steps.checks.step_run import StepRun, find_difference, find_state_difference, run_step
-from millstream.steps.contracts import Output, Scope, State, Step, StepConfig
+from millstream.steps.checks.step_run import (
+    StepRun,
+    expect_same,
+    find_state_difference,
+    run_step,
+    sort_by_position,
+)
+from millstream.steps.checks.traits import declared_traits, results_are_repeatable, traits_are_true
+from millstream.steps.contracts import Result, Scope, State, Step, StepConfig
 from millstream.steps.keys import check_key, shards_of
 
 __all__ = ["STEP_CHECKS", "check_step", "odd_places", "select_checks", "split_into_epochs"]
@@ -28,7 +35,9 @@ Check = Callable[[StepConfig, Sequence[pa.Table]], None]
 _EPOCHS = 4
 _PASSES = 8
 _SHARES = 3
-_POSITION = (RANK, OFFSET)
+_BATCHES = "let the results not depend on where batches begin and end: an epoch may come in one batch or in several"
+_STATE = "let `save` return all that `process` uses, and let `restore` continue from it"
+_KEYS = "let each key use only its own state, or declare `Scope.GLOBAL`"
 
 
 def check_step(config: StepConfig, records: pa.Table, skip: Collection[str] = ()) -> None:
@@ -41,10 +50,12 @@ def check_step(config: StepConfig, records: pa.Table, skip: Collection[str] = ()
     >>> check_step(HashedText(dimensions=64), records, skip=["another_process_changes_nothing"])
     """
     epochs = split_into_epochs(records)
-    deterministic = config.build(records.schema).traits.deterministic
+    with named_failures(traits_are_true.__name__, repr(config)):
+        deterministic = declared_traits(config, records.schema).deterministic
     for name in select_checks(STEP_CHECKS, skip):
         if deterministic or name not in _COMPARING:
-            STEP_CHECKS[name](config, epochs)
+            with named_failures(name, repr(config)):
+                STEP_CHECKS[name](config, epochs)
 
 
 def split_into_epochs(records: pa.Table) -> list[pa.Table]:
@@ -70,7 +81,9 @@ def batching_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> 
         ("in batches of one record", lambda epoch: _cut(epoch, range(1, epoch.num_rows))),
         ("in batches of random size", lambda epoch: _cut(epoch, np.sort(dice.integers(0, epoch.num_rows + 1, 5)))),
     ):
-        _check_same(config, expected, run_step(config, epochs, cut=cut), f"differs when its records come {what}")
+        expect_same(
+            config, expected, run_step(config, epochs, cut=cut), f"differs when its records come {what}", _BATCHES
+        )
 
 
 def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -93,19 +106,25 @@ def saving_and_restoring_changes_nothing(config: StepConfig, epochs: Sequence[pa
         other.restore(state)
         found = find_state_difference(state, other.save())
         if found is not None:
-            raise AssertionError(f"{config!r} does not restore its whole state; {found}")
+            raise AssertionError(f"{config!r} does not restore its whole state; {found}; {_STATE}")
         return other
 
     expected = run_step(config, epochs)
-    _check_same(config, expected, run_step(config, epochs, after_epoch=save_state), "gives other results after `save`")
-    _check_same(
-        config, expected, run_step(config, epochs, after_epoch=restore_state), "gives other results after `restore`"
+    expect_same(
+        config, expected, run_step(config, epochs, after_epoch=save_state), "gives other results after `save`", _STATE
+    )
+    expect_same(
+        config,
+        expected,
+        run_step(config, epochs, after_epoch=restore_state),
+        "gives other results after `restore`",
+        _STATE,
     )
     odd = run_step(config, epochs, cut=_cut_at_odd_places, after_batch=restore_state)
-    _check_same(config, expected, odd, "gives other results after `restore` within an epoch")
+    expect_same(config, expected, odd, "gives other results after `restore` within an epoch", _STATE)
     if any(state_digest(state) != digest for state, digest in states):
         message = f"{config!r} changes a state after it was saved or restored"
-        raise AssertionError(f"{message}; save and restore copies")
+        raise AssertionError(f"{message}; let `save` and `restore` copy")
 
 
 def an_empty_state_is_a_new_step(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -117,7 +136,8 @@ def an_empty_state_is_a_new_step(config: StepConfig, epochs: Sequence[pa.Table])
         used.restore({})
         found = find_state_difference(fresh, used.save())
         if found is not None:
-            raise AssertionError(f"{config!r}, {when} and restored from an empty state, is not new; {found}")
+            message = f"{config!r}, {when} and restored from an empty state, is not new; {found}"
+            raise AssertionError(f"{message}; let `restore({{}})` forget everything")
         for epoch in epochs:
             used.process(in_step_order(epoch))
 
@@ -146,13 +166,16 @@ def an_empty_batch_is_fine(config: StepConfig, epochs: Sequence[pa.Table]) -> No
         empty = step.process(epoch.slice(0, 0))
         if not empty.records.schema.equals(full.schema, check_metadata=True):
             message = f"{config!r} returns other columns for an empty batch than for a full one"
-            raise AssertionError(f"{message}:\n{empty.records.schema}\nthen\n{full.schema}")
+            remedy = "give every column the same type in every batch, as with `pa.array(values, type)`"
+            raise AssertionError(f"{message}:\n{empty.records.schema}\nthen\n{full.schema}\n; {remedy}")
         rows = empty.records.num_rows + sum(table.num_rows for table in empty.outputs.values())
         if rows:
-            raise AssertionError(f"{config!r} makes {rows} rows from an empty batch")
+            raise AssertionError(f"{config!r} makes {rows} rows from an empty batch; make rows only of records")
         found = find_state_difference(before, step.save())
         if found is not None:
-            raise AssertionError(f"{config!r} changes its state for an empty batch; {found}")
+            raise AssertionError(
+                f"{config!r} changes its state for an empty batch; {found}; count records, not batches"
+            )
 
 
 def outputs_are_as_declared(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -160,11 +183,17 @@ def outputs_are_as_declared(config: StepConfig, epochs: Sequence[pa.Table]) -> N
     step = config.build(epochs[0].schema)
     declared = {output.name: output.schema for output in step.outputs}
     for epoch in epochs:
-        for name, rows in step.process(in_step_order(epoch)).outputs.items():
+        result: object = step.process(in_step_order(epoch))
+        if not isinstance(result, Result):
+            found = f"`process` returns a value of the type {type(result).__name__}"
+            raise AssertionError(f"{config!r}: {found}; return a `Result` with the records")
+        for name, rows in result.outputs.items():
             if name not in declared:
-                raise AssertionError(f"{config!r} makes an output {name!r} that it does not declare: {list(declared)}")
+                found = f"makes an output {name!r} that it does not declare: {list(declared)}"
+                raise AssertionError(f"{config!r} {found}; name it in `outputs`")
             if rows.schema != declared[name]:
-                raise AssertionError(f"{config!r} declares for {name!r}\n{declared[name]}\nbut makes\n{rows.schema}")
+                found = f"declares for {name!r}\n{declared[name]}\nbut makes\n{rows.schema}"
+                raise AssertionError(f"{config!r} {found}\n; make rows with the declared schema")
 
 
 def state_is_bounded(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -183,19 +212,8 @@ def state_is_bounded(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     early, late = max(sizes[:half]), max(sizes[half:])
     if late > early * 1.25 + 256:
         message = f"the state of {config!r} grows although the records repeat"
-        raise AssertionError(f"{message}: {early:,} bytes after {_PASSES // 2} passes, {late:,} after {_PASSES}")
-
-
-def traits_are_true(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
-    """Check the traits: a stateless step has no state, and an unordered step gives the same results in any order."""
-    step = config.build(epochs[0].schema)
-    usual = run_step(config, epochs)
-    if step.traits.scope is Scope.STATELESS and usual.state:
-        raise AssertionError(f"{config!r} declares itself stateless, but has state under {sorted(usual.state)}")
-    if not step.traits.ordered:
-        backward = run_step(config, epochs, order=lambda epoch: epoch.take(pa.array(np.arange(epoch.num_rows)[::-1])))
-        what = "declares that it is not ordered, but differs when records come in reverse order"
-        _check_same(config, _sort_by_position(usual, step.outputs), _sort_by_position(backward, step.outputs), what)
+        found = f"{early:,} bytes after {_PASSES // 2} passes, {late:,} after {_PASSES}"
+        raise AssertionError(f"{message}: {found}; keep a summary of the records, and forget old ones")
 
 
 def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
@@ -218,9 +236,13 @@ def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) ->
     for share, run in enumerate(shares):
         foreign = [name for name in run.state if shard_of(name, _SHARES) != share]
         if foreign:
-            raise AssertionError(f"{config!r} has state for {foreign[0]!r}, but got no record with this key")
+            raise AssertionError(
+                f"{config!r} has state for {foreign[0]!r}, but got no record with this key; keep state only by the key"
+            )
     what = f"declares that it is keyed by {key!r}, but differs when {_SHARES} instances share the keys"
-    _check_same(config, _sort_by_position(usual, step.outputs), _sort_by_position(_combine(shares), step.outputs), what)
+    expect_same(
+        config, sort_by_position(usual, step.outputs), sort_by_position(_combine(shares), step.outputs), what, _KEYS
+    )
 
 
 STEP_CHECKS: dict[str, Check] = {
@@ -229,10 +251,11 @@ STEP_CHECKS: dict[str, Check] = {
         outputs_are_as_declared,
         an_empty_batch_is_fine,
         input_is_not_modified,
+        results_are_repeatable,
+        traits_are_true,
         batching_changes_nothing,
         saving_and_restoring_changes_nothing,
         an_empty_state_is_a_new_step,
-        traits_are_true,
         state_can_be_split_by_key,
         state_is_bounded,
         another_process_changes_nothing,
@@ -241,18 +264,13 @@ STEP_CHECKS: dict[str, Check] = {
 """The checks of steps, by name."""
 
 _COMPARING = {
+    "results_are_repeatable",
     "batching_changes_nothing",
     "saving_and_restoring_changes_nothing",
     "traits_are_true",
     "state_can_be_split_by_key",
     "another_process_changes_nothing",
 }
-
-
-def _check_same(config: StepConfig, expected: StepRun, found: StepRun, what: str) -> None:
-    differs = find_difference(expected, found)
-    if differs is not None:
-        raise AssertionError(f"{config!r} {what}; {differs}")
 
 
 def odd_places(size: int) -> list[int]:
@@ -313,17 +331,3 @@ def _combine(runs: Sequence[StepRun]) -> StepRun:
     correct, labelled = sum(run.correct for run in runs), sum(run.labelled for run in runs)
     baselines = sum((run.baselines for run in runs), Baselines())
     return StepRun(pa.concat_tables([run.records for run in runs]), outputs, correct, labelled, baselines, state)
-
-
-def _sort_by_position(run: StepRun, outputs: Sequence[Output]) -> StepRun:
-    """Sort the records and rows of a run by their identities."""
-    windows = {output.name: ["_window", *output.key] for output in outputs if output.of == "window"}
-    rows = {name: _sort(table, windows.get(name, _POSITION)) for name, table in run.outputs.items()}
-    return replace(run, records=_sort(run.records, _POSITION), outputs=rows)
-
-
-def _sort(rows: pa.Table, by: Sequence[str]) -> pa.Table:
-    names = [name for name in by if name in rows.column_names]
-    if not names:
-        return rows
-    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))

@@ -1,0 +1,58 @@
+"""The studies of the Python API: run a study file, and read the table of its trials."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.config.document import Setting
+from millstream.study.comparison import Progress, run_study
+from millstream.study.results import labels_of
+from millstream.study.study_file import StudyConfig, load_study
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Study", "compare"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that has been run: its config, its folder, and the table with a row for each trial."""
+
+    config: StudyConfig
+    path: Path
+    table: pa.Table
+    labels: Sequence[str]
+    """The labels, in the order of the lists in the table."""
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+
+def compare(
+    path: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    quick: bool = False,
+    set: Mapping[str, Any] | Sequence[Setting] = (),
+    tasks: int | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    warn: Callable[[str], None] = warnings.warn,
+) -> Study:
+    """Run the trials of a study file that its folder `out` lacks, and return the study with all its trials.
+
+    `quick` runs the study at the size of its `quick`; `set` changes values by key path. `watch` is called with the
+    progress, `warn` if MLflow fails. Without `out`, the folder is `studies/NAME`.
+    """
+    sets = [*set.items()] if isinstance(set, Mapping) else [*set]
+    loaded = load_study(Path(path), quick=quick, sets=sets)
+    folder = Path("studies") / loaded.study.name if out is None else Path(out)
+    with loaded.document.secrets.redacting():
+        table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
+    return Study(loaded.study, folder, table, labels_of(table))

@@ -1,0 +1,91 @@
+"""`millstream compare`: runs the trials of a study on Spark, and prints the results of its cells."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.plain_text import one_line
+
+if TYPE_CHECKING:
+    from millstream.study.cells import Cell
+    from millstream.study.comparison import Progress
+
+__all__ = ["compare"]
+
+_LINE_SECONDS = 5.0
+_MOST_LINES = 40
+
+
+@click.command()
+@click.argument("study", metavar="STUDY", type=click.Path())
+@click.option("--out", metavar="DIR", help="The folder of the results. Default: studies/NAME.")
+@click.option("--quick", is_flag=True, help="Run the study at the size of its `quick`.")
+@click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Change a value of the study.")
+@click.option(
+    "--tasks", type=click.IntRange(min=1), metavar="N", help="Number of Spark tasks. Default: many small ones."
+)
+def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tasks: int | None) -> None:
+    """Run the trials of STUDY, a YAML file, on Spark: learners under deliveries, failures and lost state.
+
+    Each trial is compared with the exactly-once trial of the same stream, learner and seed. The same command continues
+    after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial.
+    """
+    from millstream.api import study as studies
+    from millstream.study.cells import cells_of
+
+    began = time.monotonic()
+    shown = _Lines()
+    found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show, warn=_warn)
+    seconds = time.monotonic() - began
+    click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
+    for line in _table([*cells_of(found.table)]):
+        click.echo(one_line(line))
+
+
+def _warn(message: str) -> None:
+    click.echo(one_line(f"  {message}"), err=True)
+
+
+class _Lines:
+    """Prints the progress to standard error: at most a line every few seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._shown: Progress | None = None
+
+    def show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress == self._shown or (now - self._last < _LINE_SECONDS and progress.finished < progress.trials):
+            return
+        self._last, self._shown = now, progress
+        before = f", {progress.before:,} from earlier starts" if progress.before else ""
+        click.echo(f"  {progress.finished:,} of {progress.trials:,} trials{before}", err=True)
+
+
+def _table(cells: list[Cell]) -> Iterator[str]:
+    """Yield the lines of the table of cells, accuracy and differences in percent."""
+    heads = ("stream", "learner", "treatment", "failures", "seeds", "accuracy", "difference", "changed", "share bias")
+    rows = [heads, *([*_row(cell)] for cell in cells[:_MOST_LINES])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    for row in rows:
+        texts = [text.ljust(width) for text, width in zip(row[:4], widths[:4], strict=True)]
+        numbers = [text.rjust(width) for text, width in zip(row[4:], widths[4:], strict=True)]
+        yield "  " + "  ".join([*texts, *numbers])
+    if len(cells) > _MOST_LINES:
+        yield f"  ... and {len(cells) - _MOST_LINES:,} more cells in the table"
+
+
+def _row(cell: Cell) -> Iterator[str]:
+    yield cell.factors["stream"]
+    yield cell.factors["learner"]
+    yield cell.treatment
+    yield cell.failures
+    yield str(cell.seeds)
+    yield f"{100 * cell.holdout_accuracy:.2f}"
+    yield f"{100 * cell.accuracy_difference:+.2f}"
+    yield f"{100 * cell.labels_changed:.2f}"
+    yield f"{100 * cell.share_bias:.3f}"

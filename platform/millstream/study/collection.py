@@ -1,0 +1,117 @@
+"""The labelled records of a study in one file, which all tasks map into memory; texts are hashed once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.arrays import Array
+from millstream.log.contracts import Log, OpenContext
+from millstream.records import REJECT, TIME
+from millstream.study.study_file import LoadedStudy
+from millstream.study.trial import canonical_json
+
+__all__ = ["Collection", "data_identity", "open_collection", "write_collection"]
+
+_ROWS_AT_ONCE = 50_000
+_IDENTITY = b"identity"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The records in the order of time: the columns that learners read, and the label of each, an index of `names`."""
+
+    columns: pa.Table
+    labels: Array
+    names: Sequence[str]
+
+
+def data_identity(loaded: LoadedStudy, folder: Path) -> str:
+    """Return a digest of everything that the collection depends on; `folder` is for the source's own files."""
+    data = loaded.study.data
+    for name in ("text", data.label):
+        if name not in data.source.fields:
+            message = f"the source has no field {name!r}, only {', '.join(data.source.fields)}"
+            loaded.refuse(["data", "source"], f"{message}; name it in `fields`, or in `data.label`")
+    if not data.source.bounded:
+        loaded.refuse(["data", "source"], "the source does not end; a study needs a source that ends, such as a file")
+    options = data.model_dump(mode="json", exclude={"records", "holdout"})
+    with _opened(loaded, folder) as log:
+        ends = [(partition.name, log.end(partition.name)) for partition in log.partitions()]
+        depends = [options, [(name, end, log.identity(name, end)) for name, end in ends]]
+    return hashlib.blake2b(canonical_json(depends).encode(), digest_size=12).hexdigest()
+
+
+def write_collection(loaded: LoadedStudy, path: Path, identity: str) -> None:
+    """Write the records of a study's source to a file, unless the file has them already."""
+    if path.exists() and _identity_in(path) == identity:
+        return
+    with _opened(loaded, path.parent) as log:
+        table = _labelled(loaded, log).replace_schema_metadata({_IDENTITY: identity.encode()})
+    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with partial.open("wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table.combine_chunks())  # one record batch: every column is one array of the mapped file
+    partial.rename(path)
+
+
+def open_collection(path: Path) -> Collection:
+    """Map a collection's file into memory, read-only."""
+    with pa.memory_map(str(path)) as mapped:
+        table = pa.ipc.open_file(mapped).read_all()
+    coded = table["label"].chunk(0)
+    labels = coded.indices.to_numpy().astype(np.int64)
+    return Collection(table.drop_columns(["label"]), labels, coded.dictionary.to_pylist())
+
+
+def _opened(loaded: LoadedStudy, folder: Path) -> closing[Log]:
+    context = OpenContext(loaded.folder, folder / "source", loaded.study.name, fail_fast=True)
+    return closing(loaded.study.data.source.open(context))
+
+
+def _identity_in(path: Path) -> str | None:
+    with pa.memory_map(str(path)) as mapped:
+        found = (pa.ipc.open_file(mapped).schema.metadata or {}).get(_IDENTITY)
+    return None if found is None else found.decode()
+
+
+def _labelled(loaded: LoadedStudy, log: Log) -> pa.Table:
+    """Return the columns of all records with a label, in the order of time."""
+    data = loaded.study.data
+    readable = [table for table in _read(log, data.label) if table.num_rows]
+    if not readable:
+        loaded.refuse(["data", "source"], f"the source has no record with a text and a {data.label!r}")
+    records = pa.concat_tables(readable)
+    times = pc.fill_null(records[TIME].cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
+    if (times[1:] < times[:-1]).any():
+        records = records.take(pa.array(np.argsort(times, kind="stable")))
+    records = records.drop_columns([TIME])
+    names = pc.unique(records["label"]).to_pylist()
+    if len(names) < 2:
+        message = f"the data has one label, {names[0]!r}; a study needs records with two labels or more"
+        loaded.refuse(["data"], message)
+    step: Any = data.features.build(records.schema)
+    parts = [records.slice(start, _ROWS_AT_ONCE) for start in range(0, records.num_rows, _ROWS_AT_ONCE)]
+    made = pa.concat_tables([step.process(part).records for part in parts]).combine_chunks()
+    numbered = pc.index_in(made["label"], pa.array(names)).combine_chunks()
+    numbered = numbered.chunk(0) if isinstance(numbered, pa.ChunkedArray) else numbered
+    label = pa.DictionaryArray.from_arrays(numbered, pa.array(names))
+    return made.set_column(made.schema.get_field_index("label"), "label", label)
+
+
+def _read(log: Log, label: str) -> Iterator[pa.Table]:
+    """Yield the text, label and time of the readable records that have a label."""
+    for partition in log.partitions():
+        for batch in log.read(partition.name, log.beginning(partition.name), log.end(partition.name)):
+            records = pa.Table.from_batches([batch])
+            there = pc.and_(pc.is_null(records[REJECT]), pc.is_valid(records[label]))
+            texts = {"text": records["text"].cast(pa.string()), "label": records[label].cast(pa.string())}
+            yield pa.table({TIME: records[TIME], **texts}).filter(there)

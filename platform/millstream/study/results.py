@@ -1,0 +1,145 @@
+"""The result table of a study: one row a trial, keyed by the trial's description, in Parquet.
+
+Every finished group of trials is a file of its own in the folder `parts`, which a later start does not run again. The
+table `trials.parquet` is made of them at the end. The file `study.json` says which study the folder belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.errors import Contradiction
+from millstream.log.journal.durability import make_folder, write_whole
+
+__all__ = ["COLUMNS", "ResultFolder", "labels_of", "write_part"]
+
+_FORMAT = 1
+_TEXT, _NUMBER, _SHARE = pa.string(), pa.int64(), pa.float64()
+_SCHEMA = pa.schema(
+    [
+        ("key", _TEXT),
+        ("stream", _TEXT),
+        ("stream_config", _TEXT),
+        ("order_seed", _NUMBER),
+        ("learner", _TEXT),
+        ("learner_config", _TEXT),
+        ("treatment", _TEXT),
+        ("treatment_config", _TEXT),
+        ("simulated", pa.bool_()),
+        ("checkpoint_every", _NUMBER),
+        ("commit_every", _NUMBER),
+        ("failures", _NUMBER),
+        ("span", _NUMBER),
+        ("placement", _TEXT),
+        ("topic", _TEXT),
+        ("between_first", _SHARE),
+        ("between_last", _SHARE),
+        ("seed", _NUMBER),
+        ("records", _NUMBER),
+        ("holdout", _NUMBER),
+        ("trained_before", _NUMBER),
+        ("accuracy_first", _SHARE),
+        ("accuracy_all", _SHARE),
+        ("holdout_accuracy", _SHARE),
+        ("holdout_log_loss", _SHARE),
+        ("labels_changed", _SHARE),
+        ("share_bias", pa.list_(_SHARE)),
+        ("predicted_share_bias", pa.list_(_SHARE)),
+        ("label_shares", pa.list_(_SHARE)),
+        ("flips", _NUMBER),
+        ("predicted_flips", _NUMBER),
+        ("leader_changed", pa.bool_()),
+        ("predicted_leader_changed", pa.bool_()),
+        ("delivered", _NUMBER),
+        ("repeated", _NUMBER),
+        ("lost", _NUMBER),
+        ("trained_twice", _NUMBER),
+        ("not_trained", _NUMBER),
+        ("model_seconds", _SHARE),
+        ("seconds", _SHARE),
+    ]
+)
+COLUMNS = list(_SCHEMA.names)
+"""The columns of a result table: those of a trial, then its results."""
+_NAMES = b"labels"
+
+
+def write_part(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:
+    """Write finished trials as one file of the folder of parts, atomically; its name is a digest of their keys."""
+    if not rows:
+        return
+    schema = _SCHEMA.with_metadata({_NAMES: json.dumps(list(labels)).encode()})
+    name = hashlib.blake2b(" ".join(row["key"] for row in rows).encode(), digest_size=12).hexdigest()
+    partial = folder / f"{name}.{os.getpid()}.tmp"
+    pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)
+    partial.rename(folder / f"{name}.parquet")
+
+
+def labels_of(table: pa.Table) -> list[str]:
+    """Return the labels, in the order of the lists in a result table."""
+    labels: list[str] = json.loads(table.schema.metadata[_NAMES])
+    return labels
+
+
+class ResultFolder:
+    """The folder of a study: its identity, the parts with finished trials, and the table of all trials."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.parts = path / "parts"
+        self.collection = path / "collection.arrow"
+        self.table = path / "trials.parquet"
+        self.spark_log = path / "spark.log"
+        self._identity = path / "study.json"
+
+    def claim(self, name: str, data: str) -> None:
+        """Make the folder that of this study and data; `Contradiction` if it holds the trials of another study."""
+        identity = {"format": _FORMAT, "study": name, "data": data}
+        if self._identity.exists():
+            found = json.loads(self._identity.read_text())
+            if found != identity:
+                raise Contradiction(self._refusal(found, identity))
+        elif self.table.exists():
+            message = f"{self.table} is there without {self._identity.name}, so its study is unknown"
+            raise Contradiction(f"{message}; choose another --out, or remove the file")
+        make_folder(self.parts)
+        write_whole(self._identity, json.dumps(identity))
+
+    def finished(self) -> frozenset[str]:
+        """Return the keys of the trials that are finished."""
+        files = self.parts.glob("*.parquet")
+        return frozenset(key for file in files for key in pq.read_table(file, columns=["key"])["key"].to_pylist())
+
+    def count(self, known: dict[str, int]) -> int:
+        """Return the number of finished trials; `known` keeps those of the files that were counted before."""
+        for file in self.parts.glob("*.parquet"):
+            if file.name not in known:
+                known[file.name] = pq.read_metadata(file).num_rows
+        return sum(known.values())
+
+    def merge(self, keys: Iterable[str]) -> pa.Table:
+        """Write and return the table of these trials, in this order."""
+        found = pa.concat_tables([pq.read_table(file) for file in sorted(self.parts.glob("*.parquet"))])
+        places = {key: place for place, key in enumerate(found["key"].to_pylist())}
+        table = found.take(pa.array([places[key] for key in keys], pa.int64())).combine_chunks()
+        partial = self.table.with_name(f"{self.table.name}.{os.getpid()}.tmp")
+        pq.write_table(table, partial)
+        partial.rename(self.table)
+        return table
+
+    def _refusal(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+        if found.get("study") != wanted["study"]:
+            reason = f"holds the trials of the study {found.get('study')!r}, not of {wanted['study']!r}"
+        elif found.get("format") != wanted["format"]:
+            reason = "holds a result table of another version of Millstream"
+        else:
+            reason = f"holds trials of {wanted['study']!r} over other data"
+        return f"{self.path} {reason}; choose another --out, or remove the folder"

@@ -1,0 +1,109 @@
+"""A study on Spark: the same table on any number of tasks, and after kills of any of its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.conditions import HANG_SECONDS, wait_until
+from support.processes import command_line
+from support.studies import TIMES, WriteStudy, run_here, write_study
+
+import millstream as ms
+from millstream.engines.spark.shared_session import SHARED
+from millstream.runs.termination import descendants
+from millstream.study.comparison import Progress, run_study
+from millstream.study.study_file import load_study
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+SLOW: dict[str, Any] = {"learners": {"river": {"type": "river_nb"}}, "seeds": 10}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A session that all studies of this module share."""
+    session = SHARED.open(tmp_path_factory.mktemp("spark") / "spark.log")
+    yield
+    SHARED.leave(session, keep=False)
+
+
+def pids(word: str, root: int) -> list[int]:
+    return [pid for pid in descendants(root) if word in command_line(pid)]
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_table_is_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_path: Path) -> None:
+    changes = {"streams": {name: {"order": name} for name in ("iid", "natural")}, "seeds": 3}
+    changes["learners"] = {"nb": {"type": "naive_bayes"}, "ftrl": {"type": "ftrl"}}
+    loaded = load_study(write(**changes, fewer_seeds={"ftrl": 2}))
+    expected = run_here(loaded, tmp_path / "here").drop_columns(TIMES)
+    assert expected.num_rows == 2 * (3 + 2) * 3
+    seen: list[Progress] = []
+    for tasks in (1, 3, None):
+        table = run_study(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
+        assert table.drop_columns(TIMES).equals(expected)
+        assert seen[-1] == Progress(finished=30, trials=30, before=0)
+
+
+@pytest.mark.usefixtures("spark")
+def test_python_runs_a_study_as_the_command_does(write: WriteStudy, tmp_path: Path) -> None:
+    path = write(quick={"records": 300})
+    study = ms.compare(path, out=tmp_path / "out", quick=True, set={"seeds": [5]})
+    assert (study.name, study.path, len(study.labels)) == ("small", tmp_path / "out", 4)
+    assert set(study.table["records"].to_pylist()) == {300} and set(study.table["seed"].to_pylist()) == {5}
+    loaded = load_study(path, quick=True, sets=[("seeds", [5])])
+    assert study.table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))
+
+
+@pytest.mark.usefixtures("spark")
+def test_killed_workers_are_replaced(write: WriteStudy, tmp_path: Path) -> None:
+    loaded = load_study(write(**SLOW))
+    killed: list[int] = []
+
+    def kill(progress: Progress) -> None:
+        if not killed and 0 < progress.finished < progress.trials:
+            killed.extend(pids("pyspark.daemon", os.getpid()))
+            for pid in killed:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    table = run_study(loaded, tmp_path / "killed", watch=kill)
+    assert killed
+    assert table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("victim", ["java", "all"])
+def test_a_killed_study_keeps_its_finished_trials(tmp_path: Path, victim: str) -> None:
+    path, out = write_study(tmp_path / "small.yaml", SLOW), tmp_path / "out"
+    command = [sys.executable, "-m", "millstream", "compare", str(path), "--out", str(out), "--tasks", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len([*out.glob("parts/*.parquet")]) >= 2, "two groups of trials", process)
+    family = descendants(process.pid)
+    for pid in [process.pid, *family] if victim == "all" else pids("java", process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _, printed = process.communicate(timeout=HANG_SECONDS)
+    if victim == "java":
+        assert process.returncode == 1
+        assert "the same command continues with the trials that are missing" in printed
+    else:
+        assert process.returncode == -signal.SIGKILL
+    finished = {file: file.stat().st_mtime_ns for file in out.glob("parts/*.parquet")}
+    assert 2 <= len(finished) < SLOW["seeds"]
+
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_SECONDS)
+    assert f"small: {3 * SLOW['seeds']} trials in {out}" in again.stdout
+    assert "from earlier starts" in again.stderr
+    assert finished.items() <= {file: file.stat().st_mtime_ns for file in out.glob("parts/*.parquet")}.items()
+    loaded = load_study(path)
+    table = run_here(loaded, out)
+    assert table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))

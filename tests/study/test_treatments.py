@@ -1,0 +1,170 @@
+"""Failures and treatments: what reaches output and state, how often, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from millstream.arrays import Array
+from millstream.guarantees.delivery import Delivery, effects
+from millstream.study.factors import Treatment
+from millstream.study.failures import Schedule, schedule_failures
+from millstream.study.treatments import Delivered, Plan, plan_treatment
+from millstream.study.trial import Trial
+
+RECORDS = 1000
+LABELS = np.random.default_rng(0).choice(3, RECORDS)
+TRIAL = Trial(
+    stream="iid",
+    stream_config="{}",
+    order_seed=0,
+    learner="nb",
+    learner_config="{}",
+    treatment="at_least_once",
+    treatment_config="{}",
+    simulated=False,
+    checkpoint_every=1,
+    commit_every=1,
+    failures=3,
+    span=50,
+    placement="random",
+    topic="",
+    between_first=0.0,
+    between_last=1.0,
+    seed=0,
+    records=RECORDS,
+    holdout=10,
+    trained_before=0,
+)
+SEEDS = range(8)
+
+
+def scheduled(topic: int | None = None, labels: Array = LABELS, **changes: Any) -> Schedule:
+    return schedule_failures(replace(TRIAL, **changes), labels, topic)
+
+
+def planned(treatment: Any, **changes: Any) -> Plan:
+    schedule = scheduled(**changes)
+    return plan_treatment(TypeAdapter(Treatment).validate_python(treatment), schedule, RECORDS, changes.get("seed", 0))
+
+
+def delivered(treatment: Any, **changes: Any) -> Delivered:
+    return planned(treatment, **changes).delivered
+
+
+def counts(found: Delivered, marks: Array) -> Array:
+    return np.bincount(found.positions[marks], minlength=RECORDS)
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_worst_failures_repeat_or_lose_exactly_their_spans(seed: int) -> None:
+    for every in (1, 5, 10):
+        twice = delivered("at_least_once", seed=seed, checkpoint_every=every)
+        lost = delivered("at_most_once", seed=seed, checkpoint_every=every)
+        assert np.bincount(counts(twice, twice.state)).tolist() == [0, RECORDS - 150, 150]
+        assert np.bincount(counts(lost, lost.state)).tolist() == [150, RECORDS - 150]
+        assert np.array_equal(counts(twice, twice.state) == 2, counts(lost, lost.state) == 0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("every", [(1, 1), (1, 10), (10, 1), (5, 10), (2, 5)])
+@pytest.mark.parametrize("name", [*Delivery])
+def test_the_counts_are_those_of_the_platforms_function(seed: int, every: tuple[int, int], name: Delivery) -> None:
+    if name is Delivery.AT_MOST_ONCE and every[1] > 1:
+        return
+    schedule = scheduled(seed=seed, placement="interval", checkpoint_every=every[0], commit_every=every[1])
+    found = plan_treatment(TypeAdapter(Treatment).validate_python(name.value), schedule, RECORDS, seed).delivered
+    right = effects(name, *every, schedule.of(name))
+    epochs = np.repeat(np.arange(len(schedule.edges) - 1), np.diff(schedule.edges))
+    in_state, in_output = counts(found, found.state), counts(found, found.output)
+    for position, epoch in enumerate(epochs.tolist()):
+        assert in_state[position] == 1 + (epoch in right.trained_twice) - (epoch in right.lost)
+        assert in_output[position] == 1 + (epoch in right.rows_repeated[0]) - (epoch in right.rows_missing[0])
+
+
+def test_with_a_commit_after_every_checkpoint_a_crash_at_a_random_moment_trains_little_twice() -> None:
+    def trained_twice(**every: int) -> int:
+        return sum(
+            int((counts(found, found.state) == 2).sum())
+            for seed in range(40)
+            for found in [delivered("at_least_once", seed=seed, placement="interval", **every)]
+        )
+
+    assert 0 < trained_twice(checkpoint_every=1, commit_every=1) * 2 < trained_twice(commit_every=10)
+
+
+def test_failures_are_in_their_part_of_the_stream() -> None:
+    for seed in SEEDS:
+        found = delivered("at_most_once", seed=seed, between_first=0.4, between_last=0.6)
+        assert set(np.flatnonzero(counts(found, found.state) == 0).tolist()) <= set(range(400, 600))
+
+
+def test_a_failure_right_before_the_end_has_a_fixed_place() -> None:
+    found = delivered("at_most_once", failures=1, between_first=0.85, between_last=0.9)
+    assert np.flatnonzero(counts(found, found.state) == 0).tolist() == [*range(850, 900)]
+
+
+def test_failures_tied_to_a_topic_hit_the_spans_with_most_of_it() -> None:
+    labels = np.repeat([0, 1, 0], [400, 200, 400])
+    schedule = scheduled(topic=1, labels=labels, placement="topic")
+    assert all(450 <= end <= 600 for end in schedule.positions())
+
+
+# ---------------------------------------------------------------- deliveries and their transformations
+
+
+def test_exactly_once_delivers_everything_once_in_order() -> None:
+    found = delivered("exactly_once")
+    assert np.array_equal(found.positions, np.arange(RECORDS))
+    assert found.first.all() and found.output.all() and found.state.all()
+
+
+def test_repeats_follow_their_span_at_once_later_or_at_the_end() -> None:
+    at_once, late, last = (
+        delivered(treatment, failures=1, between_first=0.5, between_last=0.6)
+        for treatment in ("at_least_once", {"type": "late", "delay": 100}, "late")
+    )
+    span = at_once.positions[~at_once.first]
+    for found, before in ((at_once, span[-1] + 1), (late, span[-1] + 101), (last, RECORDS)):
+        assert np.array_equal(found.positions[~found.first], span)
+        assert np.array_equal(found.positions[found.first], np.arange(RECORDS))
+        assert int(np.flatnonzero(~found.first)[0]) == before
+
+
+def test_reordered_repeats_are_the_same_records() -> None:
+    plain, shuffled = delivered("at_least_once"), delivered("reordered")
+    assert np.array_equal(np.sort(plain.positions), np.sort(shuffled.positions))
+    assert np.array_equal(plain.first, shuffled.first)
+    assert not np.array_equal(plain.positions, shuffled.positions)
+
+
+@pytest.mark.parametrize("of", ["at_least_once", "at_most_once"])
+def test_an_effect_on_one_side_leaves_the_other_side_exactly_once(of: str) -> None:
+    both = delivered(of)
+    output, state = (delivered({"type": name, "of": of}) for name in ("output_only", "state_only"))
+    assert (counts(output, output.state) == 1).all()
+    assert (counts(state, state.output) == 1).all()
+    assert np.array_equal(counts(output, output.output), counts(both, both.output))
+    assert np.array_equal(counts(state, state.state), counts(both, both.state))
+
+
+def test_interleaved_partitions_keep_the_order_within_each() -> None:
+    found = delivered({"type": "interleaved", "partitions": 4, "batch": 10})
+    assert np.array_equal(np.sort(found.positions), np.arange(RECORDS))
+    assert not np.array_equal(found.positions, np.arange(RECORDS))
+    for partition in range(4):
+        assert (np.diff(found.positions[found.positions % 4 == partition]) > 0).all()
+
+
+def test_a_stale_state_is_as_old_as_the_treatment_says() -> None:
+    plan = planned({"type": "stale_state", "age": 70, "part": 0.5})
+    assert [loss.at - (loss.since or 0) for loss in plan.losses] == [70, 70, 70] or plan.losses[0].since == 0
+    assert {loss.part for loss in plan.losses} == {0.5}
+    assert plan.delivered.state.all()
