@@ -66,6 +66,13 @@ def test_a_swap_exchanges_two_labels_in_the_middle_and_in_the_hold_out_records()
     assert np.array_equal(stream.holdout_labels, exchanged[LABELS[stream.holdout]])
 
 
+def test_a_swap_exchanges_the_most_common_labels_of_the_data_with_every_seed() -> None:
+    data = np.repeat([0, 1, 2], [1000, 990, 980])  # a short stream may have any order of its three labels
+    for seed in range(8):
+        stream = order_stream(Swap(order="swap"), data, NAMES, records=100, holdout=100, seed=seed)
+        assert np.array_equal(stream.holdout_labels, np.array([1, 0, 2])[data[stream.holdout]])
+
+
 def test_a_tail_has_all_records_of_its_label() -> None:
     labels = ordered(Tail(order="tail", label="b", share=0.2)).labels
     assert np.flatnonzero(labels == 1).tolist() == [*range(800, 1000)]

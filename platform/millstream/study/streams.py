@@ -69,7 +69,7 @@ def order_stream(
         rest = np.concatenate([_tail(config, rest[holdout:], labels, names, records), rest[:holdout]])
     positions, held_out = rest[:records], rest[records : records + holdout]
     stream = OrderedStream(positions, labels[positions], held_out, labels[held_out], first, labels[first])
-    return _swapped(config, stream, names) if isinstance(config, Swap) else stream
+    return _swapped(config, stream, labels[pool], names) if isinstance(config, Swap) else stream
 
 
 def _pool(wanted: Sequence[str] | None, labels: Array, names: Sequence[str]) -> Array:
@@ -134,10 +134,13 @@ def _apportioned(shares: Array, count: int) -> Array:
     return whole
 
 
-def _swapped(config: Swap, stream: OrderedStream, names: Sequence[str]) -> OrderedStream:
-    """Exchange two labels in the second half of the stream and in the hold-out records."""
+def _swapped(config: Swap, stream: OrderedStream, there: Array, names: Sequence[str]) -> OrderedStream:
+    """Exchange two labels in the second half of the stream and in the hold-out records.
+
+    The most common labels are those of all labels `there`, so they are the same ones with every seed.
+    """
     if config.swapped is None:
-        common = np.argsort(-np.bincount(stream.labels, minlength=len(names)), kind="stable")
+        common = np.argsort(-np.bincount(there, minlength=len(names)), kind="stable")
         one, other = int(common[0]), int(common[1])
     else:
         one, other = (_number(name, names) for name in config.swapped)
