@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millstream.errors import ConfigError
 from millstream.extras import check_parts, require
+from millstream.log.journal.lock import FolderLock
 from millstream.study.collection import Collection, data_identity, open_collection, write_collection
 from millstream.study.factors import LostOptimiser, StaleState
 from millstream.study.grid import groups_of
@@ -54,8 +55,20 @@ def run_study(
     folder = ResultFolder(out)
     identity = data_identity(loaded, folder.path)
     folder.claim(study.name, identity)
-    write_collection(loaded, folder.collection, identity)
-    _check(loaded, open_collection(folder.collection))
+    with FolderLock(folder.path):
+        write_collection(loaded, folder.collection, identity)
+        _check(loaded, open_collection(folder.collection))
+        table = _table(loaded, folder, tasks, watch)
+        if study.mlflow is not None:
+            from millstream.study.mlflow_record import record_study
+
+            record_study(loaded, folder.path, table, warn)
+    return table
+
+
+def _table(loaded: LoadedStudy, folder: ResultFolder, tasks: int | None, watch: Callable[[Progress], None]) -> pa.Table:
+    """Run the trials that the folder lacks; return the table of all trials."""
+    study = loaded.study
     keys = [trial.key for group in groups_of(study) for trial, _ in group.trials(study)]
     finished = folder.finished()
     before, counted = sum(key in finished for key in keys), dict[str, int]()
@@ -66,12 +79,7 @@ def run_study(
 
     if missing := tasks_of(study, finished):
         run_on_spark(study, missing, folder, finished, tasks, report)
-    table = folder.merge(keys)
-    if study.mlflow is not None:
-        from millstream.study.mlflow_record import record_study
-
-        record_study(loaded, folder.path, table, warn)
-    return table
+    return folder.merge(keys)
 
 
 def _check(loaded: LoadedStudy, collection: Collection) -> None:
