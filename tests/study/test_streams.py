@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import ConfigError
 from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
-from millstream.study.streams import OrderedStream, order_stream
+from millstream.study.streams import OrderedStream, label_number, order_stream
 
 NAMES = ["a", "b", "c"]
 LABELS = np.random.default_rng(0).choice(3, 3000, p=[0.5, 0.3, 0.2])
@@ -105,3 +105,12 @@ def test_a_stream_may_have_only_some_labels() -> None:
 def test_a_stream_that_the_data_cannot_make_is_refused(config: Iid, records: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ordered(config, records=records)
+
+
+def test_an_unknown_label_of_many_is_compared_with_them_and_few_are_shown() -> None:
+    names = [f"topic {number} {'x' * 100}" for number in range(500)]
+    with pytest.raises(ConfigError) as refused:
+        label_number("sport", names)
+    assert str(refused.value).endswith("xxx... and 480 more") and len(str(refused.value)) < 1200
+    with pytest.raises(ConfigError, match="no label 'sports'; did you mean `sport`"):
+        label_number("sports", ["travel", "sport", *names])

@@ -18,7 +18,7 @@ from millstream.study.grid import groups_of
 from millstream.study.learner import Learner
 from millstream.study.results import ResultFolder
 from millstream.study.spark_trials import run_on_spark
-from millstream.study.streams import order_stream
+from millstream.study.streams import label_number, order_stream
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import tasks_of
 
@@ -92,9 +92,11 @@ def _check(loaded: LoadedStudy, collection: Collection) -> None:
         except ConfigError as error:
             loaded.refuse(["streams", name], str(error))
     for index, failures in enumerate(study.failures):
-        if failures.topic is not None and failures.topic not in collection.names:
-            message = f"the data has no label {failures.topic!r}; there are {', '.join(collection.names)}"
-            loaded.refuse(["failures", index, "topic"], message)
+        if failures.topic is not None:
+            try:
+                label_number(failures.topic, collection.names)
+            except ConfigError as error:
+                loaded.refuse(["failures", index, "topic"], str(error))
     for name, config in study.learners.items():
         try:
             learner = Learner(config, collection.columns.schema, len(collection.names))
