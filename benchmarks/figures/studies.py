@@ -32,11 +32,11 @@ class _Compared:
 
 
 def _compare(setting: Setting, *options: str) -> _Compared:
-    study = ["quick.yaml", "--quick"] if setting.quick else ["impact.yaml"]
+    study = [f"{_STUDIES / 'quick.yaml'}", "--quick"] if setting.quick else [f"{_STUDIES / 'impact.yaml'}"]
     out = setting.fresh("study")
-    command = [Path(sys.executable).with_name("millstream"), "compare", _STUDIES / study[0], *study[1:], "--out", out]
+    command = [sys.executable, "-m", "millstream", "compare", *study, "--out", f"{out}", *options]
     began = time.monotonic()
-    ran = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
     if ran.returncode:
         raise Unmeasured(f"millstream compare ended with exit code {ran.returncode}: {ran.stderr[-500:]}")
