@@ -30,9 +30,10 @@ def test_the_cells_are_printed_with_intervals_and_verdicts_and_the_plots_with_th
     head, verdicts, names, *rows, plots = found.out.splitlines()
     assert head.startswith(f"small: 9 trials in {out}, in ")
     assert verdicts == "  of 2 cells, after Holm's correction: 2 equivalent within the margin"
-    assert names.split()[-5:] == ["difference", "verdict", "changed", "share", "bias"]
+    assert names.split()[-4:] == ["difference", "verdict", "changed", "bias"]
     assert [row.split()[2] for row in rows] == ["exactly_once", "at_least_once", "at_most_once"]
     assert all("\u00b1" in row and " equivalent " in row for row in rows[1:]) and "\u00b1" not in rows[0]
+    assert all(len(line) <= 120 for line in (verdicts, names, *rows))
     written = sorted(file.name for file in (out / "plots").iterdir())
     assert sorted(plots.removeprefix("  plots: ").removesuffix(f" in {out / 'plots'}").split(", ")) == written != []
     assert len((out / "cells.csv").read_text().splitlines()) == 1 + 3
