@@ -150,10 +150,10 @@ def _is_replayed(delivered: Delivered, start: int, stop: int) -> bool:
 
 
 def _pieces(plan: Plan) -> list[tuple[int, int]]:
-    """Divide a sequence where the kind of its entries changes, and where a state is kept or lost."""
+    """Divide a sequence where the kind of its entries changes, at restarts, and where a state is kept or lost."""
     delivered = plan.delivered
     kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
-    edges = {0, len(kinds), *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
+    edges = {0, len(kinds), *plan.restarts, *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
     edges |= {loss.at for loss in plan.losses} | {loss.since for loss in plan.losses if loss.since is not None}
     ordered = sorted(edges)
     return [*zip(ordered, [*ordered[1:], len(kinds)], strict=True)]
