@@ -159,9 +159,10 @@ def killed_run(case: Case, folder: Path, last_engine: str | None = None) -> Kill
     rng = np.random.default_rng([ENGINES.index(case.engine), case.number])
     observed: list[Observation] = []
     while len(observed) < case.kills:
-        left = EPOCHS - 2 - (observed[-1].committed if observed else -1)
-        if left < 1 or not _is_killed(case, config, run, int(rng.integers(0, left)), float(rng.random())):
+        done = max(observed[-1].checkpointed, observed[-1].committed) if observed else -1
+        if (left := EPOCHS - 2 - done) < 1:
             break
+        _kill(case, config, run, int(rng.integers(0, left)), float(rng.random()))
         observed.append(observe(run))
     ended = _start(config, run, "--set", f"engine.type={last_engine or case.engine}")
     ended.join()
@@ -171,22 +172,24 @@ def killed_run(case: Case, folder: Path, last_engine: str | None = None) -> Kill
     return KilledRun(case, observed, validate_trial(run, observed))
 
 
-def _is_killed(case: Case, config: Path, run: Path, epochs: int, linger: float) -> bool:
-    """Start a run and kill it after it has processed so many epochs, and a moment; false if it ended before."""
+def _kill(case: Case, config: Path, run: Path, epochs: int, linger: float) -> None:
+    """Start a run and kill it after it has processed so many epochs, and a moment.
+
+    It follows its source, so that it cannot end before.
+    """
     wanted = _processed(run) + epochs * EPOCH
-    process = _start(config, run)
+    process = _start(config, run, "--follow")
     while process.is_alive() and _processed(run) <= wanted:
         time.sleep(0.001)
     time.sleep(linger * LINGER[case.engine])
     family = descendants(process.pid or 0)
     process.kill()
     process.join()
-    if process.exitcode not in (0, -signal.SIGKILL):
-        message = f"{run} ended with {process.exitcode}"
+    if process.exitcode != -signal.SIGKILL:
+        message = f"{run} ended with {process.exitcode} before the kill"
         raise RuntimeError(message)
     while any(map(_lives, family)):
         time.sleep(0.01)
-    return process.exitcode != 0
 
 
 def _start(config: Path, run: Path, *options: str) -> BaseProcess:
