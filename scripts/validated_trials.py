@@ -60,40 +60,44 @@ LINGER = {"local": 0.03, "spark": 0.15}
 
 @dataclass(frozen=True)
 class Case:
-    """A run to kill: its engine, the seed of its moments, and what is varied."""
+    """A run to kill: its name, its engine and what is varied.
 
+    A kill comes after a part of the epochs that are left, and a part of `LINGER`. `every` has `checkpoint_every` and
+    `commit_every`.
+    """
+
+    name: str
     engine: str
-    number: int
-
-    @property
-    def delivery(self) -> Delivery:
-        return DELIVERIES[self.number % len(DELIVERIES)]
-
-    @property
-    def intervals(self) -> tuple[int, int]:
-        """`checkpoint_every` and `commit_every`."""
-        checkpoint, commit = INTERVALS[self.number % len(INTERVALS)]
-        return checkpoint, 1 if self.delivery is Delivery.AT_MOST_ONCE else commit
-
-    @property
-    def learner(self) -> Mapping[str, Any]:
-        return LEARNERS[self.number % len(LEARNERS)]
-
-    @property
-    def kills(self) -> int:
-        return KILLS[self.engine][self.number % len(KILLS[self.engine])]
+    delivery: Delivery
+    every: tuple[int, int]
+    learner: Mapping[str, Any]
+    kills: Sequence[tuple[float, float]]
 
     def config(self) -> dict[str, Any]:
-        checkpoint, commit = self.intervals
+        checkpoint, commit = self.every
         guarantee = {"delivery": str(self.delivery), "checkpoint_every": checkpoint, "commit_every": commit}
         features = {"type": "hashed_text", "dimensions": 512}
         return {
-            "name": f"killed-{self.engine}-{self.number}",
+            "name": self.name,
             "source": {"type": "files", "path": "documents"},
             "pipeline": {"use": "text_topics", "features": features, "model": dict(self.learner), "popularity": None},
             "guarantee": guarantee,
             "engine": {"type": self.engine, "epoch": {"max_records": EPOCH}},
         }
+
+
+def varied(engine: str, number: int) -> Case:
+    """Return the case with this number: each has another combination, and its own random moments."""
+    delivery, (checkpoint, commit) = DELIVERIES[number % len(DELIVERIES)], INTERVALS[number % len(INTERVALS)]
+    rng = np.random.default_rng([ENGINES.index(engine), number])
+    return Case(
+        f"{engine}-{number}",
+        engine,
+        delivery,
+        (checkpoint, 1 if delivery is Delivery.AT_MOST_ONCE else commit),
+        LEARNERS[number % len(LEARNERS)],
+        [(float(rng.random()), float(rng.random())) for _ in range(KILLS[engine][number % len(KILLS[engine])])],
+    )
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ class KilledRun:
         case, row = self.case, self.trial.row
         options = ", ".join(f"{name} {value}" for name, value in case.learner.items() if name != "type")
         learner = f"{case.learner['type']} ({options})" if options else case.learner["type"]
-        checkpoint, commit = case.intervals
+        checkpoint, commit = case.every
         kills = f"{len(self.observed)} kills" if len(self.observed) != 1 else "1 kill"
         counts = (
             f"repeated {row['repeated']}, lost {row['lost']}, twice {row['trained_twice']}, never {row['not_trained']}"
@@ -153,16 +157,13 @@ def write_documents(folder: Path) -> None:
 
 def killed_run(case: Case, folder: Path, last_engine: str | None = None) -> KilledRun:
     """Run and kill a case in a folder that has the documents, and let it end; by default the end is on its engine."""
-    name = case.config()["name"]
-    run, config = folder / name, folder / f"{name}.yaml"
+    run, config = folder / case.name, folder / f"{case.name}.yaml"
     config.write_text(yaml.safe_dump(case.config()))
-    rng = np.random.default_rng([ENGINES.index(case.engine), case.number])
     observed: list[Observation] = []
-    while len(observed) < case.kills:
-        done = max(observed[-1].checkpointed, observed[-1].committed) if observed else -1
-        if (left := EPOCHS - 2 - done) < 1:
+    for part, linger in case.kills:
+        if (left := EPOCHS - 2 - (_first(case, observed[-1]) if observed else 0)) < 1:
             break
-        _kill(case, config, run, int(rng.integers(0, left)), float(rng.random()))
+        _kill(case, config, run, int(part * left), linger)
         observed.append(observe(run))
     ended = _start(config, run, "--set", f"engine.type={last_engine or case.engine}")
     ended.join()
@@ -170,6 +171,11 @@ def killed_run(case: Case, folder: Path, last_engine: str | None = None) -> Kill
         message = f"{run} ended with {ended.exitcode}"
         raise RuntimeError(message)
     return KilledRun(case, observed, validate_trial(run, observed))
+
+
+def _first(case: Case, seen: Observation) -> int:
+    """Return the first epoch of the next start, or a later one."""
+    return 1 + (seen.checkpointed if case.delivery is Delivery.EXACTLY_ONCE else seen.committed)
 
 
 def _kill(case: Case, config: Path, run: Path, epochs: int, linger: float) -> None:
@@ -180,7 +186,7 @@ def _kill(case: Case, config: Path, run: Path, epochs: int, linger: float) -> No
     wanted = _processed(run) + epochs * EPOCH
     process = _start(config, run, "--follow")
     while process.is_alive() and _processed(run) <= wanted:
-        time.sleep(0.001)
+        time.sleep(0.005)
     time.sleep(linger * LINGER[case.engine])
     family = descendants(process.pid or 0)
     process.kill()
@@ -225,7 +231,7 @@ def _lives(pid: int) -> bool:
 def _import_learners(folder: Path) -> None:
     """Import the libraries of all learners, before the first process is forked."""
     for number in range(len(LEARNERS)):
-        ms.validate(ms.Config.from_dict(Case("local", number).config(), folder=folder))
+        ms.validate(ms.Config.from_dict(varied("local", number).config(), folder=folder))
 
 
 def main(runs: int) -> int:
@@ -234,7 +240,7 @@ def main(runs: int) -> int:
         write_documents(Path(name) / "documents")
         _import_learners(Path(name))
         for engine, number in itertools.product(ENGINES, range(runs)):
-            done.append(killed_run(Case(engine, number), Path(name)))
+            done.append(killed_run(varied(engine, number), Path(name)))
             print(done[-1].line(), flush=True)
     kills, effective = sum(len(run.observed) for run in done), sum(run.effective for run in done)
     identical = sum(not run.trial.differences for run in done)

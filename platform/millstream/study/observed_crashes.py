@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millstream.errors import Contradiction
 from millstream.guarantees.delivery import Delivery, DurableEpochs, Effects, effects_of
 from millstream.log.epochs import EpochReader
 from millstream.runs.directory import RunDirectory
@@ -54,12 +55,26 @@ def crash_effects(delivery: Delivery, observed: Sequence[Observation], output: s
     """Return the effects of each crash on the state and on one output, from the observations after the crashes.
 
     A start that wrote no checkpoint has none of its epochs in a later state, however new the checkpoint is from which
-    it began; so too a sink to which it appended nothing.
+    it began; so too a sink to which it appended nothing. `Contradiction` if the delivery cannot leave an observation.
     """
-    return [
-        effects_of(delivery, _durable(before, after, output))
-        for before, after in itertools.pairwise([Observation(), *observed])
-    ]
+    found = []
+    for before, after in itertools.pairwise([Observation(), *observed]):
+        durable = _durable(before, after, output)
+        if not _is_possible(delivery, durable, before.committed):
+            message = f"{delivery} cannot leave {durable} after a start that followed the commit of {before.committed}"
+            raise Contradiction(message)
+        found.append(effects_of(delivery, durable))
+    return found
+
+
+def _is_possible(delivery: Delivery, durable: DurableEpochs, last: int) -> bool:
+    """Return whether the order of the points allows these epochs; `last` is the one before the start's first epoch."""
+    checkpointed, committed, delivered = durable.checkpointed, durable.committed, durable.delivered[0]
+    if delivery is Delivery.EXACTLY_ONCE:
+        return True  # nothing follows from them
+    if delivery is Delivery.AT_LEAST_ONCE:
+        return last <= committed <= checkpointed <= delivered
+    return last <= min(checkpointed, delivered) and max(checkpointed, delivered) <= committed
 
 
 def _durable(before: Observation, after: Observation, output: str) -> DurableEpochs:
