@@ -185,11 +185,13 @@ def _kill(case: Case, config: Path, run: Path, epochs: int, linger: float) -> No
     """
     wanted = _processed(run) + epochs * EPOCH
     process = _start(config, run, "--follow")
-    while process.is_alive() and _processed(run) <= wanted:
-        time.sleep(0.005)
-    time.sleep(linger * LINGER[case.engine])
-    family = descendants(process.pid or 0)
-    process.kill()
+    try:
+        while process.is_alive() and _processed(run) <= wanted:
+            time.sleep(0.005)
+        time.sleep(linger * LINGER[case.engine])
+        family = descendants(process.pid or 0)
+    finally:
+        process.kill()
     process.join()
     if process.exitcode != -signal.SIGKILL:
         message = f"{run} ended with {process.exitcode} before the kill"
