@@ -87,7 +87,7 @@ def off_by_one(seen: Observation, fact: str) -> Observation:
 
 
 def is_found(folder: Path, killed: KilledRun, wrong: Sequence[Observation]) -> bool:
-    """Whether wrong observations give another trial than the run, or none at all."""
+    """True if wrong observations give another trial than the run, or none at all."""
     try:
         return bool(validate_trial(run_of(folder, killed), wrong).differences)
     except Contradiction:
