@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
+from support.reference_runs import EPOCHS, SINKS, ReferenceRun, possible_crashes, run_with
 from support.studies import A_TRIAL
 
 from millstream.arrays import Array
-from millstream.guarantees.delivery import Delivery, effects
+from millstream.guarantees.delivery import Crash, Delivery, Point, effects, effects_of_each
+from millstream.study.closed_form import ClosedForm
 from millstream.study.factors import Treatment
 from millstream.study.failures import Schedule, schedule_failures
-from millstream.study.treatments import Delivered, Plan, plan_treatment
+from millstream.study.labels import Labels
+from millstream.study.learner import Learner
+from millstream.study.streams import OrderedStream
+from millstream.study.treatments import Delivered, Plan, plan_crashes, plan_treatment
+from millstream.study.trial_run import Inputs, Sequence, run_trial
+from millstream_models.baselines import NoChange
 
 RECORDS = 1000
 LABELS = np.random.default_rng(0).choice(3, RECORDS)
@@ -164,3 +173,48 @@ def test_a_stale_state_is_as_old_as_the_treatment_says() -> None:
     assert [loss.at - (loss.since or 0) for loss in plan.losses] == [70, 70, 70] or plan.losses[0].since == 0
     assert {loss.part for loss in plan.losses} == {0.5}
     assert plan.delivered.state.all()
+
+
+# ---------------------------------------------------------------- crashes close to each other
+
+
+@pytest.mark.parametrize("delivery", [Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE])
+def test_a_plan_has_rows_and_state_of_a_run_in_its_order_however_close_its_crashes_are(delivery: Delivery) -> None:
+    repeated_often = 0
+    for checkpoint_every, commit_every in itertools.product((1, 2, 3), (1, 3)):
+        if delivery is Delivery.AT_MOST_ONCE and commit_every > 1:
+            continue
+        for first in possible_crashes(ReferenceRun(delivery, checkpoint_every, commit_every)):
+            for second in possible_crashes(run_with(delivery, checkpoint_every, commit_every, [first])):
+                run = run_with(delivery, checkpoint_every, commit_every, [first, second])
+                run.run(None)
+                each = effects_of_each(delivery, checkpoint_every, commit_every, [first, second], SINKS)
+                found = plan_crashes(each, np.arange(EPOCHS + 1), EPOCHS).delivered
+                assert found.positions[found.output].tolist() == run.rows[0], (first, second)
+                assert found.positions[found.state].tolist() == run.trained, (first, second)
+                assert sorted(found.positions[found.first].tolist()) == [*range(EPOCHS)]
+                repeated_often += max(run.rows[0].count(epoch) for epoch in range(EPOCHS)) > 2
+    assert repeated_often or delivery is Delivery.AT_MOST_ONCE
+
+
+def test_a_restart_predicts_from_the_state_that_was_kept() -> None:
+    """Epochs 4 and 5 are delivered and lost to the state; so is epoch 6 in the next start, which begins after 3."""
+    labels = np.array([0, 0, 0, 1, 0, 0, 1, 1])
+    stream = OrderedStream(np.arange(8), labels, *(labels[:0] for _ in range(4)))
+    crashes = [Crash(Point.DELIVER, 5), Crash(Point.DELIVER, 6)]
+    plan = plan_crashes(effects_of_each(Delivery.AT_MOST_ONCE, 4, 1, crashes), np.arange(9), 8)
+    assert plan.delivered.state.tolist() == [True] * 4 + [False] * 3 + [True]
+    schema = pa.schema({"text": pa.string(), "label": pa.string()})
+    learner = Learner(NoChange(), schema, 2)
+    texts = learner.prepare(pa.array(["a text"] * 8))
+    trial = replace(TRIAL, records=8, holdout=0)
+    row, _ = run_trial(
+        trial,
+        Sequence(trial, plan, stream, ClosedForm(Labels(("a", "b"), labels), 0.5), 2),
+        Inputs(replace(stream, holdout=stream.positions[:2], holdout_labels=labels[:2]), texts, texts[:2], texts[:0]),
+        learner,
+        None,
+        0.5,
+    )
+    right = [False, True, True, False, False, True, True, True]  # the label before, that of record 3 for 4, 6 and 7
+    assert row["accuracy_all"] == np.mean(right)

@@ -1,22 +1,22 @@
 """The treatments of a study: the sequence in which records reach output and state, and what happens to the state.
 
-The three deliveries come from `millstream.guarantees.delivery.effects`, the platform's one function. Every other
-treatment is a named transformation of such a sequence, or of the state, and is marked as simulated.
+The three deliveries come from `millstream.guarantees.delivery`, the platform's one function for effects of crashes.
+Every other treatment is a named transformation of such a sequence, or of the state, and is marked as simulated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from millstream.arrays import Array
-from millstream.guarantees.delivery import Delivery, effects
+from millstream.guarantees.delivery import Delivery, Effects, effects_of_each
 from millstream.study.factors import Interleaved, Late, LostOptimiser, Only, Real, Reordered, StaleState
 from millstream.study.failures import Schedule
 
-__all__ = ["Delivered", "Plan", "StateLoss", "plan_treatment"]
+__all__ = ["Delivered", "Plan", "StateLoss", "plan_crashes", "plan_treatment"]
 
 _Treatment = Real | Late | Reordered | Only | Interleaved | StaleState | LostOptimiser
 
@@ -55,8 +55,8 @@ class StateLoss:
 class Plan:
     """Everything that a treatment does in a trial.
 
-    Before each entry of `restarts`, the run starts again. `failed_at` has the records that were cut before each
-    failure.
+    `restarts` are the entries with which the run continues after a crash, from the state that was kept. `failed_at` has
+    the records that were cut before each failure.
     """
 
     delivered: Delivered
@@ -80,18 +80,16 @@ def plan_treatment(treatment: _Treatment, schedule: Schedule, records: int, seed
 
 def _planned(treatment: _Treatment, schedule: Schedule, records: int, seed: int) -> Plan:
     if isinstance(treatment, Real):
-        return Plan(_delivered(Delivery(treatment.type), schedule, records))
+        return _crashed(Delivery(treatment.type), schedule, records)
     if isinstance(treatment, Only):
-        delivered = _delivered(Delivery(treatment.of), schedule, records)
-        # Everything else that a restart ends has other marks than what follows; here two lost spans may touch.
-        restarts = schedule.positions() if treatment.of == "at_most_once" else ()
-        return Plan(_only(treatment, delivered, records), restarts=restarts)
+        crashed = _crashed(Delivery(treatment.of), schedule, records)
+        return replace(crashed, delivered=_only(treatment, crashed.delivered, records))
     if isinstance(treatment, Late | Reordered):
-        delivered = _delivered(Delivery.AT_LEAST_ONCE, schedule, records)
+        delivered = _crashed(Delivery.AT_LEAST_ONCE, schedule, records).delivered
         if isinstance(treatment, Late):
             return Plan(_late(treatment, delivered, schedule, records))
         return Plan(_reordered(delivered, records, np.random.default_rng([seed, 3])))
-    once = _delivered(Delivery.EXACTLY_ONCE, schedule, records)
+    once = _crashed(Delivery.EXACTLY_ONCE, schedule, records).delivered
     if isinstance(treatment, Interleaved):
         return Plan(_interleaved(treatment, once, np.random.default_rng([seed, 4])))
     if isinstance(treatment, LostOptimiser):
@@ -99,35 +97,51 @@ def _planned(treatment: _Treatment, schedule: Schedule, records: int, seed: int)
     return Plan(once, [StateLoss(at, max(0, at - (treatment.age or 0)), treatment.part) for at in schedule.positions()])
 
 
-def _delivered(delivery: Delivery, schedule: Schedule, records: int) -> Delivered:
-    """Return the sequence of a delivery, from the epochs that `effects` names."""
+def _crashed(delivery: Delivery, schedule: Schedule, records: int) -> Plan:
+    """Return the plan of a delivery with the crashes of a schedule."""
     crashes = schedule.of(delivery)
-    found = effects(delivery, schedule.checkpoint_every, schedule.commit_every, crashes)
-    twice, lost, repeated, missing = found.trained_twice, found.lost, found.rows_repeated[0], found.rows_missing[0]
-    wrong = sorted(twice | lost | repeated | missing)
-    edges = schedule.edges.tolist()
-    pieces: list[tuple[int, int, bool, bool, bool]] = []  # from, to, first, output, state
-    after = used = 0
-    for crash in crashes:
-        affected = []
-        while used < len(wrong) and wrong[used] <= crash.epoch:
-            affected.append(wrong[used])
-            used += 1
+    each = effects_of_each(delivery, schedule.checkpoint_every, schedule.commit_every, crashes)
+    return plan_crashes(each, schedule.edges, records)
+
+
+def plan_crashes(each: Iterable[Effects], edges: Array, records: int) -> Plan:
+    """Return the plan of a run of so many records in which crashes have these effects on state and first output.
+
+    Epoch `e` has the records [edges[e], edges[e + 1]). A crash affects epochs of its own start only.
+
+    >>> crash = Effects(frozenset({1}), rows_repeated=(frozenset({1, 2}),), rows_missing=(frozenset(),))
+    >>> plan = plan_crashes([crash], np.array([0, 2, 4, 6, 8]), 8)
+    >>> plan.delivered.positions.tolist(), plan.restarts
+    ([0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 6, 7], [6])
+    >>> plan.delivered.state.astype(int).tolist()
+    [1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1]
+    """
+    starts = edges.tolist()
+    pieces: list[tuple[int, int, bool, bool]] = []  # from, to, output, state
+    restarts: list[int] = []
+    after = entries = 0
+    for found in each:
+        again, never = found.trained_twice | found.rows_repeated[0], found.lost | found.rows_missing[0]
+        affected = sorted(again | never)
         if not affected:
             continue
-        pieces.append((edges[after], edges[affected[0]], True, True, True))
+        added = [(starts[after], starts[affected[0]], True, True)]
         for epoch in affected:
-            kept = epoch in twice if epoch in repeated else epoch not in lost
-            pieces.append((edges[epoch], edges[epoch + 1], True, epoch not in missing, kept))
-        if repeated:
-            pieces.append((edges[affected[0]], edges[affected[-1] + 1], False, True, True))
-        after = affected[-1] + 1
-    pieces.append((edges[after], records, True, True, True))
+            output = epoch in found.rows_repeated[0] if epoch in again else epoch not in found.rows_missing[0]
+            state = epoch in found.trained_twice if epoch in again else epoch not in found.lost
+            added.append((starts[epoch], starts[epoch + 1], output, state))
+        pieces += added
+        entries += sum(stop - start for start, stop, *_ in added)
+        restarts.append(entries)
+        after = affected[0] if again else affected[-1] + 1
+    pieces.append((starts[after], records, True, True))
     begins, ends, *marks = (np.array(column) for column in zip(*pieces, strict=True))
     lengths = ends - begins
     skipped = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     positions = np.arange(lengths.sum()) + np.repeat(begins - skipped, lengths)
-    return Delivered(positions, *(np.repeat(mark, lengths) for mark in marks))
+    first = np.ones(len(positions), np.bool_)
+    first[1:] = positions[1:] > np.maximum.accumulate(positions)[:-1]
+    return Plan(Delivered(positions, first, *(np.repeat(mark, lengths) for mark in marks)), restarts=restarts)
 
 
 def _trained_again(delivered: Delivered, records: int) -> Array:
