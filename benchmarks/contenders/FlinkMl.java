@@ -5,6 +5,8 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.function.BooleanSupplier;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.functions.MapFunction;
@@ -18,6 +20,7 @@ import org.apache.flink.ml.classification.logisticregression.LogisticRegressionM
 import org.apache.flink.ml.classification.logisticregression.OnlineLogisticRegression;
 import org.apache.flink.ml.linalg.DenseVector;
 import org.apache.flink.ml.linalg.typeinfo.DenseVectorTypeInfo;
+import org.apache.flink.runtime.checkpoint.CheckpointException;
 import org.apache.flink.runtime.jobgraph.JobGraph;
 import org.apache.flink.runtime.jobgraph.SavepointRestoreSettings;
 import org.apache.flink.runtime.minicluster.MiniCluster;
@@ -70,6 +73,8 @@ public final class FlinkMl {
         Configuration cluster = new Configuration();
         cluster.setString("rest.bind-address", "127.0.0.1");
         cluster.setString("rest.port", "0");
+        cluster.setString("heartbeat.timeout", "600000"); // a slow machine is no failure
+        cluster.setString("akka.ask.timeout", "600 s");
         var shape = new MiniClusterConfiguration.Builder().setConfiguration(cluster).setNumSlotsPerTaskManager(4);
         try (MiniCluster mini = new MiniCluster(shape.build())) {
             mini.start();
@@ -94,15 +99,28 @@ public final class FlinkMl {
                 throw new IllegalStateException("the job ended before its last model");
             }
             int wanted = Shared.checkpointAt;
-            if (wanted > triggered) {
-                mini.triggerCheckpoint(job).get();
+            if (wanted <= triggered || completes(mini.triggerCheckpoint(job))) {
+                triggered = wanted;
             }
-            triggered = wanted;
             Thread.sleep(2);
         }
         write(Path.of(options.getProperty("output")));
         mini.cancelJob(job).get();
         mini.requestJobResult(job).get();
+    }
+
+    /** False if a task declined the checkpoint, which is then taken again; the source waits for it. */
+    private static boolean completes(CompletableFuture<String> checkpoint) throws Exception {
+        try {
+            checkpoint.get();
+            return true;
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof CheckpointException) {
+                System.err.println("taken again: " + error.getCause().getMessage());
+                return false;
+            }
+            throw error;
+        }
     }
 
     private static JobGraph graph(Properties options) throws Exception {
@@ -111,9 +129,11 @@ public final class FlinkMl {
         env.setBufferTimeout(1);
         env.enableCheckpointing(NEVER, CheckpointingMode.EXACTLY_ONCE); // `main` triggers each checkpoint
         env.getCheckpointConfig().setCheckpointStorage(Path.of(options.getProperty("checkpoints")).toUri());
+        env.getCheckpointConfig().setTolerableCheckpointFailureNumber(100);
         env.getCheckpointConfig()
                 .setExternalizedCheckpointCleanup(ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION);
-        env.setRestartStrategy(RestartStrategies.fixedDelayRestart(1, 0));
+        boolean restarted = options.getProperty("failure").equals("exception");
+        env.setRestartStrategy(RestartStrategies.fixedDelayRestart(restarted ? 1 : 0, 0));
         StreamTableEnvironment tables = StreamTableEnvironment.create(env);
 
         DataStream<Row> records =

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,11 +75,23 @@ def _cells(found: Sequence[Outcome]) -> Iterator[str]:
     yield share(outcome.same for outcome in found)
     yield _range([100 * outcome.distance for outcome in found])
     unexplained = [outcome.unexplained for outcome in found if outcome.unexplained is not None]
-    yield f"<= {max(unexplained):.0e}" if unexplained else "-"
+    yield _limit(max(unexplained)) if unexplained else "-"
     yield ", ".join(dict.fromkeys(str(each.version) for each in found if each.version is not None)) or "-"
     yield f"{_mean([outcome.clean_log_loss for outcome in found]):.3f}"
     yield f"{_mean([outcome.log_loss for outcome in found]):.3f}"
     yield share(outcome.log_loss > outcome.clean_log_loss for outcome in found)
+
+
+def _limit(value: float) -> str:
+    """A limit with one digit, rounded up.
+
+    >>> _limit(2.1e-16), _limit(9.5e-16), _limit(0.0)
+    ('<= 3e-16', '<= 1e-15', '0')
+    """
+    if not value:
+        return "0"
+    step = 10.0 ** math.floor(math.log10(value))
+    return f"<= {math.ceil(value / step) * step:.0e}"
 
 
 def _mean(values: Sequence[float]) -> float:
