@@ -10,6 +10,7 @@ from support.docs_pages import ROOT, section, table
 
 from millstream.study.factors import Stream, Treatment
 from millstream.study.grid import groups_of
+from millstream.study.plots.index import PLOTS
 from millstream.study.results import COLUMNS
 from millstream.study.study_file import StudyConfig, load_study
 
@@ -43,6 +44,10 @@ def test_the_orders_and_treatments_are_those_of_the_code() -> None:
 def test_the_columns_are_those_of_the_table() -> None:
     rows = table(section(PAGE, "## The table"), "column")
     assert [name for row in rows for name in names(row[0])] == COLUMNS
+
+
+def test_the_plots_are_those_of_the_code() -> None:
+    assert [name for row in table(section(PAGE, "## Plots"), "plot") for name in names(row[0])] == [*PLOTS]
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

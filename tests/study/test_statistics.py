@@ -73,18 +73,27 @@ def test_a_noise_band_holds_the_next_run_as_often_as_it_says() -> None:
 def test_a_family_without_effects_rarely_has_a_difference() -> None:
     rng = np.random.default_rng(5)
     families = [{str(cell): rng.normal(0, 1, 8) for cell in range(20)} for _ in range(300)]
-    wrong = [any(c.verdict is Verdict.DIFFERENT for c in compare_family(cells, margin=0.01)) for cells in families]
+    wrong = [
+        any(c.verdict is Verdict.DIFFERENT for c in compare_family(cells, dict.fromkeys(cells, 0.01)))
+        for cells in families
+    ]
     assert np.mean(wrong) < 0.09
 
 
 def test_nothing_found_is_not_equivalence() -> None:
-    [cell] = compare_family({"wide": [1.0, -1.2, 0.4]}, margin=0.2)
+    [cell] = compare_family({"wide": [1.0, -1.2, 0.4]}, {"wide": 0.2})
     assert cell.p > 0.05 and cell.verdict is Verdict.OPEN
 
 
 def test_equal_differences_have_no_spread_and_still_a_verdict() -> None:
-    found = {cell.name: cell.verdict for cell in compare_family({"zero": [0.0] * 4, "one": [1.0] * 4}, margin=0.2)}
+    cells = {"zero": [0.0] * 4, "one": [1.0] * 4}
+    found = {cell.name: cell.verdict for cell in compare_family(cells, {"zero": 0.2, "one": 0.2})}
     assert found == {"zero": Verdict.EQUIVALENT, "one": Verdict.DIFFERENT}
+
+
+def test_without_a_stated_margin_nothing_is_equivalent() -> None:
+    [cell] = compare_family({"zero": [0.0] * 4}, {})
+    assert cell.verdict is Verdict.OPEN
 
 
 def test_pairs_are_made_by_seed_and_need_both_sides_once() -> None:
@@ -102,3 +111,13 @@ def test_too_few_or_missing_values_are_refused() -> None:
         paired_p_value([1.0, float("nan")])
     with pytest.raises(ValueError, match="margin above 0"):
         equivalence([1.0, 2.0], margin=0)
+
+
+def test_equal_values_of_a_coarse_measure_are_no_proof() -> None:
+    """Three accuracies on 1,000 records that all gain one record: chance, not an effect without spread."""
+    one_record = {"gain": [0.001] * 3}
+    assert compare_family(one_record, {})[0].p == 0
+    [cell] = compare_family(one_record, {}, resolution=0.001)
+    assert cell.p == pytest.approx(0.0269, abs=1e-3) and cell.interval.half_width == pytest.approx(0.000717, abs=1e-6)
+    [same] = compare_family({"same": [0.0] * 3}, {"same": 0.002}, resolution=0.001)
+    assert same.verdict is Verdict.EQUIVALENT and same.interval.half_width == 0

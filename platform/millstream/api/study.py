@@ -1,4 +1,4 @@
-"""The studies of the Python API: run a study file, and read the table of its trials."""
+"""The studies of the Python API: run a study file, read the table of its trials and its cells, and see its plots."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.config.document import Setting
+from millstream.errors import ConfigError
 from millstream.study.comparison import Progress, run_study
 from millstream.study.results import labels_of
 from millstream.study.study_file import StudyConfig, load_study
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from matplotlib.figure import Figure
+
+    from millstream.study.cells import Cell
 
 __all__ = ["Study", "compare"]
 
@@ -33,6 +38,29 @@ class Study:
     @property
     def name(self) -> str:
         return self.config.name
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The cells: the results of each combination of factors over its seeds, with intervals and verdicts."""
+        from millstream.study.cells import cells_of
+
+        return cells_of(self.table, self.config.margins)
+
+    @property
+    def plots(self) -> list[str]:
+        """The names of the plots that apply to the study; its folder `plots` has them as files."""
+        from millstream.study.plots.index import plots_of
+
+        return plots_of(self.cells)
+
+    def plot(self, name: str) -> Figure:
+        """Return a plot as a figure of matplotlib, which a notebook shows."""
+        from millstream.study.plots.index import PLOTS
+
+        if name not in self.plots:
+            message = f"the study {self.name!r} has no plot {name!r}; there are {', '.join(self.plots) or 'none'}"
+            raise ConfigError(message)
+        return PLOTS[name].draw(self.table, self.cells)
 
 
 def compare(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ __all__ = ["compare"]
 
 _LINE_SECONDS = 5.0
 _MOST_LINES = 40
+_WORDS = {"different": "different", "equivalent": "equivalent within the margin", "open": "open"}
+"""The verdicts, in words."""
 
 
 @click.command()
@@ -32,18 +35,20 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
     """Run the trials of STUDY, a YAML file, on Spark: learners under deliveries, failures and lost state.
 
     Each trial is compared with the exactly-once trial of the same stream, learner and seed. The same command continues
-    after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial.
+    after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial, DIR/cells.csv one for
+    each combination of factors, and DIR/plots has the plots.
     """
     from millstream.api import study as studies
-    from millstream.study.cells import cells_of
 
     began = time.monotonic()
     shown = _Lines()
     found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show, warn=_warn)
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
-    for line in _table([*cells_of(found.table)]):
+    for line in [*_verdicts(found.cells), *_table(found.cells)]:
         click.echo(one_line(line))
+    if found.plots:
+        click.echo(one_line(f"  plots: {', '.join(f'{name}.png' for name in found.plots)} in {found.path / 'plots'}"))
 
 
 def _warn(message: str) -> None:
@@ -66,17 +71,33 @@ class _Lines:
         click.echo(f"  {progress.finished:,} of {progress.trials:,} trials{before}", err=True)
 
 
+def _verdicts(cells: list[Cell]) -> Iterator[str]:
+    """Yield the number of cells with each verdict."""
+    counted = Counter(cell.verdict for cell in cells if cell.verdict is not None)
+    if counted:
+        numbers = ", ".join(f"{number:,} {_WORDS[verdict]}" for verdict, number in sorted(counted.items()))
+        yield f"  of {counted.total():,} cells, after Holm's correction: {numbers}"
+
+
 def _table(cells: list[Cell]) -> Iterator[str]:
     """Yield the lines of the table of cells, accuracy and differences in percent."""
-    heads = ("stream", "learner", "treatment", "failures", "seeds", "accuracy", "difference", "changed", "share bias")
-    rows = [heads, *([*_row(cell)] for cell in cells[:_MOST_LINES])]
+    shown = _largest(cells)
+    heads = ("stream", "learner", "treatment", "failures", "accuracy", "difference", "verdict", "changed", "share bias")
+    rows = [heads, *([*_row(cell)] for cell in shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     for row in rows:
         texts = [text.ljust(width) for text, width in zip(row[:4], widths[:4], strict=True)]
         numbers = [text.rjust(width) for text, width in zip(row[4:], widths[4:], strict=True)]
         yield "  " + "  ".join([*texts, *numbers])
-    if len(cells) > _MOST_LINES:
-        yield f"  ... and {len(cells) - _MOST_LINES:,} more cells in the table"
+    if len(shown) < len(cells):
+        yield f"  the {len(shown)} cells with the largest differences; cells.csv has all {len(cells):,}"
+
+
+def _largest(cells: list[Cell]) -> list[Cell]:
+    """Return all cells, or those with the largest differences in their order, the significant ones first."""
+    ranked = sorted(cells, key=lambda cell: (cell.verdict != "different", -abs(cell.accuracy_difference)))
+    kept = {id(cell) for cell in ranked[:_MOST_LINES]}
+    return [cell for cell in cells if id(cell) in kept]
 
 
 def _row(cell: Cell) -> Iterator[str]:
@@ -84,8 +105,9 @@ def _row(cell: Cell) -> Iterator[str]:
     yield cell.factors["learner"]
     yield cell.treatment
     yield cell.failures
-    yield str(cell.seeds)
     yield f"{100 * cell.holdout_accuracy:.2f}"
-    yield f"{100 * cell.accuracy_difference:+.2f}"
+    interval = f" \u00b1{100 * cell.interval.half_width:5.2f}" if cell.interval else ""
+    yield f"{100 * cell.accuracy_difference:+.2f}{interval}"
+    yield "" if cell.verdict is None else str(cell.verdict)
     yield f"{100 * cell.labels_changed:.2f}"
     yield f"{100 * cell.share_bias:.3f}"

@@ -1,4 +1,4 @@
-"""A study from its file to its table: checks, the collection, the trials that are missing, the table."""
+"""A study from its file to its results: checks, the collection, the trials that are missing, table, cells, plots."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyarrow import csv
 
 from millstream.errors import ConfigError
 from millstream.extras import check_parts, require
@@ -20,6 +22,9 @@ from millstream.study.spark_trials import run_on_spark
 from millstream.study.streams import order_stream
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import tasks_of
+
+if TYPE_CHECKING:
+    from millstream.study.cells import Cell
 
 __all__ = ["Progress", "run_study"]
 
@@ -49,6 +54,7 @@ def run_study(
     for learner in study.learners.values():
         check_parts(learner)
     require("spark", "a study")
+    require("study", "a study")
     if study.mlflow is not None:
         require("mlflow", "`mlflow` of a study")
     folder = ResultFolder(out)
@@ -67,11 +73,23 @@ def run_study(
     if missing := tasks_of(study, finished):
         run_on_spark(study, missing, folder, finished, tasks, report)
     table = folder.merge(keys)
+    cells = _describe(loaded, folder.path, table)
     if study.mlflow is not None:
         from millstream.study.mlflow_record import record_study
 
-        record_study(loaded, folder.path, table, warn)
+        record_study(loaded, folder.path, table, cells, warn)
     return table
+
+
+def _describe(loaded: LoadedStudy, folder: Path, table: pa.Table) -> list[Cell]:
+    """Write the cells and the plots of a table into the study's folder; return the cells."""
+    from millstream.study.cells import cells_of, cells_table
+    from millstream.study.plots.index import write_plots
+
+    cells = cells_of(table, loaded.study.margins)
+    csv.write_csv(cells_table(cells), folder / "cells.csv")
+    write_plots(table, cells, folder / "plots")
+    return cells
 
 
 def _check(loaded: LoadedStudy, collection: Collection) -> None:

@@ -21,7 +21,7 @@ from millstream.log.journal.durability import make_folder, write_whole
 
 __all__ = ["COLUMNS", "ResultFolder", "labels_of", "write_part"]
 
-_FORMAT = 1
+_FORMAT = 2
 _TEXT, _NUMBER, _SHARE = pa.string(), pa.int64(), pa.float64()
 _SCHEMA = pa.schema(
     [
@@ -51,9 +51,16 @@ _SCHEMA = pa.schema(
         ("holdout_accuracy", _SHARE),
         ("holdout_log_loss", _SHARE),
         ("labels_changed", _SHARE),
+        ("shorter_accuracy", _SHARE),
+        ("recovery_accuracy", pa.list_(_SHARE)),
+        ("recovery_changed", pa.list_(_SHARE)),
         ("share_bias", pa.list_(_SHARE)),
         ("predicted_share_bias", pa.list_(_SHARE)),
         ("label_shares", pa.list_(_SHARE)),
+        ("predicted_shares", pa.list_(_SHARE)),
+        ("deff", pa.list_(_SHARE)),
+        ("closed_form_share_bias", pa.list_(_SHARE)),
+        ("closed_form_flips", _SHARE),
         ("flips", _NUMBER),
         ("predicted_flips", _NUMBER),
         ("leader_changed", pa.bool_()),

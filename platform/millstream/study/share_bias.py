@@ -97,11 +97,13 @@ def bias_sd(
     spans: Spans,
     shares: Array,
     deff: Callable[[int], Array] | None = None,
+    *,
+    apart: bool = False,
 ) -> Array:
     """Return the standard deviation of the bias of each label's share, for failures at random moments.
 
     `deff` returns the burstiness of each label at a span; without it the order of the labels is random. Spans that
-    overlap are repeated twice, but lost once.
+    overlap are repeated twice, but lost once; with `apart`, no two spans overlap, as in the trials of a study.
 
     >>> half = np.array([0.5])
     >>> float(bias_sd(Delivery.AT_LEAST_ONCE, 40_000, 16, Spans.of([600]), half).round(5)[0])
@@ -111,17 +113,19 @@ def bias_sd(
     if delivery is Delivery.EXACTLY_ONCE or not spans.mean:
         return np.zeros(len(shares))
     lost = delivery is Delivery.AT_MOST_ONCE
+    all_spans = failures * spans.mean
     inflated = np.zeros(len(shares))
     for length, weight in zip(spans.lengths, spans.weights, strict=True):
         if length:
-            left = 1.0 if lost else max(0.0, records - length) / max(1.0, records - 1)
+            others = all_spans if apart else length  # drawn without repeats: the part that is left to draw from
+            left = 1.0 if lost else max(0.0, records - others) / max(1.0, records - 1)
             inflated += weight * length * left * (1.0 if deff is None else deff(length))
     if lost:
-        affected = _distinct(records, failures, spans)
+        affected = all_spans if apart else _distinct(records, failures, spans)
         _check_left(records, affected)
         scale = affected / spans.mean / max(1.0, records - 1) / (records - affected)
     else:
-        scale = failures / (records + failures * spans.mean) ** 2
+        scale = failures / (records + all_spans) ** 2
     result: Array = np.sqrt(shares * (1 - shares) * inflated * scale)
     return result
 

@@ -16,6 +16,7 @@ from scipy import stats
 from millstream.arrays import Array
 
 __all__ = [
+    "Interval",
     "Verdict",
     "compare_family",
     "equivalence",
@@ -100,27 +101,29 @@ def _by_seed(seeds: Sequence[int], values: Sequence[float], side: str) -> Mappin
     return found
 
 
-def mean_interval(values: Sequence[float] | Array, confidence: float = 0.95) -> Interval:
+def mean_interval(values: Sequence[float] | Array, confidence: float = 0.95, *, resolution: float = 0.0) -> Interval:
     """Return the mean with its interval by Student's t distribution.
+
+    Values that are multiples of a `resolution` have at least the spread of rounding, unless all of them are 0.
 
     >>> found = mean_interval([1.0, 2.0, 3.0])
     >>> found.mean, round(found.half_width, 3), found.count
     (2.0, 2.484, 3)
     """
     sample = _sample(values)
-    error = float(sample.std(ddof=1)) / np.sqrt(len(sample))
+    error = _deviation(sample, resolution) / np.sqrt(len(sample))
     width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * float(error)
     return Interval(float(sample.mean()), width, len(sample))
 
 
-def paired_p_value(differences: Sequence[float] | Array) -> float:
-    """Return the p-value of the two-sided t-test that the mean difference is 0.
+def paired_p_value(differences: Sequence[float] | Array, *, resolution: float = 0.0) -> float:
+    """Return the p-value of the two-sided t-test that the mean difference is 0; `resolution` as in `mean_interval`.
 
     >>> round(paired_p_value([1.0, 2.0, 3.0]), 4)
     0.0742
     """
     sample = _sample(differences)
-    deviation = float(sample.std(ddof=1))
+    deviation = _deviation(sample, resolution)
     if deviation == 0:
         return 1.0 if sample.mean() == 0 else 0.0
     t = float(sample.mean()) / deviation * np.sqrt(len(sample))
@@ -141,8 +144,10 @@ def holm(p_values: Sequence[float] | Array) -> Array:
     return adjusted
 
 
-def equivalence(differences: Sequence[float] | Array, margin: float, alpha: float = 0.05) -> Equivalence:
-    """Test by two one-sided t-tests that the mean difference lies within `margin` of 0.
+def equivalence(
+    differences: Sequence[float] | Array, margin: float, alpha: float = 0.05, *, resolution: float = 0.0
+) -> Equivalence:
+    """Test by two one-sided t-tests that the mean difference lies within `margin` of 0; `resolution` as above.
 
     >>> equivalence([0.01, -0.01, 0.02, 0.0], margin=0.2).equivalent
     True
@@ -151,7 +156,7 @@ def equivalence(differences: Sequence[float] | Array, margin: float, alpha: floa
         message = f"an equivalence test needs a margin above 0, not {margin}"
         raise ValueError(message)
     sample = _sample(differences)
-    mean, deviation = float(sample.mean()), float(sample.std(ddof=1))
+    mean, deviation = float(sample.mean()), _deviation(sample, resolution)
     if deviation == 0:
         p = 0.0 if abs(mean) < margin else 1.0
     else:
@@ -174,27 +179,41 @@ def noise_band(values: Sequence[float] | Array, confidence: float = 0.95) -> Int
     return Interval(float(sample.mean()), width * float(np.sqrt(1 + 1 / len(sample))), len(sample))
 
 
-def compare_family(cells: Mapping[str, Sequence[float] | Array], margin: float, alpha: float = 0.05) -> list[Cell]:
+def compare_family(
+    cells: Mapping[str, Sequence[float] | Array],
+    margins: Mapping[str, float],
+    alpha: float = 0.05,
+    *,
+    resolution: float = 0.0,
+) -> list[Cell]:
     """Compare the paired differences of every cell with 0; p-values are adjusted for the whole family by Holm's method.
 
     A cell is `different` if its adjusted p-value is below `alpha`, otherwise `equivalent` if the equivalence test
-    holds, otherwise `open`.
+    holds with the cell's margin, otherwise `open`. A cell without a margin is never equivalent. `resolution` is that of
+    the values, as in `mean_interval`.
 
     >>> cells = {"a": [0.4, 0.5, 0.6, 0.5], "b": [0.01, -0.01, 0.02, 0.0], "c": [1.0, -1.0, 1.0, -0.5]}
-    >>> [str(cell.verdict) for cell in compare_family(cells, margin=0.2)]
+    >>> [str(cell.verdict) for cell in compare_family(cells, dict.fromkeys(cells, 0.2))]
     ['different', 'equivalent', 'open']
     """
-    p = [paired_p_value(differences) for differences in cells.values()]
-    return [
-        Cell(name, mean_interval(differences), alone, float(adjusted), _verdict(differences, adjusted, margin, alpha))
-        for (name, differences), alone, adjusted in zip(cells.items(), p, holm(p), strict=True)
-    ]
+    p = [paired_p_value(differences, resolution=resolution) for differences in cells.values()]
+    found = []
+    for (name, differences), alone, adjusted in zip(cells.items(), p, holm(p).tolist(), strict=True):
+        verdict = Verdict.DIFFERENT if adjusted < alpha else Verdict.OPEN
+        if verdict is Verdict.OPEN and (margin := margins.get(name)) is not None:
+            tested = equivalence(differences, margin, alpha, resolution=resolution)
+            verdict = Verdict.EQUIVALENT if tested.equivalent else Verdict.OPEN
+        found.append(Cell(name, mean_interval(differences, resolution=resolution), alone, adjusted, verdict))
+    return found
 
 
-def _verdict(differences: Sequence[float] | Array, adjusted: float, margin: float, alpha: float) -> Verdict:
-    if adjusted < alpha:
-        return Verdict.DIFFERENT
-    return Verdict.EQUIVALENT if equivalence(differences, margin, alpha).equivalent else Verdict.OPEN
+def _deviation(sample: Array, resolution: float) -> float:
+    """The standard deviation, at least that of rounding to multiples of the resolution unless all values are 0.
+
+    A few accuracies on the same hold-out records may be equal by chance, which is no proof that they always are.
+    """
+    measured = float(sample.std(ddof=1))
+    return max(measured, resolution / float(np.sqrt(12))) if sample.any() else measured
 
 
 def _sample(values: Sequence[float] | Array) -> Array:

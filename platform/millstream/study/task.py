@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millstream.study.closed_form import ClosedForm
 from millstream.study.collection import Collection, open_collection
 from millstream.study.failures import Schedule, schedule_failures
 from millstream.study.grid import Group, groups_of
+from millstream.study.labels import Labels
 from millstream.study.learner import Learner
 from millstream.study.results import ResultFolder, write_part
 from millstream.study.streams import OrderedStream, order_stream
@@ -60,7 +62,7 @@ def run_task(study: StudyConfig, task: Task, folder: ResultFolder, finished: Key
         before=study.data.trained_before,
         seed=task.seed,
     )
-    ordered = _Ordered(collection, stream)
+    ordered = _Ordered(collection, stream, study.threshold)
     for learner in task.learners:
         rows = [*_run_group(study, Group(task.stream, task.seed, learner), ordered, finished)]
         write_part(folder.parts, rows, collection.names)
@@ -69,8 +71,9 @@ def run_task(study: StudyConfig, task: Task, folder: ResultFolder, finished: Key
 class _Ordered:
     """A stream, with everything that its trials share: columns in its order, and sequences of treatments."""
 
-    def __init__(self, collection: Collection, stream: OrderedStream) -> None:
+    def __init__(self, collection: Collection, stream: OrderedStream, threshold: float) -> None:
         self.collection, self.stream = collection, stream
+        self._closed_form = ClosedForm(Labels(tuple(collection.names), stream.labels), threshold)
         self._columns: dict[str, list[pa.Array]] = {}
         self._sequences: dict[Trial, Sequence] = {}
 
@@ -87,7 +90,7 @@ class _Ordered:
         of_all = replace(trial, learner="", learner_config="")
         if of_all not in self._sequences:
             plan = plan_treatment(treatment, self._schedule(trial), len(self.stream.labels), trial.seed)
-            self._sequences[of_all] = Sequence(plan, self.stream, len(self.collection.names))
+            self._sequences[of_all] = Sequence(of_all, plan, self.stream, self._closed_form, len(self.collection.names))
         return self._sequences[of_all]
 
     def _schedule(self, trial: Trial) -> Schedule:
@@ -105,12 +108,14 @@ def _run_group(study: StudyConfig, group: Group, ordered: _Ordered, finished: Ke
     learner = Learner(study.learners[group.learner], collection.columns.schema, len(collection.names))
     inputs = ordered.inputs(learner)
     frozen = predict_all(inputs, learner) if study.data.trained_before else None
+    lost = {ordered.sequence(trial, treatment).counts["not_trained"] for trial, treatment in trials} - {0}
     pair = None
     for trial, treatment in trials:
         if trial.key in finished and pair is not None:
             continue
         sequence = ordered.sequence(trial, treatment)
-        row, results = run_trial(trial, sequence, inputs, learner, pair, study.threshold, frozen)
+        lacking = lost if pair is None else ()
+        row, results = run_trial(trial, sequence, inputs, learner, pair, study.threshold, frozen, lacking)
         pair = pair or results
         if trial.key not in finished:
             yield row

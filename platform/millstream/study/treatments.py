@@ -53,10 +53,11 @@ class StateLoss:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a treatment does in a trial."""
+    """Everything that a treatment does in a trial; `failed_at` has the records that were cut before each failure."""
 
     delivered: Delivered
     losses: Sequence[StateLoss] = ()
+    failed_at: Sequence[int] = ()
 
 
 def plan_treatment(treatment: _Treatment, schedule: Schedule, records: int, seed: int) -> Plan:
@@ -69,6 +70,10 @@ def plan_treatment(treatment: _Treatment, schedule: Schedule, records: int, seed
     >>> plan_treatment(Real(type="at_most_once"), schedule, 6, seed=0).delivered.state.tolist()
     [True, True, False, False, True, True]
     """
+    return replace(_planned(treatment, schedule, records, seed), failed_at=schedule.positions())
+
+
+def _planned(treatment: _Treatment, schedule: Schedule, records: int, seed: int) -> Plan:
     if isinstance(treatment, Real):
         return Plan(_delivered(Delivery(treatment.type), schedule, records))
     if isinstance(treatment, Only):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from millstream.arrays import Array
+from millstream.study.closed_form import ClosedForm
 from millstream.study.learner import Learner, LearnerState
+from millstream.study.recovery import Recovery
 from millstream.study.streams import OrderedStream
 from millstream.study.treatments import Delivered, Plan, StateLoss
 from millstream.study.trial import Trial
@@ -29,17 +32,22 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a trial with which other trials are compared."""
+    """The results of a trial with which other trials are compared.
+
+    `shorter` has the hold-out accuracy before the last records of the stream, by the number of records that lack.
+    """
 
     holdout: Array
     label_shares: Array
     predicted_shares: Array
+    predicted: Array
+    shorter: Mapping[int, float]
 
 
 class Sequence:
     """The planned sequence of a trial, and all results that do not depend on the learner."""
 
-    def __init__(self, plan: Plan, stream: OrderedStream, labels: int) -> None:
+    def __init__(self, trial: Trial, plan: Plan, stream: OrderedStream, closed_form: ClosedForm, labels: int) -> None:
         delivered, records = plan.delivered, len(stream.labels)
         self.plan = plan
         self.labels = stream.labels[delivered.positions]
@@ -57,6 +65,8 @@ class Sequence:
             "trained_twice": trained - learned,
             "not_trained": records - learned,
         }
+        self.expected = closed_form.columns(trial, self.counts)
+        self.recovery = Recovery(delivered.positions, self.first, plan.failed_at)
 
 
 def predict_all(inputs: Inputs, learner: Learner) -> Array:
@@ -75,22 +85,25 @@ def run_trial(
     pair: Results | None,
     threshold: float,
     frozen: Array | None = None,
+    lacking: Collection[int] = (),
 ) -> tuple[dict[str, Any], Results]:
     """Run a trial and compare it with its pair; return its row of the result table, and its results.
 
     Without a pair, the trial is compared with itself. `frozen` are the predictions of a learner that no longer learns.
+    `lacking` are numbers of records: the learner is judged before the last ones of the sequence too.
     """
     began, learner.seconds = time.thread_time(), 0.0
     delivered, shares = sequence.plan.delivered, sequence.label_shares
+    shorter: dict[int, float] = {}
     if frozen is None:
         learner.restart()
-        predicted = _run(trial, sequence.plan, inputs, learner)
+        predicted = _run(trial, sequence.plan, inputs, learner, lacking, shorter)
     else:
         predicted = frozen[delivered.positions]
     holdout_labels = inputs.stream.holdout_labels
     held_out, log_loss = learner.judge(inputs.holdout, holdout_labels)
     predicted_shares = _shares(predicted[delivered.output & (predicted >= 0)], len(shares))
-    results = Results(held_out, shares, predicted_shares)
+    results = Results(held_out, shares, predicted_shares, predicted, shorter)
     base = results if pair is None else pair
     right = predicted == sequence.labels
     metrics = {
@@ -99,9 +112,13 @@ def run_trial(
         "holdout_accuracy": float((held_out == holdout_labels).mean()),
         "holdout_log_loss": log_loss,
         "labels_changed": float((held_out != base.holdout).mean()),
+        "shorter_accuracy": None if pair is None else pair.shorter.get(sequence.counts["not_trained"]),
+        **sequence.recovery.columns(predicted, sequence.labels, base.predicted),
         "share_bias": (shares - base.label_shares).tolist(),
         "predicted_share_bias": (predicted_shares - base.predicted_shares).tolist(),
         "label_shares": shares.tolist(),
+        "predicted_shares": predicted_shares.tolist(),
+        **sequence.expected,
         "flips": _flips(shares, base.label_shares, threshold),
         "predicted_flips": _flips(predicted_shares, base.predicted_shares, threshold),
         "leader_changed": bool(shares.argmax() != base.label_shares.argmax()),
@@ -113,15 +130,29 @@ def run_trial(
     return {"key": trial.key, **asdict(trial), **metrics}, results
 
 
-def _run(trial: Trial, plan: Plan, inputs: Inputs, learner: Learner) -> Array:
-    """Feed the sequence to the learner; return the predicted label of each entry, -1 of one that was not processed."""
+def _run(
+    trial: Trial,
+    plan: Plan,
+    inputs: Inputs,
+    learner: Learner,
+    lacking: Collection[int],
+    shorter: dict[int, float],
+) -> Array:
+    """Feed the sequence to the learner; return the predicted label of each entry, -1 of one that was not processed.
+
+    Before the last `lacking` entries, the learner is judged, and `shorter` gets its hold-out accuracy.
+    """
     delivered, labels = plan.delivered, inputs.stream.labels
     predicted = np.full(len(delivered.positions), -1, np.int64)
     lost_at = {loss.at: (number, loss) for number, loss in enumerate(plan.losses)}
     kept: dict[int, LearnerState] = {}
     wanted = {loss.since for loss in plan.losses if loss.since is not None}
     replayed: list[tuple[int, int]] = []
-    for start, stop in _pieces(plan):
+    judged = {len(predicted) - number: number for number in lacking}
+    for start, stop in _pieces(plan, judged):
+        if start in judged:
+            held_out, _ = learner.judge(inputs.holdout, inputs.stream.holdout_labels)
+            shorter[judged[start]] = float((held_out == inputs.stream.holdout_labels).mean())
         if start in wanted:
             kept[start] = learner.save()
         if start in lost_at:
@@ -149,11 +180,11 @@ def _is_replayed(delivered: Delivered, start: int, stop: int) -> bool:
     )
 
 
-def _pieces(plan: Plan) -> list[tuple[int, int]]:
-    """Divide a sequence where the kind of its entries changes, and where a state is kept or lost."""
+def _pieces(plan: Plan, judged: Collection[int]) -> list[tuple[int, int]]:
+    """Divide a sequence where the kind of its entries changes, and where a state is kept, lost or judged."""
     delivered = plan.delivered
     kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
-    edges = {0, len(kinds), *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
+    edges = {0, len(kinds), *judged, *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
     edges |= {loss.at for loss in plan.losses} | {loss.since for loss in plan.losses if loss.since is not None}
     ordered = sorted(edges)
     return [*zip(ordered, [*ordered[1:], len(kinds)], strict=True)]

@@ -1,0 +1,54 @@
+"""The index of all plots: the tables to which each applies, and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from millstream.log.journal.durability import make_folder
+from millstream.study.cells import Cell
+from millstream.study.plots import accuracy_difference, share_bias
+
+__all__ = ["PLOTS", "plots_of", "write_plots"]
+
+_DOTS_PER_INCH = 150
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot of a study's table and cells, if these have what it shows."""
+
+    applies: Callable[[Sequence[Cell]], bool]
+    draw: Callable[[pa.Table, Sequence[Cell]], Figure]
+
+
+PLOTS: Mapping[str, Plot] = {
+    "share_bias": Plot(share_bias.applies, share_bias.draw),
+    "accuracy_difference": Plot(accuracy_difference.applies, accuracy_difference.draw),
+}
+"""All plots, by name."""
+
+
+def plots_of(cells: Sequence[Cell]) -> list[str]:
+    """Return the names of the plots that apply to these cells."""
+    return [name for name, plot in PLOTS.items() if plot.applies(cells)]
+
+
+def write_plots(table: pa.Table, cells: Sequence[Cell], folder: Path) -> list[Path]:
+    """Write every plot that applies as a PNG file, the same bytes for the same table; return the files.
+
+    Files of plots that no longer apply are removed.
+    """
+    make_folder(folder)
+    for name in PLOTS:
+        (folder / f"{name}.png").unlink(missing_ok=True)
+    files = []
+    for name in plots_of(cells):
+        file = folder / f"{name}.png"
+        PLOTS[name].draw(table, cells).savefig(file, dpi=_DOTS_PER_INCH, metadata={"Software": None})
+        files.append(file)
+    return files
