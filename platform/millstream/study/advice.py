@@ -83,8 +83,10 @@ class Advice:
     deff: float | None
     burst_span: int | None
 
-    def of(self, delivery: Delivery) -> GuaranteeAdvice:
-        return next(each for each in self.guarantees if each.delivery is delivery)
+    def of(self, delivery: Delivery | str) -> GuaranteeAdvice:
+        """Return the advice for a delivery; `ValueError` if there is no such one."""
+        wanted = Delivery(delivery)
+        return next(each for each in self.guarantees if each.delivery is wanted)
 
     def __str__(self) -> str:
         from millstream.study.advice_text import advice_text  # it imports this module
