@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import Array
-from millstream.study.statistics import Interval, Verdict, compare_family, noise_band
+from millstream.study.statistics import Interval, Verdict, compare_family, mean_interval, noise_band
 from millstream.study.trial import EXACTLY_ONCE
 
 __all__ = ["Cell", "cells_of", "cells_table"]
@@ -34,6 +34,8 @@ _FACTORS = (
     "commit_every",
 )
 _INTERLEAVED = "interleaved"
+_HEADS = {"interval": "accuracy_difference", "first_interval": "first_difference", "all_interval": "all_difference"}
+"""The columns to which intervals belong."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,10 @@ class Cell:
     """The noise band of `labels_changed`."""
     first_difference: float
     """The difference of prequential accuracy on first deliveries."""
+    first_interval: Interval | None
     all_difference: float
     """The difference of prequential accuracy on all deliveries, repeats included."""
+    all_interval: Interval | None
     shorter_difference: float | None
     """The accuracy difference of exactly-once trials without as many of their last records as the state lacks."""
     share_bias: float
@@ -130,7 +134,9 @@ def cells_of(table: pa.Table, margins: Mapping[str, float]) -> list[Cell]:
                 labels_changed=rows.mean("labels_changed", found),
                 changed_noise=None if noise is None else noise_band(rows.values("labels_changed", noise)),
                 first_difference=float(rows.differences("accuracy_first", found).mean()),
+                first_interval=rows.interval("accuracy_first", found),
                 all_difference=float(rows.differences("accuracy_all", found).mean()),
+                all_interval=rows.interval("accuracy_all", found),
                 shorter_difference=rows.shorter_difference(found),
                 share_bias=_rms(rows.values("share_bias", found)),
                 predicted_share_bias=_rms(rows.values("predicted_share_bias", found)),
@@ -152,8 +158,8 @@ def _flat(cell: Cell) -> dict[str, Any]:
     flat: dict[str, Any] = dict(cell.factors)
     for name in Cell.__dataclass_fields__:
         value = getattr(cell, name)
-        if name in ("interval", "accuracy_noise", "changed_noise"):
-            head = {"interval": "accuracy_difference"}.get(name, name)
+        if name.endswith(("interval", "noise")):
+            head = _HEADS.get(name, name)
             flat[f"{head}_low"], flat[f"{head}_high"] = (None, None) if value is None else (value.low, value.high)
         elif name != "factors":
             flat[name] = str(value) if isinstance(value, Verdict) else value
@@ -192,6 +198,10 @@ class _Rows:
     def differences(self, name: str, rows: Sequence[int]) -> Array:
         """Return the differences to the pairs, one a seed."""
         return self.values(name, rows) - self.values(name, self._pairs[rows])
+
+    def interval(self, name: str, rows: Sequence[int]) -> Interval | None:
+        """Return the 95 % t-interval of the mean difference to the pairs."""
+        return mean_interval(self.differences(name, rows)) if len(rows) > 1 else None
 
     def noise(self, factors: tuple[Any, ...]) -> list[int] | None:
         """Return the rows of the first interleaved cell with the stream and learner of these factors."""

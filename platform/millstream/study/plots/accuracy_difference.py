@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -46,35 +47,42 @@ def _groups(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
 
 
 def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
-    """Draw a panel for each learner and stream, with a line for each treatment and span."""
-    del table
+    """Draw a panel for each learner and stream, with a line for each treatment and span.
+
+    The last records stand for random ones only in a random order, so only there the learning curve predicts.
+    """
     groups = _groups(cells)
+    orders = dict(zip(table["stream"].to_pylist(), table["stream_config"].to_pylist(), strict=True))
     streams, learners, treatments = (list(dict.fromkeys(key[place] for key in groups)) for place in range(3))
     colours = dict(zip(treatments, COLOURS, strict=False))
     spans = sorted({cell.factors["span"] for found in groups.values() for cell in found})
     styles = dict(zip(spans, _LINE_STYLES, strict=False))
-    title = "Accuracy gained or lost by each delivery, against the share of records that it repeats or loses"
-    figure, axes = panels(len(learners), len(streams), title, height=1.55, share_y="row", share_x="all")
+    title = "Accuracy difference (points) of each delivery, against the share of records that it repeats or loses"
+    figure, axes = panels(len(learners), len(streams), title, height=1.6, share_x="all")
     for (row, learner), (column, stream) in itertools.product(enumerate(learners), enumerate(streams)):
         panel = axes[row][column]
         shown = [cell for treatment in treatments for cell in groups.get((stream, learner, treatment), [])]
-        if shown:
-            show_band(panel, shown[0].accuracy_noise)
         panel.axhline(0, color="#888888", linewidth=0.8)
         for treatment, span in itertools.product(treatments, spans):
             found = [cell for cell in groups.get((stream, learner, treatment), []) if cell.factors["span"] == span]
             _show(panel, found, colours[treatment], styles[span])
-        _show_prediction(panel, shown)
+        if json.loads(orders[stream])["order"] == "iid":
+            _show_prediction(panel, shown)
+        low, high = panel.get_ylim()
+        panel.set_ylim(min(low, -0.5), max(high, 0.5))
+        if shown:
+            show_band(panel, shown[0].accuracy_noise)
         if not row:
             panel.set_title(stream, fontsize=9)
         if not column:
-            panel.set_ylabel(f"{learner}\npoints", fontsize=8)
+            panel.set_ylabel(learner, fontsize=9)
+        if row == len(learners) - 1:
+            panel.set_xlabel("records affected, %", fontsize=8)
         percent_axis(panel, (cell.affected for found in groups.values() for cell in found))
-    figure.supxlabel("records repeated or lost, % of the stream", fontsize=9)
     entries = [line(treatment, colour, marker="o", markersize=4) for treatment, colour in colours.items()]
     entries += [line(f"failures of {span} records", "#555555", linestyle=style) for span, style in styles.items()]
-    entries.append(line("noise band: exactly once in another order", BAND, linewidth=6))
-    entries.append(line("predicted from a shorter stream", COLOURS[6], marker="x", linestyle=""))
+    entries.append(line("noise of one trial: exactly once in another order", BAND, linewidth=6))
+    entries.append(line("predicted: exactly once, as many records fewer (iid)", COLOURS[6], marker="x", linestyle=""))
     legend_below(figure, entries, 3)
     return figure
 

@@ -11,7 +11,16 @@ from matplotlib.figure import Figure
 
 from millstream.log.journal.durability import make_folder
 from millstream.study.cells import Cell
-from millstream.study.plots import accuracy_difference, share_bias
+from millstream.study.plots import (
+    accuracy_difference,
+    late_repeats,
+    output_and_state,
+    published,
+    recovery,
+    repeats_counted,
+    share_bias,
+    stale_state,
+)
 
 __all__ = ["PLOTS", "plots_of", "write_plots"]
 
@@ -29,6 +38,12 @@ class Plot:
 PLOTS: Mapping[str, Plot] = {
     "share_bias": Plot(share_bias.applies, share_bias.draw),
     "accuracy_difference": Plot(accuracy_difference.applies, accuracy_difference.draw),
+    "recovery": Plot(recovery.applies, recovery.draw),
+    "late_repeats": Plot(late_repeats.applies, late_repeats.draw),
+    "output_and_state": Plot(output_and_state.applies, output_and_state.draw),
+    "stale_state": Plot(stale_state.applies, stale_state.draw),
+    "repeats_counted": Plot(repeats_counted.applies, repeats_counted.draw),
+    "published": Plot(published.applies, published.draw),
 }
 """All plots, by name."""
 

@@ -48,7 +48,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     _labelled(flips, "labels that cross the threshold, in a trial")
     kinds = [line("records repeated", "#555555", marker="o", linestyle="")]
     kinds.append(line("records lost", "#555555", marker="v", linestyle=""))
-    legend_below(figure, [*entries, *kinds], 3)
+    legend_below(figure, [*entries, *kinds], 2)
     return figure
 
 

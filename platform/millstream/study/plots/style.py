@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from io import BytesIO
@@ -18,6 +19,7 @@ __all__ = [
     "BAND",
     "COLOURS",
     "POINTS",
+    "failure_words",
     "legend_below",
     "line",
     "panels",
@@ -75,7 +77,22 @@ def panels(
 def treatment_words(cell: Cell) -> str:
     """Return the words for a cell's treatment."""
     name = cell.factors["treatment"]
+    if name == "late":
+        delay = json.loads(cell.factors["treatment_config"])["delay"]
+        return "repeats at the end" if delay is None else f"repeats {delay:,} records later"
     return _WORDS.get(name) or cell.treatment.replace("_", " ")
+
+
+def failure_words(cell: Cell) -> str:
+    """Return the words for a cell's failures.
+
+    >>> from types import SimpleNamespace
+    >>> failure_words(SimpleNamespace(factors={"failures": 1, "span": 60}, failures="1 x 60 in 0-0.5"))
+    'one failure of 60 records in 0-0.5'
+    """
+    number = "one failure" if cell.factors["failures"] == 1 else f"{cell.factors['failures']} failures"
+    _, _, place = cell.failures.partition(f" x {cell.factors['span']}")
+    return f"{number} of {cell.factors['span']} records{place}"
 
 
 def line(label: str, colour: str, **style: Any) -> Line2D:
@@ -89,9 +106,11 @@ def legend_below(figure: Figure, entries: Sequence[Any], columns: int = 4) -> No
 
 
 def show_band(axes: Axes, band: Interval | None, factor: float = POINTS) -> None:
-    """Show a noise band over the whole width of a panel."""
+    """Show a noise band over the whole width of a panel, whose vertical range stays."""
     if band is not None:
+        low, high = axes.get_ylim()
         axes.axhspan(factor * band.low, factor * band.high, color=BAND, alpha=0.5, linewidth=0, zorder=0)
+        axes.set_ylim(low, high)
 
 
 def percent_axis(axes: Axes, shares: Iterable[float]) -> None:
