@@ -8,9 +8,11 @@ from typing import get_args
 import pytest
 from support.docs_pages import ROOT, section, table
 
+from millstream.study.cells import Cell
 from millstream.study.factors import Stream, Treatment
 from millstream.study.grid import groups_of
 from millstream.study.plots.index import PLOTS
+from millstream.study.recovery import RECOVERY_EDGES
 from millstream.study.results import COLUMNS
 from millstream.study.study_file import StudyConfig, load_study
 
@@ -44,6 +46,19 @@ def test_the_orders_and_treatments_are_those_of_the_code() -> None:
 def test_the_columns_are_those_of_the_table() -> None:
     rows = table(section(PAGE, "## The table"), "column")
     assert [name for row in rows for name in names(row[0])] == COLUMNS
+
+
+def test_the_bins_of_the_recovery_are_those_of_the_code() -> None:
+    [row] = [row for row in table(section(PAGE, "## The table"), "column") if "`recovery_changed`" in row[0]]
+    [edges] = re.findall(r"from ([\d, ]+ and [\d,]+) on", row[1])
+    assert edges.replace(" and", ",").split(", ") == [f"{edge:,}" for edge in RECOVERY_EDGES]
+
+
+def test_the_columns_of_cells_are_those_of_the_code() -> None:
+    rows = table(section(PAGE, "## Cells and verdicts"), "column")
+    shown = {name for row in rows for name in names(row[0])}
+    values = {name for name in Cell.__dataclass_fields__ if not name.endswith(("interval", "noise"))}
+    assert values - {"factors"} <= shown
 
 
 def test_the_plots_are_those_of_the_code() -> None:

@@ -13,11 +13,11 @@ from millstream.log.journal.durability import make_folder
 from millstream.study.cells import Cell
 from millstream.study.plots import (
     accuracy_difference,
+    counted_repeats,
+    earlier_work,
     late_repeats,
     output_and_state,
-    published,
     recovery,
-    repeats_counted,
     share_bias,
     stale_state,
 )
@@ -42,8 +42,8 @@ PLOTS: Mapping[str, Plot] = {
     "late_repeats": Plot(late_repeats.applies, late_repeats.draw),
     "output_and_state": Plot(output_and_state.applies, output_and_state.draw),
     "stale_state": Plot(stale_state.applies, stale_state.draw),
-    "repeats_counted": Plot(repeats_counted.applies, repeats_counted.draw),
-    "published": Plot(published.applies, published.draw),
+    "counted_repeats": Plot(counted_repeats.applies, counted_repeats.draw),
+    "earlier_work": Plot(earlier_work.applies, earlier_work.draw),
 }
 """All plots, by name."""
 
