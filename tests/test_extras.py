@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.absent_packages import environment_without
+from support.studies import write_study
 
 from millstream.cli.failures import failure
 from millstream.config.load import load_config
@@ -140,6 +141,16 @@ def test_a_command_that_needs_an_extra_names_it(core: Core, tmp_path: Path, argu
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith(f"which is not installed: {install_command(extra)}")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_study_names_the_extra_of_its_statistics_before_its_trials_start(tmp_path: Path) -> None:
+    write_study(tmp_path / "small.yaml", {})
+    words = [sys.executable, "-m", "millstream", "compare", "small.yaml"]
+    environment = environment_without(["matplotlib"], tmp_path / "hidden")
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"a study needs matplotlib, which is not installed: {install_command('study')}" in done.stderr
+    assert not (tmp_path / "studies").exists()
 
 
 def test_a_command_that_fails_to_import_a_package_names_its_extra() -> None:

@@ -1,4 +1,4 @@
-"""`millstream compare` refuses wrong studies and foreign folders before it starts Spark."""
+"""`millstream compare` prints the cells of a study, and refuses wrong studies before it starts Spark."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pyarrow import csv
 from support.command_result import Millstream
-from support.studies import write_study
+from support.studies import run_here, write_study
+
+from millstream.study.study_file import load_study
 
 
 def test_a_wrong_study_ends_with_the_code_of_a_wrong_config(millstream: Millstream, tmp_path: Path) -> None:
@@ -16,6 +19,34 @@ def test_a_wrong_study_ends_with_the_code_of_a_wrong_config(millstream: Millstre
     assert found.code == 2
     assert f"{path}:" in found.err and 'treatments.0: `type` "twice" is not allowed' in found.err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_cells_are_printed_with_intervals_and_verdicts_and_the_plots_with_their_folder(
+    millstream: Millstream, tmp_path: Path
+) -> None:
+    path, out = write_study(tmp_path / "small.yaml", {"margins": {"iid": 0.2}, "seeds": 3}), tmp_path / "out"
+    run_here(load_study(path), out)
+    found = millstream("compare", path, "--out", out)
+    head, verdicts, names, *rows, plots = found.out.splitlines()
+    assert head.startswith(f"small: 9 trials in {out}, in ")
+    assert verdicts == "  of 2 cells, after Holm's correction: 2 equivalent within the margin"
+    assert names.split()[-5:] == ["difference", "verdict", "changed", "share", "bias"]
+    assert [row.split()[2] for row in rows] == ["exactly_once", "at_least_once", "at_most_once"]
+    assert all("\u00b1" in row and " equivalent " in row for row in rows[1:]) and "\u00b1" not in rows[0]
+    written = sorted(file.name for file in (out / "plots").iterdir())
+    assert sorted(plots.removeprefix("  plots: ").removesuffix(f" in {out / 'plots'}").split(", ")) == written != []
+    assert len((out / "cells.csv").read_text().splitlines()) == 1 + 3
+
+
+def test_a_large_study_prints_the_cells_with_the_largest_differences(millstream: Millstream, tmp_path: Path) -> None:
+    failures = [{"span": span, "number": 2} for span in range(10, 31)]
+    path, out = write_study(tmp_path / "small.yaml", {"failures": failures}), tmp_path / "out"
+    run_here(load_study(path), out)
+    rows = millstream("compare", path, "--out", out).out.splitlines()[3:-2]
+    printed = [abs(float(row.split()[7])) for row in rows]
+    assert len(rows) == 40 and "exactly_once" not in " ".join(rows)
+    everything = csv.read_csv(out / "cells.csv")["accuracy_difference"].to_pylist()
+    assert sorted(printed) == pytest.approx(sorted(100 * abs(each) for each in everything)[-40:], abs=0.01)
 
 
 def test_a_missing_study_is_named(millstream: Millstream, tmp_path: Path) -> None:

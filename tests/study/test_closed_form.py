@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.studies import A_TRIAL
 
 from millstream.study.closed_form import ClosedForm
 from millstream.study.factors import Real
@@ -14,32 +15,10 @@ from millstream.study.failures import schedule_failures
 from millstream.study.labels import Labels
 from millstream.study.streams import OrderedStream
 from millstream.study.treatments import plan_treatment
-from millstream.study.trial import Trial
 from millstream.study.trial_run import Sequence
 
 RECORDS, SPAN, SEEDS, THRESHOLD = 6000, 60, 400, 0.3
-TRIAL = Trial(
-    stream="",
-    stream_config="",
-    order_seed=0,
-    learner="",
-    learner_config="",
-    treatment="at_least_once",
-    treatment_config="{}",
-    simulated=False,
-    checkpoint_every=1,
-    commit_every=1,
-    failures=1,
-    span=SPAN,
-    placement="random",
-    topic="",
-    between_first=0.0,
-    between_last=1.0,
-    seed=0,
-    records=RECORDS,
-    holdout=1,
-    trained_before=0,
-)
+TRIAL = replace(A_TRIAL, failures=1, span=SPAN, records=RECORDS)
 
 
 def stream(block: int) -> OrderedStream:

@@ -8,38 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from support.studies import A_TRIAL
 
 from millstream.arrays import Array
 from millstream.guarantees.delivery import Delivery, effects
 from millstream.study.factors import Treatment
 from millstream.study.failures import Schedule, schedule_failures
 from millstream.study.treatments import Delivered, Plan, plan_treatment
-from millstream.study.trial import Trial
 
 RECORDS = 1000
 LABELS = np.random.default_rng(0).choice(3, RECORDS)
-TRIAL = Trial(
-    stream="iid",
-    stream_config="{}",
-    order_seed=0,
-    learner="nb",
-    learner_config="{}",
-    treatment="at_least_once",
-    treatment_config="{}",
-    simulated=False,
-    checkpoint_every=1,
-    commit_every=1,
-    failures=3,
-    span=50,
-    placement="random",
-    topic="",
-    between_first=0.0,
-    between_last=1.0,
-    seed=0,
-    records=RECORDS,
-    holdout=10,
-    trained_before=0,
-)
+TRIAL = replace(A_TRIAL, failures=3, span=50, records=RECORDS, holdout=10)
 SEEDS = range(8)
 
 

@@ -15,11 +15,36 @@ from millstream.study.grid import groups_of
 from millstream.study.results import ResultFolder
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import run_task, tasks_of
+from millstream.study.trial import Trial
 
-__all__ = ["TIMES", "RunStudy", "WriteStudy", "rows_of", "run_here", "write_study"]
+__all__ = ["A_TRIAL", "TIMES", "RunStudy", "WriteStudy", "rows_of", "run_here", "write_study"]
 
 TIMES = ("seconds", "model_seconds")
 """The columns of a result table that are not the same in every run."""
+
+A_TRIAL = Trial(
+    stream="iid",
+    stream_config="{}",
+    order_seed=0,
+    learner="nb",
+    learner_config="{}",
+    treatment="at_least_once",
+    treatment_config="{}",
+    simulated=False,
+    checkpoint_every=1,
+    commit_every=1,
+    failures=1,
+    span=60,
+    placement="random",
+    topic="",
+    between_first=0.0,
+    between_last=1.0,
+    seed=0,
+    records=600,
+    holdout=1,
+    trained_before=0,
+)
+"""A trial with one failure, which tests change."""
 
 WriteStudy = Callable[..., Path]
 RunStudy = Callable[..., pa.Table]

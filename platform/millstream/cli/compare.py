@@ -95,7 +95,11 @@ def _table(cells: list[Cell]) -> Iterator[str]:
 
 def _largest(cells: list[Cell]) -> list[Cell]:
     """Return all cells, or those with the largest differences in their order, the significant ones first."""
-    ranked = sorted(cells, key=lambda cell: (cell.verdict != "different", -abs(cell.accuracy_difference)))
+
+    def rank(cell: Cell) -> tuple[bool, bool, float]:
+        return cell.verdict is None, cell.verdict != "different", -abs(cell.accuracy_difference)
+
+    ranked = sorted(cells, key=rank)
     kept = {id(cell) for cell in ranked[:_MOST_LINES]}
     return [cell for cell in cells if id(cell) in kept]
 
@@ -106,7 +110,7 @@ def _row(cell: Cell) -> Iterator[str]:
     yield cell.treatment
     yield cell.failures
     yield f"{100 * cell.holdout_accuracy:.2f}"
-    interval = f" \u00b1{100 * cell.interval.half_width:5.2f}" if cell.interval else ""
+    interval = f" \u00b1 {100 * cell.interval.half_width:.2f}" if cell.interval else ""
     yield f"{100 * cell.accuracy_difference:+.2f}{interval}"
     yield "" if cell.verdict is None else str(cell.verdict)
     yield f"{100 * cell.labels_changed:.2f}"

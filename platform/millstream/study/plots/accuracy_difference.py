@@ -15,6 +15,7 @@ from millstream.study.plots.style import (
     BAND,
     COLOURS,
     POINTS,
+    colours_of,
     legend_below,
     line,
     panels,
@@ -54,9 +55,9 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     groups = _groups(cells)
     orders = dict(zip(table["stream"].to_pylist(), table["stream_config"].to_pylist(), strict=True))
     streams, learners, treatments = (list(dict.fromkeys(key[place] for key in groups)) for place in range(3))
-    colours = dict(zip(treatments, COLOURS, strict=False))
+    colours = colours_of(treatments)
     spans = sorted({cell.factors["span"] for found in groups.values() for cell in found})
-    styles = dict(zip(spans, _LINE_STYLES, strict=False))
+    styles = dict(zip(spans, itertools.cycle(_LINE_STYLES), strict=False))
     title = "Accuracy difference (points) of each delivery, against the share of records that it repeats or loses"
     figure, axes = panels(len(learners), len(streams), title, height=1.6, share_x="all")
     for (row, learner), (column, stream) in itertools.product(enumerate(learners), enumerate(streams)):

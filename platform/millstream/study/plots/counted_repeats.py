@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import COLOURS, POINTS, legend_below, line, panels
+from millstream.study.plots.style import POINTS, colours_of, legend_below, line, panels
 
 __all__ = ["applies", "draw"]
 
@@ -37,7 +37,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     del table
     shown = _repeated(cells)
     streams, learners = (list(dict.fromkeys(cell.factors[name] for cell in shown)) for name in ("stream", "learner"))
-    colours = dict(zip(learners, COLOURS, strict=False))
+    colours = colours_of(learners)
     wrong = sum(_is_wrong(cell) for cell in shown)
     number = f"{wrong} of {len(shown)} cells"
     title = f"Counting repeats flatters prequential accuracy: a clear loss looks like a gain in {number}"

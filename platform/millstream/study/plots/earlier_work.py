@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import COLOURS, POINTS, legend_below, line, panels
+from millstream.study.plots.style import POINTS, colours_of, legend_below, line, panels
 from millstream.study.results import labels_of
 
 __all__ = ["applies", "draw"]
@@ -59,7 +59,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     title = "One failure moves the shares of predicted topics as in earlier work; lost records move them the other way"
     figure, [axes] = panels(1, len(shown), title, height=3.4)
     series = list(dict.fromkeys([_PUBLISHED, *(row["learner"] for row in rows)]))
-    colours = dict(zip(series, ("#888888", *COLOURS), strict=False))
+    colours = {_PUBLISHED: "#888888", **colours_of(series[1:])}
     for panel, (subject, published, found, label) in zip(axes, shown, strict=True):
         _show(panel, {_PUBLISHED: published, **_bars(found, labels.index(label))}, colours)
         panel.set_title(subject, fontsize=9, loc="left")

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import COLOURS, POINTS, failure_words, legend_below, line, panels, records_axis
+from millstream.study.plots.style import POINTS, colours_of, failure_words, legend_below, line, panels, records_axis
 from millstream.study.recovery import RECOVERY_EDGES
 from millstream.study.statistics import mean_interval
 
@@ -40,7 +40,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     """Draw a panel for each stream, delivery and measure, with a line for each learner."""
     chosen = _chosen(cells)
     streams, learners = (list(dict.fromkeys(cell.factors[name] for cell in chosen)) for name in ("stream", "learner"))
-    colours = dict(zip(learners, COLOURS, strict=False))
+    colours = colours_of(learners)
     deliveries = [name for name in _DELIVERIES if any(cell.factors["treatment"] == name for cell in chosen)]
     title = f"Recovery after {failure_words(chosen[0])}: the difference to the run without it, as records follow"
     rows = [*itertools.product(_MEASURES, deliveries)]
@@ -62,7 +62,8 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
             panel.set_ylabel(f"records {_DELIVERIES[delivery]}:\n{_MEASURES[measure]}", fontsize=8)
         if row == len(rows) - 1:
             panel.set_xlabel("records since the failure", fontsize=8)
-    records_axis(axes[0][0], (100, 1000, 10_000))
+    latest = max(panel.dataLim.x1 for panel in axes[0])
+    records_axis(axes[0][0], [tick for tick in (100, 1000, 10_000) if tick <= latest])
     legend_below(figure, [line(learner, colour, marker=".") for learner, colour in colours.items()])
     return figure
 

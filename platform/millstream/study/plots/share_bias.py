@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import COLOURS, POINTS, legend_below, line, panels
+from millstream.study.plots.style import POINTS, colours_of, legend_below, line, panels
 
 __all__ = ["applies", "draw"]
 
@@ -31,7 +31,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     )
     streams = list(dict.fromkeys(stream for stream, *_ in shown))
     entries = []
-    for colour, stream in zip(COLOURS, streams, strict=False):
+    for stream, colour in colours_of(streams).items():
         found = [cell for (of, *_), cell in shown.items() if of == stream]
         for cell in found:
             marker = "v" if _lost(cell) else "o"

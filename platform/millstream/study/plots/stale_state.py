@@ -11,7 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import BAND, COLOURS, POINTS, legend_below, line, panels, records_axis, show_band
+from millstream.study.plots.style import (
+    BAND,
+    COLOURS,
+    POINTS,
+    colours_of,
+    legend_below,
+    line,
+    panels,
+    records_axis,
+    show_band,
+)
 
 __all__ = ["applies", "draw"]
 
@@ -47,10 +57,10 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     streams, learners = (list(dict.fromkeys(cell.factors[name] for cell in chosen)) for name in ("stream", "learner"))
     parts = sorted({part for _, part in map(_options, chosen) if part}, reverse=True)
     ages = sorted({age for age, _ in map(_options, chosen) if age})
-    colours = dict(zip(parts, COLOURS, strict=False))
+    colours = colours_of(parts)
     number = chosen[0].factors["failures"]
     title = f"Accuracy difference (points) if the state returns to an older one {number} times, by its age and part"
-    figure, axes = panels(len(streams), len(learners), title, height=1.9, share_x="all", share_y="row")
+    figure, axes = panels(len(streams), len(learners), title, height=1.9, share_x="all")
     for (row, stream), (column, learner) in itertools.product(enumerate(streams), enumerate(learners)):
         panel = axes[row][column]
         found = [c for c in chosen if (c.factors["stream"], c.factors["learner"]) == (stream, learner)]
@@ -63,7 +73,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
                 panel.axhline(POINTS * cell.accuracy_difference, color=COLOURS[3], linestyle=":")
         records_axis(panel, ages)
         if not row:
-            panel.set_title(learner, fontsize=9)
+            panel.set_title(learner, fontsize=8)
         if not column:
             panel.set_ylabel(stream, fontsize=9)
         if row == len(streams) - 1:

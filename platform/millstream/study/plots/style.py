@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
 from io import BytesIO
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from millstream.study.cells import Cell
 from millstream.study.statistics import Interval
@@ -19,6 +21,7 @@ __all__ = [
     "BAND",
     "COLOURS",
     "POINTS",
+    "colours_of",
     "failure_words",
     "legend_below",
     "line",
@@ -37,6 +40,7 @@ POINTS = 100.0
 """Percentage points in a share of 1."""
 
 _WIDTH = 9.0
+_Name = TypeVar("_Name")
 _Shared = Literal["none", "all", "row", "col"]
 _WORDS = {
     "exactly_once": "exactly once",
@@ -95,6 +99,11 @@ def failure_words(cell: Cell) -> str:
     return f"{number} of {cell.factors['span']} records{place}"
 
 
+def colours_of(names: Sequence[_Name]) -> dict[_Name, str]:
+    """Return a colour for each name; the colours start over if there are more names."""
+    return dict(zip(names, itertools.cycle(COLOURS), strict=False))
+
+
 def line(label: str, colour: str, **style: Any) -> Line2D:
     """Return an entry of a legend."""
     return Line2D([], [], color=colour, label=label, **style)
@@ -106,11 +115,12 @@ def legend_below(figure: Figure, entries: Sequence[Any], columns: int = 4) -> No
 
 
 def show_band(axes: Axes, band: Interval | None, factor: float = POINTS) -> None:
-    """Show a noise band over the whole width of a panel, whose vertical range stays."""
+    """Show a noise band over the whole width of a panel; the vertical range stays that of the other data."""
     if band is not None:
-        low, high = axes.get_ylim()
-        axes.axhspan(factor * band.low, factor * band.high, color=BAND, alpha=0.5, linewidth=0, zorder=0)
-        axes.set_ylim(low, high)
+        height, across = factor * (band.high - band.low), axes.get_yaxis_transform()
+        axes.add_artist(
+            Rectangle((0, factor * band.low), 1, height, transform=across, color=BAND, alpha=0.5, linewidth=0, zorder=0)
+        )
 
 
 def percent_axis(axes: Axes, shares: Iterable[float]) -> None:
