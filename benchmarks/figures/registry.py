@@ -16,6 +16,7 @@ from benchmarks.figures import (
     simulation,
     spark_latency,
     spark_throughput,
+    studies,
     text_accuracy,
     text_models,
     text_pipelines,
@@ -39,6 +40,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Retention": retention.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
+    "Studies": studies.MEASUREMENTS,
 }
 
 

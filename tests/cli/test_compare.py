@@ -1,7 +1,8 @@
-"""`millstream compare` prints the cells of a study, and refuses wrong studies before it starts Spark."""
+"""`millstream compare` prints the cells of a study, and refuses wrong studies and folders before it starts Spark."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyarrow import csv
 from support.command_result import Millstream
 from support.studies import run_here, write_study
 
+from millstream import extras
 from millstream.study.study_file import load_study
 
 
@@ -30,9 +32,10 @@ def test_the_cells_are_printed_with_intervals_and_verdicts_and_the_plots_with_th
     head, verdicts, names, *rows, plots = found.out.splitlines()
     assert head.startswith(f"small: 9 trials in {out}, in ")
     assert verdicts == "  of 2 cells, after Holm's correction: 2 equivalent within the margin"
-    assert names.split()[-5:] == ["difference", "verdict", "changed", "share", "bias"]
+    assert names.split()[-4:] == ["difference", "verdict", "changed", "bias"]
     assert [row.split()[2] for row in rows] == ["exactly_once", "at_least_once", "at_most_once"]
     assert all("\u00b1" in row and " equivalent " in row for row in rows[1:]) and "\u00b1" not in rows[0]
+    assert all(len(line) <= 120 for line in (verdicts, names, *rows))
     written = sorted(file.name for file in (out / "plots").iterdir())
     assert sorted(plots.removeprefix("  plots: ").removesuffix(f" in {out / 'plots'}").split(", ")) == written != []
     assert len((out / "cells.csv").read_text().splitlines()) == 1 + 3
@@ -83,3 +86,54 @@ def test_a_file_that_is_no_study_is_refused(millstream: Millstream, tmp_path: Pa
     found = millstream("compare", tmp_path / "small.yaml")
     assert found.code == 2
     assert "required" in found.err or "a study is a mapping with name, data, streams, learners" in found.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("data.recrods=300", "data.recrods: unknown key; did you mean `records`?"),
+        ("seeds", "--set"),
+        ("seeds=none", "seeds"),
+        ("treatments=[twice]", 'treatments.0: `type` "twice" is not allowed'),
+    ],
+)
+def test_a_wrong_value_of_set_ends_with_the_code_of_a_wrong_config(
+    millstream: Millstream, tmp_path: Path, setting: str, message: str
+) -> None:
+    path = write_study(tmp_path / "small.yaml", {})
+    found = millstream("compare", path, "--out", tmp_path / "out", "--set", setting)
+    assert (found.code, found.out) == (2, "") and message in found.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("module", "extra"), [("river", "river"), ("pyspark", "spark")])
+def test_a_package_that_is_not_installed_is_named_with_its_extra(
+    millstream: Millstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, extra: str
+) -> None:
+    monkeypatch.setattr(extras, "_is_installed", lambda asked: asked != module)
+    path = write_study(tmp_path / "small.yaml", {"learners": {"river": {"type": "river_nb"}}})
+    found = millstream("compare", path, "--out", tmp_path / "out")
+    assert found.code == 2 and f"pip install 'millstream[{extra}]'" in found.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_labels_cannot_write_to_the_terminal(millstream: Millstream, tmp_path: Path) -> None:
+    labels = ["\x1b]0;title\x07red", "\x9b31m\nmillstream: done"]
+    lines = [json.dumps({"text": f"word{number % 7}", "label": labels[number % 2]}) for number in range(200)]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines))
+    changes = {
+        "data__source": {"type": "files", "path": "some.jsonl", "fields": {"text": "text", "label": "label"}},
+        "data__records": 100,
+        "data__holdout": 50,
+        "failures": [{"span": 10, "number": 1, "placement": "topic", "topic": label} for label in labels],
+        "seeds": 1,
+    }
+    path = write_study(tmp_path / "small.yaml", changes)
+    run_here(load_study(path), tmp_path / "out")
+    found = millstream("compare", path, "--out", tmp_path / "out")
+    assert found.code == 0 and "small: 5 trials" in found.out
+    assert "\\x1b]0;title\\x07red" in found.out and "\\x9b31m\\nmillstream: done" in found.out
+    wrong = millstream("compare", path, "--out", tmp_path / "out", "--set", "failures.0.topic=blue")
+    assert wrong.code == 2 and "the data has no label 'blue'" in wrong.err
+    for text in (found.out, wrong.err):
+        assert not any(control in text for control in "\x1b\x07\x9b") and "\nmillstream: done" not in text

@@ -33,6 +33,7 @@ def trial(treatment: str, seed: int, accuracy: float, **changes: Any) -> dict[st
         "between_last": 1.0,
         "seed": seed,
         "records": 10_000,
+        "trained_before": 0,
         "holdout_accuracy": accuracy,
         "trained_twice": 800 if treatment == ALO else 0,
         "not_trained": 600 if treatment == AMO else 0,
@@ -59,7 +60,13 @@ def test_simulated_treatments_and_failures_that_are_not_anywhere_give_no_evidenc
     late = [trial("at_least_once_late", seed, 0.5, simulated=True) for seed in range(4)]
     topic = [trial(ALO, seed, 0.5, placement="topic") for seed in range(4)]
     begun = [trial(ALO, seed, 0.5, between_last=0.5) for seed in range(4)]
-    assert accuracy_rows([*controls(), *late, *topic, *begun]) == []
+    frozen = [trial(ALO, seed, 0.5, trained_before=100) for seed in range(4)]
+    assert accuracy_rows([*controls(), *late, *topic, *begun, *frozen]) == []
+
+
+def test_crashes_at_random_moments_are_another_cell_than_the_worst_ones() -> None:
+    trials = [trial(ALO, seed, 0.5, placement=place) for place in ("random", "interval") for seed in range(4)]
+    assert len(accuracy_rows([*controls(), *trials])) == 2
 
 
 def test_a_trial_without_its_exactly_once_trial_is_refused() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.studies import TIMES, WriteStudy, run_here, write_study
 
 import millstream as ms
 from millstream.engines.spark.shared_session import SHARED
+from millstream.errors import InUse, MillstreamError
 from millstream.runs.termination import descendants
 from millstream.study.comparison import Progress, run_study
 from millstream.study.study_file import load_study
@@ -37,6 +39,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def pids(word: str, root: int) -> list[int]:
     return [pid for pid in descendants(root) if word in command_line(pid)]
+
+
+def times_of_parts(out: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in out.glob("parts/*.parquet")}
+
+
+@contextmanager
+def no_file_is_longer_than(size: int, processes: list[int]) -> Iterator[None]:
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in processes}
+    assert before
+    try:
+        for pid, (_, hard) in before.items():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+        yield
+    finally:
+        for pid, limit in before.items():
+            with suppress(ProcessLookupError):  # an idle worker may have ended
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
 @pytest.mark.usefixtures("spark")
@@ -67,28 +87,63 @@ def test_python_runs_a_study_as_the_command_does(write: WriteStudy, tmp_path: Pa
 def test_killed_workers_are_replaced(write: WriteStudy, tmp_path: Path) -> None:
     loaded = load_study(write(**SLOW))
     killed: list[int] = []
+    finished: dict[Path, int] = {}
 
     def kill(progress: Progress) -> None:
         if not killed and 0 < progress.finished < progress.trials:
+            finished.update(times_of_parts(tmp_path / "killed"))
             killed.extend(pids("pyspark.daemon", os.getpid()))
             for pid in killed:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    table = run_study(loaded, tmp_path / "killed", watch=kill)
-    assert killed
+    table = run_study(loaded, tmp_path / "killed", tasks=2, watch=kill)
+    assert killed and finished
+    assert finished.items() <= times_of_parts(tmp_path / "killed").items()  # no group was run again
     assert table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_second_study_in_the_same_folder_is_refused(write: WriteStudy, tmp_path: Path) -> None:
+    loaded, refused = load_study(write()), []
+
+    def start_another(_: Progress) -> None:
+        with pytest.raises(InUse, match="another writer, in this process or another, is appending to") as found:
+            run_study(loaded, tmp_path / "out")
+        refused.append(found.value)
+
+    assert run_study(loaded, tmp_path / "out", watch=start_another).num_rows == 6
+    assert refused
+    run_study(loaded, tmp_path / "out")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of a running process")
+def test_a_disk_that_takes_no_more_ends_the_study_with_a_remedy_and_keeps_what_is_finished(
+    write: WriteStudy, tmp_path: Path
+) -> None:
+    """A limit of the system stands for a full disk: both refuse what a worker writes."""
+    expected = run_study(load_study(write(seeds=1)), tmp_path / "out")  # the workers are there now
+    more = load_study(write(seeds=2))
+    with no_file_is_longer_than(1000, pids("pyspark.daemon", os.getpid())), pytest.raises(MillstreamError) as ended:
+        run_study(more, tmp_path / "out")
+    assert "allow larger files (ulimit -f), and run the same command again" in str(ended.value)
+    seen: list[Progress] = []
+    table = run_study(more, tmp_path / "out", watch=seen.append)
+    assert seen[-1] == Progress(finished=6, trials=6, before=3)
+    assert table.slice(0, 3).equals(expected)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("victim", ["java", "all"])
+@pytest.mark.parametrize("victim", ["java", "command", "all"])
 def test_a_killed_study_keeps_its_finished_trials(tmp_path: Path, victim: str) -> None:
     path, out = write_study(tmp_path / "small.yaml", SLOW), tmp_path / "out"
     command = [sys.executable, "-m", "millstream", "compare", str(path), "--out", str(out), "--tasks", "2"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: len([*out.glob("parts/*.parquet")]) >= 2, "two groups of trials", process)
     family = descendants(process.pid)
-    for pid in [process.pid, *family] if victim == "all" else pids("java", process.pid):
+    victims = {"java": pids("java", process.pid), "command": [process.pid], "all": [process.pid, *family]}
+    for pid in victims[victim]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _, printed = process.communicate(timeout=HANG_SECONDS)
@@ -97,13 +152,13 @@ def test_a_killed_study_keeps_its_finished_trials(tmp_path: Path, victim: str) -
         assert "the same command continues with the trials that are missing" in printed
     else:
         assert process.returncode == -signal.SIGKILL
-    finished = {file: file.stat().st_mtime_ns for file in out.glob("parts/*.parquet")}
+    finished = times_of_parts(out)
     assert 2 <= len(finished) < SLOW["seeds"]
 
     again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_SECONDS)
     assert f"small: {3 * SLOW['seeds']} trials in {out}" in again.stdout
     assert "from earlier starts" in again.stderr
-    assert finished.items() <= {file: file.stat().st_mtime_ns for file in out.glob("parts/*.parquet")}.items()
+    assert finished.items() <= times_of_parts(out).items()
     loaded = load_study(path)
     table = run_here(loaded, out)
     assert table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))

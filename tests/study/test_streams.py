@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import ConfigError
 from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
-from millstream.study.streams import OrderedStream, order_stream
+from millstream.study.streams import OrderedStream, label_number, order_stream
 
 NAMES = ["a", "b", "c"]
 LABELS = np.random.default_rng(0).choice(3, 3000, p=[0.5, 0.3, 0.2])
@@ -66,6 +66,13 @@ def test_a_swap_exchanges_two_labels_in_the_middle_and_in_the_hold_out_records()
     assert np.array_equal(stream.holdout_labels, exchanged[LABELS[stream.holdout]])
 
 
+def test_a_swap_exchanges_the_most_common_labels_of_the_data_with_every_seed() -> None:
+    data = np.repeat([0, 1, 2], [1000, 990, 980])  # a short stream may have any order of its three labels
+    for seed in range(8):
+        stream = order_stream(Swap(order="swap"), data, NAMES, records=100, holdout=100, seed=seed)
+        assert np.array_equal(stream.holdout_labels, np.array([1, 0, 2])[data[stream.holdout]])
+
+
 def test_a_tail_has_all_records_of_its_label() -> None:
     labels = ordered(Tail(order="tail", label="b", share=0.2)).labels
     assert np.flatnonzero(labels == 1).tolist() == [*range(800, 1000)]
@@ -98,3 +105,12 @@ def test_a_stream_may_have_only_some_labels() -> None:
 def test_a_stream_that_the_data_cannot_make_is_refused(config: Iid, records: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ordered(config, records=records)
+
+
+def test_an_unknown_label_of_many_is_compared_with_them_and_few_are_shown() -> None:
+    names = [f"topic {number} {'x' * 100}" for number in range(500)]
+    with pytest.raises(ConfigError) as refused:
+        label_number("sport", names)
+    assert str(refused.value).endswith("xxx... and 480 more") and len(str(refused.value)) < 1200
+    with pytest.raises(ConfigError, match="no label 'sports'; did you mean `sport`"):
+        label_number("sports", ["travel", "sport", *names])

@@ -134,6 +134,23 @@ def test_an_effect_on_one_side_leaves_the_other_side_exactly_once(of: str) -> No
     assert np.array_equal(counts(state, state.state), counts(both, both.state))
 
 
+@pytest.mark.parametrize(("failures", "span"), [(1, 50), (4, 50), (3, 80)])
+def test_the_share_bias_is_that_of_as_many_records_drawn_at_random_without_repeats(failures: int, span: int) -> None:
+    """In a random order; no two spans overlap, so the formula for independent failures would be too large."""
+    affected = failures * span
+    for name, rows in (("at_least_once", RECORDS + affected), ("at_most_once", RECORDS - affected)):
+        measured, expected = [], []
+        for seed in range(300):
+            labels = np.random.default_rng([seed, 9]).choice(3, RECORDS, p=[0.5, 0.3, 0.2])
+            found = delivered(name, seed=seed, failures=failures, span=span)
+            share = np.bincount(labels, minlength=3) / RECORDS
+            measured.append(np.bincount(labels[found.positions[found.output]], minlength=3) / rows - share)
+            drawn = share * (1 - share) * affected * (RECORDS - affected) / (RECORDS - 1)
+            expected.append(drawn / rows**2)
+        ratio = np.sqrt(np.mean(np.square(measured)) / np.mean(expected))
+        assert 0.93 < ratio < 1.07, (name, ratio)
+
+
 def test_interleaved_partitions_keep_the_order_within_each() -> None:
     found = delivered({"type": "interleaved", "partitions": 4, "batch": 10})
     assert np.array_equal(np.sort(found.positions), np.arange(RECORDS))

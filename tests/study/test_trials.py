@@ -203,3 +203,16 @@ def test_what_only_the_data_shows_is_refused_before_spark_starts(
         run_study(load_study(write(**changes)), tmp_path / "out")
     assert message in str(refused.value)
     assert "small.yaml:" in str(refused.value)
+
+
+def test_the_state_forgets_each_lost_span_by_itself(run: RunStudy) -> None:
+    """All of the stream is lost, span by span: each span is predicted by a model that knows nothing of the others."""
+    table = run(
+        treatments=["at_most_once", {"type": "state_only", "of": "at_most_once"}],
+        failures=[{"span": 60, "number": 10}],
+        checkpoint_every=[60],
+    )
+    for seed in range(2):
+        both, state = (rows_of(table, seed=seed, treatment=name)[0] for name in ("at_most_once", "state_only"))
+        assert (both["lost"], state["lost"], both["not_trained"], state["not_trained"]) == (10, 0, 600, 600)
+        assert state["accuracy_first"] == pytest.approx(both["accuracy_first"], abs=10 / 600)

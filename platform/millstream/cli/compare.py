@@ -82,7 +82,7 @@ def _verdicts(cells: list[Cell]) -> Iterator[str]:
 def _table(cells: list[Cell]) -> Iterator[str]:
     """Yield the lines of the table of cells, accuracy and differences in percent."""
     shown = _largest(cells)
-    heads = ("stream", "learner", "treatment", "failures", "accuracy", "difference", "verdict", "changed", "share bias")
+    heads = ("stream", "learner", "treatment", "failures", "accuracy", "difference", "verdict", "changed", "bias")
     rows = [heads, *([*_row(cell)] for cell in shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     for row in rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -57,7 +56,7 @@ def write_collection(loaded: LoadedStudy, path: Path, identity: str) -> None:
         return
     with _opened(loaded, path.parent) as log:
         table = _labelled(loaded, log).replace_schema_metadata({_IDENTITY: identity.encode()})
-    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    partial = path.with_name(f"{path.name}.tmp")
     with partial.open("wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table.combine_chunks())  # one record batch: every column is one array of the mapped file
     partial.rename(path)
@@ -90,7 +89,8 @@ def _labelled(loaded: LoadedStudy, log: Log) -> pa.Table:
     if not readable:
         loaded.refuse(["data", "source"], f"the source has no record with a text and a {data.label!r}")
     records = pa.concat_tables(readable)
-    times = pc.fill_null(records[TIME].cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
+    known = pc.fill_null_forward(records[TIME].cast(pa.int64()))  # without a time: right after the record before
+    times = pc.fill_null(known, np.iinfo(np.int64).min).to_numpy()
     if (times[1:] < times[:-1]).any():
         records = records.take(pa.array(np.argsort(times, kind="stable")))
     records = records.drop_columns([TIME])

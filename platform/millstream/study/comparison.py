@@ -13,13 +13,14 @@ from pyarrow import csv
 
 from millstream.errors import ConfigError
 from millstream.extras import check_parts, require
+from millstream.log.journal.lock import FolderLock
 from millstream.study.collection import Collection, data_identity, open_collection, write_collection
 from millstream.study.factors import LostOptimiser, StaleState
 from millstream.study.grid import groups_of
 from millstream.study.learner import Learner
 from millstream.study.results import ResultFolder
 from millstream.study.spark_trials import run_on_spark
-from millstream.study.streams import order_stream
+from millstream.study.streams import label_number, order_stream
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import tasks_of
 
@@ -60,8 +61,21 @@ def run_study(
     folder = ResultFolder(out)
     identity = data_identity(loaded, folder.path)
     folder.claim(study.name, identity)
-    write_collection(loaded, folder.collection, identity)
-    _check(loaded, open_collection(folder.collection))
+    with FolderLock(folder.path):
+        write_collection(loaded, folder.collection, identity)
+        _check(loaded, open_collection(folder.collection))
+        table = _table(loaded, folder, tasks, watch)
+        cells = _describe(loaded, folder.path, table)
+        if study.mlflow is not None:
+            from millstream.study.mlflow_record import record_study
+
+            record_study(loaded, folder.path, table, cells, warn)
+    return table
+
+
+def _table(loaded: LoadedStudy, folder: ResultFolder, tasks: int | None, watch: Callable[[Progress], None]) -> pa.Table:
+    """Run the trials that the folder lacks; return the table of all trials."""
+    study = loaded.study
     keys = [trial.key for group in groups_of(study) for trial, _ in group.trials(study)]
     finished = folder.finished()
     before, counted = sum(key in finished for key in keys), dict[str, int]()
@@ -72,13 +86,7 @@ def run_study(
 
     if missing := tasks_of(study, finished):
         run_on_spark(study, missing, folder, finished, tasks, report)
-    table = folder.merge(keys)
-    cells = _describe(loaded, folder.path, table)
-    if study.mlflow is not None:
-        from millstream.study.mlflow_record import record_study
-
-        record_study(loaded, folder.path, table, cells, warn)
-    return table
+    return folder.merge(keys)
 
 
 def _describe(loaded: LoadedStudy, folder: Path, table: pa.Table) -> list[Cell]:
@@ -102,9 +110,11 @@ def _check(loaded: LoadedStudy, collection: Collection) -> None:
         except ConfigError as error:
             loaded.refuse(["streams", name], str(error))
     for index, failures in enumerate(study.failures):
-        if failures.topic is not None and failures.topic not in collection.names:
-            message = f"the data has no label {failures.topic!r}; there are {', '.join(collection.names)}"
-            loaded.refuse(["failures", index, "topic"], message)
+        if failures.topic is not None:
+            try:
+                label_number(failures.topic, collection.names)
+            except ConfigError as error:
+                loaded.refuse(["failures", index, "topic"], str(error))
     for name, config in study.learners.items():
         try:
             learner = Learner(config, collection.columns.schema, len(collection.names))

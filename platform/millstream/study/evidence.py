@@ -17,7 +17,17 @@ from millstream.guarantees.delivery import Delivery
 
 __all__ = ["AccuracyRow", "LatencyRow", "accuracy_rows", "evidence", "evidence_text"]
 
-_CELL = ("stream", "learner_config", "treatment", "checkpoint_every", "commit_every", "failures", "span", "records")
+_CELL = (
+    "stream",
+    "learner_config",
+    "treatment",
+    "checkpoint_every",
+    "commit_every",
+    "failures",
+    "span",
+    "placement",
+    "records",
+)
 """The columns of a study's table that make one cell; the trials of a cell differ by their seeds."""
 _SAME_DOSE = 1.1
 """Doses that differ by no more than this factor count as the same."""
@@ -104,8 +114,8 @@ def evidence() -> Evidence:
 def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
     """Return one row for each cell of a study's table: learner, stream, delivery and failures at random moments.
 
-    Each trial is paired with the exactly-once trial of the same stream, learner and seed. Simulated treatments, and
-    failures in one topic or in one part of the stream, give no evidence.
+    Each trial is paired with the exactly-once trial of the same stream, learner and seed. Simulated treatments,
+    failures in one topic or in one part of the stream, and frozen models, which learn nothing, give no evidence.
     """
     from millstream.study.statistics import mean_interval, paired_differences
 
@@ -116,7 +126,7 @@ def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
         if trial["treatment"] == Delivery.EXACTLY_ONCE:
             key = (trial["stream"], trial["learner_config"], trial["records"])
             controls.setdefault(key, {})[trial["seed"]] = trial["holdout_accuracy"]
-        elif not trial["simulated"] and _anywhere(trial):
+        elif not (trial["simulated"] or trial["trained_before"]) and _anywhere(trial):
             cells.setdefault(tuple(trial[name] for name in _CELL), []).append(trial)
     rows = []
     for (stream, learner, treatment, *_, records), found in cells.items():

@@ -76,7 +76,7 @@ class Swap(_Stream):
 
     order: Literal["swap"]
     swapped: tuple[str, str] | None = Field(
-        default=None, description="The two labels; null: the two most common labels."
+        default=None, description="The two labels; null: the two most common labels of the data."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,6 +15,7 @@ from millstream.errors import MillstreamError
 from millstream.study.results import ResultFolder
 from millstream.study.study_file import StudyConfig
 from millstream.study.task import Task, run_task
+from millstream.system_errors import system_error
 
 __all__ = ["run_on_spark"]
 
@@ -42,8 +44,10 @@ def run_on_spark(
     session = SHARED.open(folder.spark_log)
     try:
         context = session.sparkContext
-        described = [json.dumps(asdict(task)) for task in tasks]
-        job = context.parallelize(described, min(at_once or len(tasks), len(tasks)))
+        count = min(at_once or len(tasks), len(tasks))
+        # Tasks are dealt one by one: those of slow learners come first, and are not all in one partition.
+        dealt = [json.dumps([asdict(task) for task in tasks[number::count]]) for number in range(count)]
+        job = context.parallelize(dealt, count)
         with ThreadPoolExecutor(1, "millstream-study") as runner:
             future = runner.submit(job.foreachPartition, functools.partial(_run_partition, setup))
             try:
@@ -60,14 +64,24 @@ def run_on_spark(
         SHARED.leave(session, keep=False)
 
 
-def _run_partition(setup: str, tasks: Iterator[str]) -> None:
-    """Run tasks in a worker process of Spark."""
+def _run_partition(setup: str, partition: Iterator[str]) -> None:
+    """Run the tasks of a partition in a worker process of Spark."""
+    from pyspark import TaskContext
+
+    gc.freeze()  # PySpark collects garbage after each partition; to look through all modules takes it 80 ms
     given = json.loads(setup)
     sys.path += [path for path in given["import_path"] if path not in sys.path]
     study = _study(json.dumps(given["study"]))
     folder, finished = ResultFolder(Path(given["folder"])), frozenset(given["finished"])
-    for described in tasks:
-        run_task(study, Task(**json.loads(described)), folder, finished)
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber():
+        finished |= folder.finished()  # the attempt before, whose process was lost, may have finished some
+    try:
+        for tasks in partition:
+            for task in json.loads(tasks):
+                run_task(study, Task(**task), folder, finished)
+    except OSError as error:
+        raise system_error(error) or error from error
 
 
 @functools.lru_cache(maxsize=1)

@@ -10,8 +10,12 @@ import numpy as np
 from millstream.arrays import Array
 from millstream.errors import ConfigError
 from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
+from millstream.suggestions import suggestion
 
-__all__ = ["OrderedStream", "order_stream"]
+__all__ = ["OrderedStream", "label_number", "order_stream"]
+
+_FEW, _LONG = 20, 40
+"""An error shows so many labels, and so many characters of each."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +73,14 @@ def order_stream(
         rest = np.concatenate([_tail(config, rest[holdout:], labels, names, records), rest[:holdout]])
     positions, held_out = rest[:records], rest[records : records + holdout]
     stream = OrderedStream(positions, labels[positions], held_out, labels[held_out], first, labels[first])
-    return _swapped(config, stream, names) if isinstance(config, Swap) else stream
+    return _swapped(config, stream, labels[pool], names) if isinstance(config, Swap) else stream
 
 
 def _pool(wanted: Sequence[str] | None, labels: Array, names: Sequence[str]) -> Array:
     """Return the positions of the records with one of these labels."""
     if wanted is None:
         return np.arange(len(labels))
-    numbers = [_number(name, names) for name in wanted]
+    numbers = [label_number(name, names) for name in wanted]
     return np.flatnonzero(np.isin(labels, numbers))
 
 
@@ -111,7 +115,7 @@ def _blocks(config: Blocks, pool: Array, labels: Array, records: int, rng: np.ra
 
 def _tail(config: Tail, pool: Array, labels: Array, names: Sequence[str], records: int) -> Array:
     """Arrange records of a pool in random order so that all those of one label come last."""
-    last = labels[pool] == _number(config.label, names)
+    last = labels[pool] == label_number(config.label, names)
     wanted = round(config.share * records)
     if last.sum() < wanted or (~last).sum() < records - wanted:
         message = (
@@ -134,13 +138,16 @@ def _apportioned(shares: Array, count: int) -> Array:
     return whole
 
 
-def _swapped(config: Swap, stream: OrderedStream, names: Sequence[str]) -> OrderedStream:
-    """Exchange two labels in the second half of the stream and in the hold-out records."""
+def _swapped(config: Swap, stream: OrderedStream, there: Array, names: Sequence[str]) -> OrderedStream:
+    """Exchange two labels in the second half of the stream and in the hold-out records.
+
+    The most common labels are those of all labels `there`, so they are the same ones with every seed.
+    """
     if config.swapped is None:
-        common = np.argsort(-np.bincount(stream.labels, minlength=len(names)), kind="stable")
+        common = np.argsort(-np.bincount(there, minlength=len(names)), kind="stable")
         one, other = int(common[0]), int(common[1])
     else:
-        one, other = (_number(name, names) for name in config.swapped)
+        one, other = (label_number(name, names) for name in config.swapped)
     exchanged = np.arange(len(names))
     exchanged[[one, other]] = other, one
     half = len(stream.labels) // 2
@@ -148,8 +155,12 @@ def _swapped(config: Swap, stream: OrderedStream, names: Sequence[str]) -> Order
     return replace(stream, labels=labels, holdout_labels=exchanged[stream.holdout_labels])
 
 
-def _number(name: str, names: Sequence[str]) -> int:
+def label_number(name: str, names: Sequence[str]) -> int:
+    """Return the index of a label; `ConfigError` if the data does not have it."""
     if name not in names:
-        message = f"the data has no label {name!r}; there are {', '.join(names)}"
+        shown = [known if len(known) <= _LONG else f"{known[:_LONG]}..." for known in names[:_FEW]]
+        more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
+        there = f"there are {', '.join(shown)}{more}"
+        message = f"the data has no label {name!r}{suggestion(name, names, there)}"
         raise ConfigError(message)
     return list(names).index(name)

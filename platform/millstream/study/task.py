@@ -17,7 +17,7 @@ from millstream.study.grid import Group, groups_of
 from millstream.study.labels import Labels
 from millstream.study.learner import Learner
 from millstream.study.results import ResultFolder, write_part
-from millstream.study.streams import OrderedStream, order_stream
+from millstream.study.streams import OrderedStream, label_number, order_stream
 from millstream.study.study_file import StudyConfig
 from millstream.study.treatments import plan_treatment
 from millstream.study.trial import Trial
@@ -96,7 +96,7 @@ class _Ordered:
     def _schedule(self, trial: Trial) -> Schedule:
         if not trial.failures:
             return Schedule(np.array([0, len(self.stream.labels)]), 1, 1, ())
-        topic = list(self.collection.names).index(trial.topic) if trial.topic else None
+        topic = label_number(trial.topic, self.collection.names) if trial.topic else None
         return schedule_failures(trial, self.stream.labels, topic)
 
 

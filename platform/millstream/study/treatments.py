@@ -53,10 +53,15 @@ class StateLoss:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a treatment does in a trial; `failed_at` has the records that were cut before each failure."""
+    """Everything that a treatment does in a trial.
+
+    Before each entry of `restarts`, the run starts again. `failed_at` has the records that were cut before each
+    failure.
+    """
 
     delivered: Delivered
     losses: Sequence[StateLoss] = ()
+    restarts: Sequence[int] = ()
     failed_at: Sequence[int] = ()
 
 
@@ -78,7 +83,9 @@ def _planned(treatment: _Treatment, schedule: Schedule, records: int, seed: int)
         return Plan(_delivered(Delivery(treatment.type), schedule, records))
     if isinstance(treatment, Only):
         delivered = _delivered(Delivery(treatment.of), schedule, records)
-        return Plan(_only(treatment, delivered, records))
+        # Everything else that a restart ends has other marks than what follows; here two lost spans may touch.
+        restarts = schedule.positions() if treatment.of == "at_most_once" else ()
+        return Plan(_only(treatment, delivered, records), restarts=restarts)
     if isinstance(treatment, Late | Reordered):
         delivered = _delivered(Delivery.AT_LEAST_ONCE, schedule, records)
         if isinstance(treatment, Late):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -46,7 +46,11 @@ class Trial:
     @cached_property
     def key(self) -> str:
         """The digest of the trial's description."""
-        return hashlib.blake2b(canonical_json(asdict(self)).encode(), digest_size=12).hexdigest()
+        return hashlib.blake2b(canonical_json(self.columns()).encode(), digest_size=12).hexdigest()
+
+    def columns(self) -> dict[str, Any]:
+        """Return the description as columns of the result table."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def canonical_json(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -127,7 +127,7 @@ def run_trial(
         "model_seconds": learner.seconds,
         "seconds": time.thread_time() - began,
     }
-    return {"key": trial.key, **asdict(trial), **metrics}, results
+    return {"key": trial.key, **trial.columns(), **metrics}, results
 
 
 def _run(
@@ -181,10 +181,10 @@ def _is_replayed(delivered: Delivered, start: int, stop: int) -> bool:
 
 
 def _pieces(plan: Plan, judged: Collection[int]) -> list[tuple[int, int]]:
-    """Divide a sequence where the kind of its entries changes, and where a state is kept, lost or judged."""
+    """Divide a sequence where the kind of its entries changes, the run restarts, or a state is kept, lost or judged."""
     delivered = plan.delivered
     kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
-    edges = {0, len(kinds), *judged, *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
+    edges = {0, len(kinds), *judged, *plan.restarts, *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
     edges |= {loss.at for loss in plan.losses} | {loss.since for loss in plan.losses if loss.since is not None}
     ordered = sorted(edges)
     return [*zip(ordered, [*ordered[1:], len(kinds)], strict=True)]
