@@ -4,11 +4,11 @@ PYTEST := $(BIN)/python -m pytest -q
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo demo-kafka quick test conformance check bench soak wheel lock clean
+.PHONY: help setup demo demo-kafka notebooks notebook-outputs quick test conformance check bench soak wheel lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s  %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY)  ## make .venv: the pinned packages, this checkout, a Java where there is none
 
@@ -21,6 +21,16 @@ demo: $(READY)  ## a first run, start to end; ENGINE=local needs no Java, FRESH=
 
 demo-kafka: $(READY)  ## from topic to topics through a kill -9, with a broker of its own
 	@$(BIN)/python scripts/demo_kafka.py
+
+notebooks: $(READY) .venv/jupyter  ## open the notebooks in JupyterLab, which the first time installs; ARGS are passed on
+	@$(BIN)/python -m jupyterlab --ServerApp.ip=127.0.0.1 --notebook-dir=notebooks $(ARGS)
+
+.venv/jupyter: constraints-notebooks.txt | $(READY)
+	@scripts/setup notebooks
+	@touch $@
+
+notebook-outputs: $(READY)  ## run the notebooks at full size and keep their outputs; ARGS="01 04" for some
+	@$(BIN)/python scripts/notebooks.py $(ARGS)
 
 quick: $(READY)  ## ruff, and the tests without Spark and brokers: for the edit loop
 	@$(BIN)/ruff check
@@ -51,6 +61,8 @@ wheel: $(READY)  ## build dist/millstream-*.whl, with the pinned build tools
 lock:  ## resolve the pins again (needs uv); ARGS="--upgrade" or ARGS="--upgrade-package NAME"
 	@uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 --fork-strategy fewest \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet $(ARGS) --output-file constraints.txt
+	@echo 'jupyterlab>=4.4,<5' | uv pip compile - --constraints constraints.txt --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet $(ARGS) --output-file constraints-notebooks.txt
 
 clean:  ## remove .venv, builds and caches; runs stay
 	@rm -rf .venv .bench build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -27,7 +27,7 @@ def test_every_package_says_that_it_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "constraints-java.txt"])
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-java.txt", "constraints-notebooks.txt"])
 def test_every_pin_has_hashes_and_no_address(name: str) -> None:
     text = (ROOT / name).read_text()
     assert not re.search(r"://|^-", text, re.MULTILINE)
@@ -36,6 +36,17 @@ def test_every_pin_has_hashes_and_no_address(name: str) -> None:
     for pin in pins:
         assert re.match(r"[\w.-]+==\S+", pin), pin
         assert "--hash=sha256:" in pin, pin
+
+
+def test_jupyterlab_and_the_platform_share_packages_of_the_same_versions() -> None:
+    """`make notebooks` installs into the same environment, and must leave the pins of `make setup` as they are."""
+    ours, jupyter = (
+        dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+        for name in ("constraints.txt", "constraints-notebooks.txt")
+    )
+    shared = ours.keys() & jupyter.keys()
+    assert {"ipykernel", "nbclient"} <= shared
+    assert {name: jupyter[name] for name in shared} == {name: ours[name] for name in shared}
 
 
 def test_there_are_plug_ins_of_every_kind() -> None:

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millstream.api.advice import advise
     from millstream.api.config import Config
     from millstream.api.execution import run, start
     from millstream.api.explanation import explain
@@ -58,6 +59,7 @@ __all__ = [
     "UnknownFormat",
     "WorkerLost",
     "__version__",
+    "advise",
     "compare",
     "explain",
     "open_run",
@@ -73,6 +75,7 @@ _MODULES = {
     "Run": "api.run",
     "Running": "api.running",
     "Study": "api.study",
+    "advise": "api.advice",
     "compare": "api.study",
     "explain": "api.explanation",
     "open_run": "api.run",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Iterable, Mapping
-from numbers import Number
+from numbers import Number, Real
 from pathlib import Path
 from reprlib import repr as short_repr
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ __all__ = [
     "environment",
     "flag",
     "is_flag_of_numpy",
+    "number_above_zero",
     "path",
     "paths",
     "refuse",
@@ -62,6 +64,20 @@ def whole_number(name: str, value: object) -> int:
         number = 0
     if number < 1:
         refuse(name, value, "a whole number of at least 1")
+    return number
+
+
+def number_above_zero(name: str, value: object) -> float:
+    """Return a finite number above 0, also one of NumPy.
+
+    >>> number_above_zero("failures_per_month", 0)
+    Traceback (most recent call last):
+    ...
+    millstream.errors.ConfigError: failures_per_month: 0 is not allowed; give a number above 0
+    """
+    number = 0.0 if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not 0 < number < math.inf:
+        refuse(name, value, "a number above 0")
     return number
 
 

@@ -23,6 +23,7 @@ def containing_itself() -> dict[str, Any]:
 
 
 NUMBER = "is not allowed; give a whole number of at least 1"
+ABOVE = "is not allowed; give a number above 0"
 FLAG = "is not allowed; give True or False"
 PATH = "is not allowed; give a path, as text or as a pathlib.Path"
 SET = "is not allowed; give a mapping of key paths to values"
@@ -109,7 +110,7 @@ def test_a_number_of_numpy_and_a_single_overlay_are_taken(folder: Path) -> None:
     assert ms.validate("news.yaml", overlays=folder / "quick.yaml") == []
 
 
-@pytest.mark.parametrize("call", [ms.run, ms.start, ms.validate, ms.explain])
+@pytest.mark.parametrize("call", [ms.run, ms.start, ms.validate, ms.explain, ms.advise])
 def test_a_config_of_a_wrong_kind_is_refused(folder: Path, call: Callable[[Any], object]) -> None:
     for wrong in (["news.yaml"], None, 7, b"news.yaml", ms.Config):
         with pytest.raises(ms.ConfigError, match=r"^config: .* give the path of a file, a mapping or a Config$"):
@@ -144,6 +145,11 @@ WRONG_CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.Config.from_dict({}, environment=[1]), "environment: an object of the class list is not"),  # type: ignore[arg-type]
     (lambda: ms.validate("news.yaml", set=["a=b"]), SET),  # type: ignore[arg-type]
     (lambda: ms.explain("news.yaml", overlays=[None]), f"overlays[0]: None {PATH}"),  # type: ignore[list-item]
+    (lambda: ms.advise("news.yaml", overlays=5), "overlays: 5 is not allowed"),  # type: ignore[arg-type]
+    (lambda: ms.advise("news.yaml", failures_per_month=0), f"failures_per_month: 0 {ABOVE}"),
+    (lambda: ms.advise("news.yaml", failures_per_month=True), f"failures_per_month: True {ABOVE}"),
+    (lambda: ms.advise("news.yaml", records_per_second="9"), f"records_per_second: '9' {ABOVE}"),  # type: ignore[arg-type]
+    (lambda: ms.advise("news.yaml", records_per_second=float("inf")), f"records_per_second: inf {ABOVE}"),
     (lambda: ms.open_run(None), f"path: None {PATH}"),  # type: ignore[arg-type]
     (lambda: ms.open_run(5), f"path: 5 {PATH}"),  # type: ignore[arg-type]
 ]

@@ -65,7 +65,7 @@ def test_the_public_names_are_one_sorted_list() -> None:
 
 
 def test_the_public_names_are_those_of_the_contract() -> None:
-    functions = {"compare", "explain", "open_run", "run", "start", "validate"}
+    functions = {"advise", "compare", "explain", "open_run", "run", "start", "validate"}
     classes = {"Config", "Run", "Running", "Study"}
     kinds = {name for name in errors.__all__ if name != "DISK_FULL"}
     assert set(ms.__all__) == functions | classes | kinds | {"__version__"}

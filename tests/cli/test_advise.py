@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from support.command_result import Millstream
 
+import millstream as ms
+
 ADVISE = ("advise", "demo.yaml")
 
 
@@ -30,6 +32,12 @@ def test_the_table_has_a_column_for_each_guarantee_and_marks_the_own_one(millstr
     cells = [rows[start:stop].strip() for start, stop in zip(columns, [*columns[1:], None], strict=True)]
     assert cells[0] == "each once" and "repeated (<= 500)" in cells[1] and "missing (<= 500)" in cells[2]
     assert "exactly_once leaves no effect." in ran.out
+
+
+def test_python_gives_the_same_table(millstream: Millstream, demo: Path) -> None:
+    ran = millstream(*ADVISE, "--failures-per-month", "30", "--set", "guarantee.commit_every=3")
+    advice = ms.advise("demo.yaml", failures_per_month=30, set={"guarantee.commit_every": 3})
+    assert (ran.code, ran.out) == (0, f"{advice}\n"), ran.err
 
 
 def test_what_was_not_measured_says_so(millstream: Millstream, demo: Path) -> None:

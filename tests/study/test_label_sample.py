@@ -73,7 +73,7 @@ def test_a_generator_is_read_also_if_it_never_ends_or_has_a_rate(tmp_path: Path)
 @pytest.mark.parametrize(
     ("source", "field", "reason"),
     [
-        ({"type": "journal", "path": "log"}, "label", "has no end; measure a file: --set"),
+        ({"type": "journal", "path": "log"}, "label", "has no end; measure a file of its records"),
         ({"type": "kafka", "bootstrap": "127.0.0.1:9", "topic": "t"}, "label", "has no end"),
         ({"type": "generator"}, "mood", "has no field 'mood'; a step makes it"),
         ({"type": "generator", "unlabelled": 1.0, "records": 9}, "label", "none of the first 9 records has a 'label'"),

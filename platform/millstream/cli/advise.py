@@ -47,7 +47,6 @@ def advise(
     The command reads the labels of the first 100,000 records, if the sources are files or a generator. It runs nothing.
     The effects on shares are computed, accuracy and latency are measured ones, or "not measured".
     """
-    from millstream.cli.advice_text import advice_text
     from millstream.config.load import load_config
     from millstream.plain_text import printable
     from millstream.study.advice import advise as advise_on
@@ -56,7 +55,7 @@ def advise(
     loaded = load_config(config, sets, overlays=overlays)
     current_session().redact = loaded.redact
     found = advise_on(conditions_of(loaded, failures_per_month, records_per_second))
-    click.echo(json_object(_as_object(found)) if as_json else printable(advice_text(found)))
+    click.echo(json_object(_as_object(found)) if as_json else printable(str(found)))
 
 
 def _as_object(advice: Advice) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from millstream.study.conditions import Conditions
 from millstream.study.crash_spans import crash_spans
 from millstream.study.evidence import AccuracyRow, LatencyRow, evidence
 from millstream.study.label_sample import LabelSample
+from millstream.study.labels import Labels
 from millstream.study.share_bias import Flip, Spans, bias_bound, bias_sd, deviation_factors, flip_probability
 from millstream.study.window_bias import WindowBias, window_bias
 
@@ -71,15 +72,26 @@ class GuaranteeAdvice:
 
 @dataclass(frozen=True)
 class Advice:
-    """The effects under each delivery, and the burstiness of the labels at `burst_span` records."""
+    """The effects under each delivery, and the burstiness of the labels at `burst_span` records; `str()` is a table.
+
+    `labels` are those of the first records, None if they are not measured.
+    """
 
     conditions: Conditions
     guarantees: tuple[GuaranteeAdvice, ...]
+    labels: Labels | None
     deff: float | None
     burst_span: int | None
 
-    def of(self, delivery: Delivery) -> GuaranteeAdvice:
-        return next(each for each in self.guarantees if each.delivery is delivery)
+    def of(self, delivery: Delivery | str) -> GuaranteeAdvice:
+        """Return the advice for a delivery; `ValueError` if there is no such one."""
+        wanted = Delivery(delivery)
+        return next(each for each in self.guarantees if each.delivery is wanted)
+
+    def __str__(self) -> str:
+        from millstream.study.advice_text import advice_text  # it imports this module
+
+        return advice_text(self)
 
 
 class _Burstiness:
@@ -102,12 +114,11 @@ def advise(conditions: Conditions) -> Advice:
     burstiness = _Burstiness(sample) if isinstance(sample, LabelSample) else None
     found = tuple(_guarantee(conditions, delivery, burstiness) for delivery in Delivery)
     if burstiness is None:
-        return Advice(conditions, found, None, None)
+        return Advice(conditions, found, None, None, None)
     span = min(burstiness.longest, max(1, conditions.epoch_records * conditions.commit_every))
-    shares = burstiness.labels.shares
-    weights = shares * (1 - shares)
-    pooled = float(np.sum(weights * burstiness.deff(span)) / weights.sum()) if weights.sum() else 1.0
-    return Advice(conditions, found, pooled, span)
+    labels = burstiness.labels
+    pooled = labels.burstiness(span) if len(labels) > 1 else 1.0
+    return Advice(conditions, found, labels, pooled, span)
 
 
 def _guarantee(conditions: Conditions, delivery: Delivery, burstiness: _Burstiness | None) -> GuaranteeAdvice:

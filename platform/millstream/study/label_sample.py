@@ -57,8 +57,8 @@ def label_sample(loaded: Loaded, field: str, most: int) -> LabelSample | NoSampl
             return NoSample(f"source {source.name!r} has no field {field!r}; a step makes it")
         if not _at_once(source.config).bounded and not hasattr(source.config, "rate"):
             return NoSample(
-                f"source {source.name!r} ({source.config.type}) has no end; measure a file: "
-                "--set 'source={type: files, path: FILE}'"
+                f"source {source.name!r} ({source.config.type}) has no end; measure a file of its "
+                "records: `source: {type: files, path: FILE}`"
             )
     with tempfile.TemporaryDirectory(prefix="millstream-advise-") as folder:
         read = [_read(loaded, source, Path(folder), field, most // len(sources)) for source in sources]

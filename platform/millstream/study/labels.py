@@ -67,6 +67,16 @@ class Labels:
                 found[label] = np.mean((self._counts(label, span) - span * share) ** 2) / random[label]
         return found
 
+    def burstiness(self, span: int) -> float:
+        """Return the burstiness of all labels together: the mean of `deff`, weighted by their variances p (1 - p).
+
+        >>> labels = Labels.of("a" * 50 + "b" * 30 + "c" * 20)
+        >>> labels.deff(10).round(1).tolist(), round(labels.burstiness(10), 2)
+        ([10.2, 9.7, 8.5], 9.61)
+        """
+        weights = self.shares * (1 - self.shares)
+        return float(np.sum(weights * self.deff(span)) / weights.sum()) if weights.any() else 1.0
+
     def _counts(self, label: int, span: int) -> Array:
         """The count of a label in every span of this length."""
         total = np.concatenate([[0], np.cumsum(self.codes == label)])

@@ -1,4 +1,4 @@
-"""The text of `millstream advise`: a table with a column for each guarantee, what it means, and its limits."""
+"""The text of advice: a table with a column for each guarantee, what it means, and its limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NEGLIGIBLE = 1e-5
 
 
 def advice_text(advice: Advice) -> str:
-    """Return the text that the command prints, at most 120 characters wide."""
+    """Return the text that `millstream advise` prints, at most 120 characters wide."""
     return "\n".join([*_head(advice), "", *_table(advice), "", *_summary(advice), "", *_limits(advice)])
 
 

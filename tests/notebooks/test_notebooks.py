@@ -1,0 +1,125 @@
+"""The notebooks run at quick size, keep outputs of their own cells, and say what is known of an unfinished run."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.docs_pages import ROOT
+
+NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+ON_SPARK = {"02_published_results", "03_trained_online"}
+KEPT = pytest.mark.parametrize("name", NOTEBOOKS)
+
+Cell = dict[str, Any]
+
+
+def cells(path: Path) -> list[Cell]:
+    """The cells of a notebook, each with its source as one text."""
+    found = json.loads(path.read_text())["cells"]
+    return [{**cell, "source": "".join(cell["source"])} for cell in found]
+
+
+def code(path: Path) -> list[Cell]:
+    return [cell for cell in cells(path) if cell["cell_type"] == "code"]
+
+
+def shows_plot(cell: Cell) -> bool:
+    return any("image/png" in output.get("data", ()) for output in cell.get("outputs", ()))
+
+
+def printed(path: Path) -> str:
+    """Everything that the cells show as text."""
+    outputs = [output for cell in code(path) for output in cell["outputs"]]
+    return "\n".join("".join(output.get("text") or output["data"].get("text/plain", "")) for output in outputs)
+
+
+def run(name: str, folder: Path, **parameters: str) -> subprocess.CompletedProcess[str]:
+    """Run a notebook in a folder, with parameters in YAML."""
+    sets = [word for key, value in parameters.items() for word in ("--set", f"{key}={value}")]
+    command = [sys.executable, str(ROOT / "scripts/notebooks.py"), name, "--out", str(folder), *sets]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_notebooks_are_there() -> None:
+    assert [*NOTEBOOKS] == [
+        "01_what_a_guarantee_means",
+        "02_published_results",
+        "03_trained_online",
+        "04_choose_for_your_stream",
+        "05_your_run",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.spark if name in ON_SPARK else pytest.mark.long) for name in NOTEBOOKS],
+)
+def test_a_notebook_runs_at_quick_size_and_its_claim_holds(name: str, tmp_path: Path) -> None:
+    ran = run(name, tmp_path, QUICK="true")
+    assert ran.returncode == 0, ran.stderr
+    found = code(tmp_path / f"{name}.ipynb")
+    assert any(map(shows_plot, found)) and "assert " in found[-1]["source"]
+    assert [cell["source"] for cell in found] == [cell["source"] for cell in code(NOTEBOOKS[name])]
+
+
+@KEPT
+def test_kept_outputs_are_those_of_the_cells_at_full_size(name: str) -> None:
+    """`make notebook-outputs` makes them again."""
+    found = code(NOTEBOOKS[name])
+    sources = hashlib.sha256(json.dumps([cell["source"] for cell in found]).encode()).hexdigest()
+    assert json.loads(NOTEBOOKS[name].read_text())["metadata"]["millstream"] == {"sources": sources}
+    assert [cell["execution_count"] for cell in found] == [*range(1, len(found) + 1)]
+    assert {output["output_type"] for cell in found for output in cell["outputs"]} <= {
+        "stream",
+        "display_data",
+        "execute_result",
+    }
+    [parameters] = [cell for cell in found if "parameters" in cell["metadata"].get("tags", ())]
+    assert parameters["source"].startswith("QUICK = False\n")
+    assert "`make notebook-outputs`" in cells(NOTEBOOKS[name])[0]["source"]
+
+
+@KEPT
+def test_kept_files_have_no_trace_of_a_machine(name: str) -> None:
+    content = json.loads(NOTEBOOKS[name].read_text())
+    assert content["metadata"].keys() == {"kernelspec", "millstream"}
+    assert {key for cell in content["cells"] for key in cell["metadata"]} <= {"tags"}
+    assert not re.search(r"""["' ](/\w+){2}|[A-Z]:\\|site-packages""", printed(NOTEBOOKS[name]))
+    assert all(output.get("name") != "stderr" for cell in code(NOTEBOOKS[name]) for output in cell["outputs"])
+
+
+@KEPT
+def test_a_sentence_under_every_plot_says_what_to_see(name: str) -> None:
+    found = cells(NOTEBOOKS[name])
+    for cell, below in itertools.pairwise(found):
+        assert not shows_plot(cell) or below["source"].startswith("See: "), cell["source"]
+
+
+@pytest.mark.long
+def test_an_unfinished_run_is_not_audited(tmp_path: Path) -> None:
+    config = {"engine.type": "local", "source.records": 2000, "engine.epoch.max_records": 200}
+    sets = [word for key, value in config.items() for word in ("--set", f"{key}={value}")]
+    command = [sys.executable, "-m", "millstream", "run", str(ROOT / "configs/demo.yaml"), *sets]
+    died = subprocess.run([*command, "--run", tmp_path / "unfinished", "--crash", "deliver@4"], check=False)
+    assert died.returncode == -9
+    ran = run("05", tmp_path, RUN="../unfinished")
+    assert ran.returncode == 0, ran.stderr
+    text = printed(tmp_path / "05_your_run.ipynb")
+    assert "interrupted, that is, UNFINISHED" in text
+    assert re.search(r"NOT AUDITED: .*unfinished was interrupted after 5 epochs, of which 4 are committed;", text)
+    assert re.search(r"rows in predictions +1000\n", text)
+    assert "The next start loads the newest checkpoint" in text and "trained twice, " not in text
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    ran = run("05", tmp_path, RUN="../nowhere")
+    assert ran.returncode == 1 and "nowhere is not a run directory" in ran.stderr
+    assert not (tmp_path / "05_your_run.ipynb").exists()
