@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.studies import WriteStudy
 
+from millstream.config.document import Setting
 from millstream.errors import ConfigError
 from millstream.study.grid import groups_of
 from millstream.study.study_file import load_study
@@ -65,6 +66,18 @@ def test_the_quick_size_is_checked_too(write: WriteStudy) -> None:
     assert load_study(study).study.data.records == 600
     with pytest.raises(ConfigError, match="need 120 records, and there are 100"):
         load_study(study, quick=True)
+
+
+def test_a_value_of_set_wins_over_the_quick_size(write: WriteStudy) -> None:
+    path = write(quick={"records": 300, "holdout": 50, "seeds": 1})
+
+    def sizes(*sets: Setting) -> tuple[int, int, int]:
+        study = load_study(path, quick=True, sets=sets).study
+        return study.data.records, study.data.holdout, len(study.seed_list)
+
+    assert sizes() == (300, 50, 1)
+    assert sizes("seeds=3", ("data.records", 400)) == (400, 50, 3)
+    assert sizes(("data.holdout", 100)) == (300, 100, 1)
 
 
 def test_the_quick_size_takes_the_first_seeds_and_keeps_shares(write: WriteStudy) -> None:
