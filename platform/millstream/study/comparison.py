@@ -62,6 +62,7 @@ def run_study(
     identity = data_identity(loaded, folder.path)
     folder.claim(study.name, identity)
     with FolderLock(folder.path):
+        folder.remove_partial()
         write_collection(loaded, folder.collection, identity)
         _check(loaded, open_collection(folder.collection))
         table = _table(loaded, folder, tasks, watch)

@@ -120,6 +120,13 @@ class ResultFolder:
         make_folder(self.parts)
         write_whole(self._identity, json.dumps(identity))
 
+    def remove_partial(self) -> None:
+        """Remove the files that killed commands were writing; the caller holds the lock of the folder."""
+        names = (self._identity.name, self.collection.name, self.table.name, "mlflow.json")
+        partial = [file for name in names for file in self.path.glob(f"{name}.*tmp")]
+        for file in [*partial, *self.parts.glob("*.tmp")]:
+            file.unlink(missing_ok=True)
+
     def finished(self) -> frozenset[str]:
         """Return the keys of the trials that are finished."""
         files = self.parts.glob("*.parquet")
