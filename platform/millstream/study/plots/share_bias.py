@@ -27,7 +27,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
         (cell.factors["stream"], cell.failures, _lost(cell)): cell for cell in cells if cell.closed_form_share_bias
     }
     figure, [[bias, flips]] = panels(
-        1, 2, "The share bias that failures cause is the one that the closed form predicts", height=3.6
+        1, 2, "The share bias that failures cause: measured, against the prediction of the closed form", height=3.6
     )
     streams = list(dict.fromkeys(stream for stream, *_ in shown))
     entries = []
