@@ -118,7 +118,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(
 
 
 def test_labels_cannot_write_to_the_terminal(millstream: Millstream, tmp_path: Path) -> None:
-    labels = ["\x1b]0;title\x07red", "\x9b31m\nmillstream: done"]
+    labels = ["\x1b]0;title\x07red", "\x9b31m\nmillstream: done" + " and so on" * 100]
     lines = [json.dumps({"text": f"word{number % 7}", "label": labels[number % 2]}) for number in range(200)]
     (tmp_path / "some.jsonl").write_text("\n".join(lines))
     changes = {
@@ -133,6 +133,7 @@ def test_labels_cannot_write_to_the_terminal(millstream: Millstream, tmp_path: P
     found = millstream("compare", path, "--out", tmp_path / "out")
     assert found.code == 0 and "small: 5 trials" in found.out
     assert "\\x1b]0;title\\x07red" in found.out and "\\x9b31m\\nmillstream: done" in found.out
+    assert max(len(line) for line in found.out.splitlines()[1:-1]) < 140
     wrong = millstream("compare", path, "--out", tmp_path / "out", "--set", "failures.0.topic=blue")
     assert wrong.code == 2 and "the data has no label 'blue'" in wrong.err
     for text in (found.out, wrong.err):

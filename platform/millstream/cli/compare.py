@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from millstream.plain_text import one_line
+from millstream.plain_text import one_line, short
 
 if TYPE_CHECKING:
     from millstream.study.cells import Cell
@@ -108,7 +108,7 @@ def _row(cell: Cell) -> Iterator[str]:
     yield cell.factors["stream"]
     yield cell.factors["learner"]
     yield cell.treatment
-    yield cell.failures
+    yield short(one_line(cell.failures))
     yield f"{100 * cell.holdout_accuracy:.2f}"
     interval = f" \u00b1 {100 * cell.interval.half_width:.2f}" if cell.interval else ""
     yield f"{100 * cell.accuracy_difference:+.2f}{interval}"
