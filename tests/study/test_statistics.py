@@ -119,5 +119,8 @@ def test_equal_values_of_a_coarse_measure_are_no_proof() -> None:
     assert compare_family(one_record, {})[0].p == 0
     [cell] = compare_family(one_record, {}, resolution=0.001)
     assert cell.p == pytest.approx(0.0269, abs=1e-3) and cell.interval.half_width == pytest.approx(0.000717, abs=1e-6)
-    [same] = compare_family({"same": [0.0] * 3}, {"same": 0.002}, resolution=0.001)
-    assert same.verdict is Verdict.EQUIVALENT and same.interval.half_width == 0
+    same, narrow = compare_family(
+        {"same": [0.0] * 3, "narrow": [0.0] * 3}, {"same": 0.002, "narrow": 0.0004}, resolution=0.001
+    )
+    assert (same.verdict, narrow.verdict) == (Verdict.EQUIVALENT, Verdict.OPEN)
+    assert same.p == 1 and same.interval.half_width == cell.interval.half_width

@@ -66,8 +66,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One comparison of a family: its name, the interval of the mean difference, its p-value and Holm's."""
+class Comparison:
+    """One cell of a family beside its pairs: its name, the interval of the mean difference, its p-value and Holm's."""
 
     name: str
     interval: Interval
@@ -77,9 +77,12 @@ class Cell:
 
 
 def paired_differences(
-    seeds: Sequence[int], values: Sequence[float], control_seeds: Sequence[int], control_values: Sequence[float]
+    seeds: Sequence[int],
+    values: Sequence[float] | Array,
+    control_seeds: Sequence[int],
+    control_values: Sequence[float] | Array,
 ) -> Array:
-    """Return treatment minus control for each seed, in the order of the seeds.
+    """Return treatment minus control for each seed, the seeds in ascending order.
 
     Every seed occurs once on both sides.
 
@@ -93,7 +96,7 @@ def paired_differences(
     return np.array([treated[seed] - control[seed] for seed in sorted(treated)], dtype=float)
 
 
-def _by_seed(seeds: Sequence[int], values: Sequence[float], side: str) -> Mapping[int, float]:
+def _by_seed(seeds: Sequence[int], values: Sequence[float] | Array, side: str) -> Mapping[int, float]:
     found = dict(zip(seeds, values, strict=True))
     if len(found) < len(seeds):
         message = f"a seed occurs more than once in the {side}; a pair is one trial on each side"
@@ -104,7 +107,7 @@ def _by_seed(seeds: Sequence[int], values: Sequence[float], side: str) -> Mappin
 def mean_interval(values: Sequence[float] | Array, confidence: float = 0.95, *, resolution: float = 0.0) -> Interval:
     """Return the mean with its interval by Student's t distribution.
 
-    Values that are multiples of a `resolution` have at least the spread of rounding, unless all of them are 0.
+    Values that are multiples of a `resolution` have at least the spread of rounding.
 
     >>> found = mean_interval([1.0, 2.0, 3.0])
     >>> found.mean, round(found.half_width, 3), found.count
@@ -185,7 +188,7 @@ def compare_family(
     alpha: float = 0.05,
     *,
     resolution: float = 0.0,
-) -> list[Cell]:
+) -> list[Comparison]:
     """Compare the paired differences of every cell with 0; p-values are adjusted for the whole family by Holm's method.
 
     A cell is `different` if its adjusted p-value is below `alpha`, otherwise `equivalent` if the equivalence test
@@ -203,17 +206,16 @@ def compare_family(
         if verdict is Verdict.OPEN and (margin := margins.get(name)) is not None:
             tested = equivalence(differences, margin, alpha, resolution=resolution)
             verdict = Verdict.EQUIVALENT if tested.equivalent else Verdict.OPEN
-        found.append(Cell(name, mean_interval(differences, resolution=resolution), alone, adjusted, verdict))
+        found.append(Comparison(name, mean_interval(differences, resolution=resolution), alone, adjusted, verdict))
     return found
 
 
 def _deviation(sample: Array, resolution: float) -> float:
-    """The standard deviation, at least that of rounding to multiples of the resolution unless all values are 0.
+    """The standard deviation, at least that of rounding to multiples of the resolution.
 
     A few accuracies on the same hold-out records may be equal by chance, which is no proof that they always are.
     """
-    measured = float(sample.std(ddof=1))
-    return max(measured, resolution / float(np.sqrt(12))) if sample.any() else measured
+    return max(float(sample.std(ddof=1)), resolution / float(np.sqrt(12)))
 
 
 def _sample(values: Sequence[float] | Array) -> Array:
