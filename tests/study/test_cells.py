@@ -71,6 +71,14 @@ def test_the_noise_band_is_that_of_the_interleaved_trials_of_the_stream_and_lear
     assert cell.accuracy_noise == noise_band(differences(table, "holdout_accuracy", treatment="interleaved", **where))
 
 
+def test_equal_noise_of_a_few_seeds_has_the_spread_of_rounding(table: pa.Table) -> None:
+    cell = cell_of(cells_of(table, {}), stream="iid", learner="nb", treatment="interleaved")
+    found = differences(table, "holdout_accuracy", stream="iid", learner="nb", treatment="interleaved")
+    assert found == [0, 0, 0]  # naive Bayes does not depend on the order
+    assert cell.accuracy_noise is not None
+    assert cell.accuracy_noise.half_width == pytest.approx(noise_band([0, 0, 0], resolution=1 / 200).half_width) != 0
+
+
 def test_an_effect_on_the_output_alone_is_no_accuracy_difference(table: pa.Table) -> None:
     for cell in cells_of(table, {"iid": 0.01, "blocks": 0.01}):
         if cell.factors["treatment"] == "output_only":

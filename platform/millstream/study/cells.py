@@ -122,6 +122,10 @@ def cells_of(table: pa.Table, margins: Mapping[str, float]) -> list[Cell]:
     known = {number: margins[stream] for number, stream in streams.items() if stream in margins}
     resolution = 1 / max(rows.columns["holdout"], default=1)
     judged = {cell.name: cell for cell in compare_family(differences, known, resolution=resolution)}
+
+    def band(values: Array | None) -> Interval | None:
+        return None if values is None else noise_band(values, resolution=resolution)
+
     cells = []
     for number, (factors, found) in enumerate(rows.groups.items()):
         noise = rows.noise(factors)
@@ -137,9 +141,9 @@ def cells_of(table: pa.Table, margins: Mapping[str, float]) -> list[Cell]:
                 margin=margins.get(rows.columns["stream"][found[0]]),
                 adjusted_p=None if verdict is None else verdict.adjusted,
                 verdict=None if verdict is None else verdict.verdict,
-                accuracy_noise=None if noise is None else noise_band(rows.differences("holdout_accuracy", noise)),
+                accuracy_noise=band(None if noise is None else rows.differences("holdout_accuracy", noise)),
                 labels_changed=rows.mean("labels_changed", found),
-                changed_noise=None if noise is None else noise_band(rows.values("labels_changed", noise)),
+                changed_noise=band(None if noise is None else rows.values("labels_changed", noise)),
                 first_difference=float(rows.differences("accuracy_first", found).mean()),
                 first_interval=rows.interval("accuracy_first", found),
                 all_difference=float(rows.differences("accuracy_all", found).mean()),
@@ -214,8 +218,9 @@ class _Rows:
         return self._pairs[self.columns["stream"][rows[0]], self.columns["learner"][rows[0]]]
 
     def interval(self, name: str, rows: Sequence[int]) -> Interval | None:
-        """Return the 95 % t-interval of the mean difference to the pairs."""
-        return mean_interval(self.differences(name, rows)) if len(rows) > 1 else None
+        """Return the 95 % t-interval of the mean difference of a prequential accuracy to the pairs."""
+        resolution = 1 / self.columns["records"][rows[0]]
+        return mean_interval(self.differences(name, rows), resolution=resolution) if len(rows) > 1 else None
 
     def noise(self, factors: tuple[Any, ...]) -> list[int] | None:
         """Return the rows of the first interleaved cell with the stream and learner of these factors."""

@@ -168,17 +168,18 @@ def equivalence(
     return Equivalence(p, margin, p < alpha)
 
 
-def noise_band(values: Sequence[float] | Array, confidence: float = 0.95) -> Interval:
+def noise_band(values: Sequence[float] | Array, confidence: float = 0.95, *, resolution: float = 0.0) -> Interval:
     """Return the interval that holds the value of one more run, given those of exactly-once runs in other legal orders.
 
     A distance, such as the share of changed labels, is never below 0, so it is compared with this band, not with 0.
+    `resolution` as in `mean_interval`.
 
     >>> band = noise_band([1.0, 2.0, 3.0])
     >>> band.mean, round(band.half_width, 3)
     (2.0, 4.968)
     """
     sample = _sample(values)
-    width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * float(sample.std(ddof=1))
+    width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * _deviation(sample, resolution)
     return Interval(float(sample.mean()), width * float(np.sqrt(1 + 1 / len(sample))), len(sample))
 
 
