@@ -44,9 +44,6 @@ class Interval:
     def high(self) -> float:
         return self.mean + self.half_width
 
-    def contains(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
 
 @dataclass(frozen=True)
 class Equivalence:
