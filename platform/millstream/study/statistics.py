@@ -190,8 +190,8 @@ def compare_family(
     """Compare the paired differences of every cell with 0; p-values are adjusted for the whole family by Holm's method.
 
     A cell is `different` if its adjusted p-value is below `alpha`, otherwise `equivalent` if the equivalence test
-    holds with the cell's margin, otherwise `open`. A cell without a margin is never equivalent. `resolution` is that of
-    the values, as in `mean_interval`.
+    holds with the cell's margin, otherwise `open`. A cell without a margin is never equivalent. The equivalence tests
+    are not adjusted: each is wrong with the probability `alpha` at most. `resolution` is as in `mean_interval`.
 
     >>> cells = {"a": [0.4, 0.5, 0.6, 0.5], "b": [0.01, -0.01, 0.02, 0.0], "c": [1.0, -1.0, 1.0, -0.5]}
     >>> [str(cell.verdict) for cell in compare_family(cells, dict.fromkeys(cells, 0.2))]
