@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,14 +79,18 @@ _NAMES = b"labels"
 
 
 def write_part(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:
-    """Write finished trials as one file of the folder of parts, atomically; its name is a digest of their keys."""
+    """Write finished trials as one file of the folder of parts, durably; its name is a digest of their keys."""
     if not rows:
         return
     schema = _SCHEMA.with_metadata({_NAMES: json.dumps(list(labels)).encode()})
     name = hashlib.blake2b(" ".join(row["key"] for row in rows).encode(), digest_size=12).hexdigest()
-    partial = folder / f"{name}.{os.getpid()}.tmp"
-    pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)
-    partial.rename(folder / f"{name}.parquet")
+    _write_table(folder / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema))
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    made = pa.BufferOutputStream()
+    pq.write_table(table, made)
+    write_whole(path, made.getvalue().to_pybytes())
 
 
 def labels_of(table: pa.Table) -> list[str]:
@@ -144,9 +147,7 @@ class ResultFolder:
         found = pa.concat_tables([pq.read_table(file) for file in sorted(self.parts.glob("*.parquet"))])
         places = {key: place for place, key in enumerate(found["key"].to_pylist())}
         table = found.take(pa.array([places[key] for key in keys], pa.int64())).combine_chunks()
-        partial = self.table.with_name(f"{self.table.name}.{os.getpid()}.tmp")
-        pq.write_table(table, partial)
-        partial.rename(self.table)
+        _write_table(self.table, table)
         return table
 
     def _refusal(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
