@@ -138,3 +138,20 @@ def test_labels_cannot_write_to_the_terminal(millstream: Millstream, tmp_path: P
     assert wrong.code == 2 and "the data has no label 'blue'" in wrong.err
     for text in (found.out, wrong.err):
         assert not any(control in text for control in "\x1b\x07\x9b") and "\nmillstream: done" not in text
+
+
+@pytest.mark.parametrize("place", ["taken", "taken/below"])
+def test_a_file_in_place_of_the_folder_is_refused(millstream: Millstream, tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken").write_text("notes")
+    found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", tmp_path / place)
+    assert found.code == 2 and f"{tmp_path / 'taken'} is a file; name a folder for the results" in found.err
+    assert (tmp_path / "taken").read_text() == "notes"
+
+
+def test_a_refused_start_leaves_the_folder_to_other_data(millstream: Millstream, tmp_path: Path) -> None:
+    path, out = tmp_path / "small.yaml", tmp_path / "out"
+    refused = millstream("compare", write_study(path, {"data__source__topics": 1}), "--out", out)
+    assert refused.code == 2 and "the data has one label" in refused.err
+    run_here(load_study(write_study(path, {})), out)
+    other = millstream("compare", write_study(path, {"data__source__topics": 3}), "--out", out)
+    assert other.code == 3 and "over other data" in other.err

@@ -110,18 +110,23 @@ class ResultFolder:
         self.spark_log = path / "spark.log"
         self._identity = path / "study.json"
 
-    def claim(self, name: str, data: str) -> None:
-        """Make the folder that of this study and data; `Contradiction` if it holds the trials of another study."""
-        identity = {"format": _FORMAT, "study": name, "data": data}
+    def check(self, name: str, data: str) -> None:
+        """Raise `Contradiction` if the folder is that of another study, or holds trials over other data."""
         if self._identity.exists():
+            identity = {"format": _FORMAT, "study": name, "data": data}
             found = json.loads(self._identity.read_text())
-            if found != identity:
+            untried = {**found, "data": data} == identity and not any(self.parts.glob("*.parquet"))
+            if found != identity and not untried:
                 raise Contradiction(self._refusal(found, identity))
         elif self.table.exists():
             message = f"{self.table} is there without {self._identity.name}, so its study is unknown"
             raise Contradiction(f"{message}; choose another --out, or remove the file")
+
+    def claim(self, name: str, data: str) -> None:
+        """Make the folder that of this study and data, after `check`; the caller holds the folder's lock."""
+        self.check(name, data)
         make_folder(self.parts)
-        write_whole(self._identity, json.dumps(identity))
+        write_whole(self._identity, json.dumps({"format": _FORMAT, "study": name, "data": data}))
 
     def remove_partial(self) -> None:
         """Remove the files that killed commands were writing; the caller holds the lock of the folder."""

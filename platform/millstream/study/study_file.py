@@ -26,6 +26,8 @@ __all__ = ["LoadedStudy", "StudyConfig", "load_study"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 _Every = Annotated[int, Field(ge=1, le=10_000)]
+_Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+_Seeds = Annotated[int, Field(ge=0, le=10_000)]
 
 
 class Data(Section):
@@ -69,7 +71,7 @@ class StudyConfig(Section):
         default=[], description="The kinds of failures; each is a factor level. Some treatments need none."
     )
     treatments: list[Treatment] = Field(description="The treatments; `exactly_once` is always one of them.")
-    seeds: int | list[int] = Field(description="The number of seeds, from 0 on, or a list of seeds.")
+    seeds: _Seeds | list[_Seed] = Field(description="The number of seeds, from 0 on, or a list of seeds.")
     fewer_seeds: dict[str, Annotated[int, Field(ge=1)]] = Field(
         default={}, description="For a learner that is slow: only so many of the seeds."
     )
@@ -139,6 +141,9 @@ def load_study(file: Path | str, *, quick: bool = False, sets: Sequence[Setting]
         study = StudyConfig.model_validate(document.data)
     except ValidationError as error:  # it shows values, so it is no cause of the error raised here
         raise refusal(str(file), document, problems_of(error, StudyConfig, document)) from None
+    if quick and study.quick == Quick():
+        message = "the study names no smaller size; give `quick` records, holdout or seeds, or run it at full size"
+        raise refusal(str(file), document, [Problem(("quick",), message)])
     if quick and not [*_problems(study)]:
         given = [setting.partition("=")[0] if isinstance(setting, str) else setting[0] for setting in sets]
         study = study.at_quick_size(given)
