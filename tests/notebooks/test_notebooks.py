@@ -139,6 +139,23 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "05_your_run.ipynb").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("09",), "there is no notebook '09'; there are 01_what_a_guarantee_means, 02_"),
+        (
+            ("03", "--out", "tried", "--set", "FOO=1"),
+            "03_trained_online has no parameter 'FOO'; it has QUICK, SOURCE",
+        ),
+    ],
+)
+def test_an_unknown_notebook_or_parameter_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts/notebooks.py"), *words]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 2 and message in ran.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_a_guarantee_whose_latency_is_not_measured_is_not_chosen(engine: str) -> None:
     bears = {"ENGINE": engine, "ROWS_MAY_REPEAT": True, "ROWS_MAY_BE_MISSING": True}
