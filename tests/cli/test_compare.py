@@ -147,6 +147,12 @@ def test_a_file_in_place_of_the_folder_is_refused(millstream: Millstream, tmp_pa
     assert (tmp_path / "taken").read_text() == "notes"
 
 
+def test_a_folder_that_cannot_be_written_is_refused(millstream: Millstream, tmp_path: Path) -> None:
+    found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", "/proc/results")
+    assert found.code == 1 and "cannot write the folder /proc/results: " in found.err
+    assert "; choose another --out" in found.err
+
+
 def test_a_refused_start_leaves_the_folder_to_other_data(millstream: Millstream, tmp_path: Path) -> None:
     path, out = tmp_path / "small.yaml", tmp_path / "out"
     refused = millstream("compare", write_study(path, {"data__source__topics": 1}), "--out", out)
