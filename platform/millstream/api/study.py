@@ -10,11 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream import arguments
+from millstream.api.argument_names import naming_arguments
+from millstream.api.config import sets_of
 from millstream.config.document import Setting
 from millstream.errors import ConfigError
 from millstream.study.comparison import Progress, run_study
 from millstream.study.results import labels_of
 from millstream.study.study_file import StudyConfig, load_study
+from millstream.system_errors import system_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from millstream.study.cells import Cell
 
-__all__ = ["Study", "compare"]
+__all__ = ["Study", "compare", "study_of_file"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def compare(
     *,
     out: str | os.PathLike[str] | None = None,
     quick: bool = False,
-    set: Mapping[str, Any] | Sequence[Setting] = (),
+    set: Mapping[str, Any] | None = None,
     tasks: int | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     warn: Callable[[str], None] = warnings.warn,
@@ -78,9 +82,31 @@ def compare(
     `quick` runs the study at the size of its `quick`; `set` changes values by key path. `watch` is called with the
     progress, `warn` if MLflow fails. Without `out`, the folder is `studies/NAME`.
     """
-    sets = [*set.items()] if isinstance(set, Mapping) else [*set]
-    loaded = load_study(Path(path), quick=quick, sets=sets)
-    folder = Path("studies") / loaded.study.name if out is None else Path(out)
+    file, folder = arguments.path("path", path), None if out is None else arguments.path("out", out)
+    small, number = arguments.flag("quick", quick), None if tasks is None else arguments.whole_number("tasks", tasks)
+    sets = sets_of(set)
+    try:
+        with naming_arguments():
+            return study_of_file(file, folder, small, sets, tasks=number, watch=watch, warn=warn)
+    except OSError as error:
+        if (known := system_error(error)) is None:
+            raise
+        raise known from error
+
+
+def study_of_file(
+    path: Path,
+    out: Path | None,
+    quick: bool,
+    sets: Sequence[Setting],
+    *,
+    tasks: int | None,
+    watch: Callable[[Progress], None],
+    warn: Callable[[str], None],
+) -> Study:
+    """Do the work of `compare`, with errors that name options of the command."""
+    loaded = load_study(path, quick=quick, sets=sets)
+    folder = Path("studies") / loaded.study.name if out is None else out
     with loaded.document.secrets.redacting():
         table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
     return Study(loaded.study, folder, table, labels_of(table))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -42,7 +43,8 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
 
     began = time.monotonic()
     shown = _Lines()
-    found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show, warn=_warn)
+    folder = None if out is None else Path(out)
+    found = studies.study_of_file(Path(study), folder, quick, sets, tasks=tasks, watch=shown.show, warn=_warn)
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
     for line in [*_verdicts(found.cells), *_table(found.cells)]:
