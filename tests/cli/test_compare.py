@@ -153,6 +153,19 @@ def test_a_folder_that_cannot_be_written_is_refused(millstream: Millstream, tmp_
     assert "; choose another --out" in found.err
 
 
+def test_an_interrupt_says_that_the_same_command_continues(
+    millstream: Millstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("millstream.api.study.run_study", interrupted)
+    found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", tmp_path / "out")
+    assert found.code == 130
+    message = "millstream: interrupted; the same command continues with the trials that are missing"
+    assert found.err.strip() == message
+
+
 def test_a_refused_start_leaves_the_folder_to_other_data(millstream: Millstream, tmp_path: Path) -> None:
     path, out = tmp_path / "small.yaml", tmp_path / "out"
     refused = millstream("compare", write_study(path, {"data__source__topics": 1}), "--out", out)

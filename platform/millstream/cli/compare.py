@@ -24,6 +24,10 @@ _WORDS = {"different": "different", "equivalent": "equivalent within the margin"
 """The verdicts, in words."""
 
 
+class _Interrupted(click.ClickException):
+    exit_code = 130
+
+
 @click.command()
 @click.argument("study", metavar="STUDY", type=click.Path())
 @click.option("--out", metavar="DIR", help="The folder of the results. Default: studies/NAME.")
@@ -44,7 +48,11 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
     began = time.monotonic()
     shown = _Lines()
     folder = None if out is None else Path(out)
-    found = studies.study_of_file(Path(study), folder, quick, sets, tasks=tasks, watch=shown.show, warn=_warn)
+    try:
+        found = studies.study_of_file(Path(study), folder, quick, sets, tasks=tasks, watch=shown.show, warn=_warn)
+    except KeyboardInterrupt:
+        click.echo(err=True)  # the terminal has written ^C
+        raise _Interrupted("interrupted; the same command continues with the trials that are missing") from None
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
     for line in [*_verdicts(found.cells), *_table(found.cells)]:
