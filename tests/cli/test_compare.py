@@ -31,7 +31,7 @@ def test_the_cells_are_printed_with_intervals_and_verdicts_and_the_plots_with_th
     found = millstream("compare", path, "--out", out)
     head, verdicts, names, *rows, plots = found.out.splitlines()
     assert head.startswith(f"small: 9 trials in {out}, in ")
-    assert verdicts == "  of 2 cells, after Holm's correction: 2 equivalent within the margin"
+    assert verdicts == "  of 2 tested cells, after Holm's correction: 2 equivalent within the margin"
     assert names.split()[-4:] == ["difference", "verdict", "changed", "bias"]
     assert [row.split()[2] for row in rows] == ["exactly_once", "at_least_once", "at_most_once"]
     assert all("\u00b1" in row and " equivalent " in row for row in rows[1:]) and "\u00b1" not in rows[0]

@@ -86,7 +86,7 @@ def _verdicts(cells: list[Cell]) -> Iterator[str]:
     counted = Counter(cell.verdict for cell in cells if cell.verdict is not None)
     if counted:
         numbers = ", ".join(f"{number:,} {_WORDS[verdict]}" for verdict, number in sorted(counted.items()))
-        yield f"  of {counted.total():,} cells, after Holm's correction: {numbers}"
+        yield f"  of {counted.total():,} tested cells, after Holm's correction: {numbers}"
 
 
 def _table(cells: list[Cell]) -> Iterator[str]:
