@@ -11,6 +11,7 @@ runs a notebook with other parameters in a folder, and writes it there.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import shutil
@@ -34,6 +35,33 @@ SECONDS = 7200
 """The limit of one cell."""
 
 
+def chosen(names: Sequence[str]) -> list[Path]:
+    """Return the notebooks whose names begin with one of `names`, or all of them; refuse a name that none has."""
+    paths = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    for name in names:
+        if not any(path.name.startswith(name) for path in paths):
+            message = f"there is no notebook {name!r}; there are {', '.join(path.stem for path in paths)}"
+            raise ValueError(message)
+    return [path for path in paths if not names or path.name.startswith(tuple(names))]
+
+
+def check_parameters(path: Path, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that the notebook does not have."""
+    notebook = nbformat.read(path, as_version=4)
+    statements = ast.parse(notebook.cells[parameters_place(notebook)].source).body
+    known = [each.targets[0].id for each in statements if isinstance(each, ast.Assign)]  # type: ignore[attr-defined]
+    for name in parameters:
+        if name not in known:
+            message = f"{path.stem} has no parameter {name!r}; it has {', '.join(known)}"
+            raise ValueError(message)
+
+
+def parameters_place(notebook: NotebookNode) -> int:
+    """Return the index of the cell tagged `parameters`."""
+    [place] = [place for place, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", ())]
+    return place
+
+
 def executed(path: Path, folder: Path, parameters: Mapping[str, Any]) -> NotebookNode:
     """Run a notebook in `folder/notebooks`, beside a copy of the configs; a cell that raises ends it with that error.
 
@@ -42,7 +70,7 @@ def executed(path: Path, folder: Path, parameters: Mapping[str, Any]) -> Noteboo
     shutil.copytree(ROOT / "configs", folder / "configs", dirs_exist_ok=True)
     (folder / "notebooks").mkdir(exist_ok=True)
     notebook = nbformat.read(path, as_version=4)
-    [place] = [place for place, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", ())]
+    place = parameters_place(notebook)
     lines = [f"{name} = {value!r}" for name, value in parameters.items()]
     notebook.cells.insert(place + 1, nbformat.v4.new_code_cell("\n".join(lines)))
     # Without folders, the kernel is that of this Python, whatever kernels the user has.
@@ -76,10 +104,8 @@ def keep(path: Path, notebook: NotebookNode) -> None:
     nbformat.write(notebook, path)
 
 
-def main(names: Sequence[str], out: Path | None, parameters: Mapping[str, Any]) -> None:
-    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
-        if names and not path.name.startswith(tuple(names)):
-            continue
+def main(paths: Sequence[Path], out: Path | None, parameters: Mapping[str, Any]) -> None:
+    for path in paths:
         if out is not None:
             target, notebook = out / path.name, executed(path, out, parameters)
         else:
@@ -103,6 +129,12 @@ if __name__ == "__main__":
     if given.set and given.out is None:
         parser.error("--set needs --out: the outputs that are kept are those of the default parameters")
     try:
-        main(given.names, given.out, dict(given.set))
+        selected = chosen(given.names)
+        for each in selected:
+            check_parameters(each, dict(given.set))
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        main(selected, given.out, dict(given.set))
     except CellExecutionError as error:
         sys.exit(str(error))

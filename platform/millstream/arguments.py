@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from millstream.errors import ConfigError
 
 __all__ = [
+    "MOST_NUMBER",
     "environment",
     "flag",
     "is_flag_of_numpy",
@@ -26,6 +27,9 @@ __all__ = [
     "texts",
     "whole_number",
 ]
+
+MOST_NUMBER = 1e12
+"""The largest rate or number of failures: a larger one is a mistake, and its square may be infinite."""
 
 
 def refuse(name: str, value: object, expected: str) -> NoReturn:
@@ -68,16 +72,19 @@ def whole_number(name: str, value: object) -> int:
 
 
 def number_above_zero(name: str, value: object) -> float:
-    """Return a finite number above 0, also one of NumPy.
+    """Return a number above 0, at most `MOST_NUMBER`, also one of NumPy.
 
     >>> number_above_zero("failures_per_month", 0)
     Traceback (most recent call last):
     ...
-    millstream.errors.ConfigError: failures_per_month: 0 is not allowed; give a number above 0
+    millstream.errors.ConfigError: failures_per_month: 0 is not allowed; give a number above 0, at most 1e+12
     """
-    number = 0.0 if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    if not 0 < number < math.inf:
-        refuse(name, value, "a number above 0")
+    try:
+        number = 0.0 if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:  # an int may be too large for a float
+        number = math.inf
+    if not 0 < number <= MOST_NUMBER:
+        refuse(name, value, f"a number above 0, at most {MOST_NUMBER:g}")
     return number
 
 

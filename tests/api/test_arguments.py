@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from support.studies import write_study
 
 import millstream as ms
 from millstream.cli import main
@@ -150,6 +151,15 @@ WRONG_CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.advise("news.yaml", failures_per_month=True), f"failures_per_month: True {ABOVE}"),
     (lambda: ms.advise("news.yaml", records_per_second="9"), f"records_per_second: '9' {ABOVE}"),  # type: ignore[arg-type]
     (lambda: ms.advise("news.yaml", records_per_second=float("inf")), f"records_per_second: inf {ABOVE}"),
+    (lambda: ms.advise("news.yaml", records_per_second=1e300), f"records_per_second: 1e+300 {ABOVE}"),
+    (lambda: ms.advise("news.yaml", failures_per_month=10**400), "failures_per_month: 1000"),
+    (lambda: ms.compare(None), f"path: None {PATH}"),  # type: ignore[arg-type]
+    (lambda: ms.compare(3), f"path: 3 {PATH}"),  # type: ignore[arg-type]
+    (lambda: ms.compare({}), f"path: an object of the class dict {PATH}"),  # type: ignore[arg-type]
+    (lambda: ms.compare("news.yaml", out=3), f"out: 3 {PATH}"),  # type: ignore[arg-type]
+    (lambda: ms.compare("news.yaml", quick="no"), "quick: 'no' is not allowed; give True or False"),  # type: ignore[arg-type]
+    (lambda: ms.compare("news.yaml", tasks=0), f"tasks: 0 {NUMBER}"),
+    (lambda: ms.compare("news.yaml", set=["a=b"]), SET),  # type: ignore[arg-type]
     (lambda: ms.open_run(None), f"path: None {PATH}"),  # type: ignore[arg-type]
     (lambda: ms.open_run(5), f"path: 5 {PATH}"),  # type: ignore[arg-type]
 ]
@@ -209,6 +219,20 @@ def test_messages_name_arguments_and_no_options(folder: Path) -> None:
     [problem] = ms.validate("news.yaml", set={"engine.type": "flink"})
     assert problem.where == "news.yaml (set)" and isinstance(problem, ms.ConfigProblem)
     assert os.listdir(folder / "runs") == [run.path.name]
+
+
+def test_messages_of_a_study_name_arguments_and_no_options(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "small.yaml", {})
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/study.json").write_text('{"format": 1, "study": "other", "data": "x"}')
+    for wrong, message in (
+        ({"set": {"seeds": 0}}, "small.yaml (set) seeds: "),
+        ({"out": tmp_path / "other"}, "choose another `out`"),
+        ({"out": "/proc/results"}, "cannot write the folder /proc/results: "),
+    ):
+        with pytest.raises(ms.MillstreamError) as refused:
+            ms.compare(path, **wrong)
+        assert message in str(refused.value) and "--" not in str(refused.value)
 
 
 def test_messages_of_an_opened_run_name_arguments_and_those_of_a_command_options(

@@ -97,6 +97,22 @@ def test_nothing_is_written(millstream: Millstream, demo: Path) -> None:
     assert sorted(demo.rglob("*")) == before
 
 
+def test_a_guarantee_with_unknown_errors_is_not_called_enough(millstream: Millstream, demo: Path) -> None:
+    many = millstream(*ADVISE, "--failures-per-month", "1e12").out
+    assert many.count("is enough is unknown: there are too many failures for a prediction.") == 2
+    topic = "source={type: kafka, bootstrap: '127.0.0.1:9', topic: t}"
+    sizes = ("engine.epoch={max_records: 5000, max_wait: 60s}", "pipeline.popularity.window={type: tumbling, size: 1s}")
+    away = millstream(*ADVISE, *(word for text in (topic, *sizes) for word in ("--set", text)))
+    assert away.out.count("is enough is unknown, as is the error of a share in a window of 1s.") == 2, away.err
+    for out in (many, away.out):
+        assert " is enough where" not in out
+
+
+def test_one_record_and_one_failure_are_singular(millstream: Millstream, demo: Path) -> None:
+    out = millstream(*ADVISE, "--failures-per-month", "1", "--records-per-second", "1").out
+    assert "  stream   1 record a second (given), " in out and "; 1 failure a month\n" in out
+
+
 def test_exactly_once_that_is_impossible_says_why(millstream: Millstream, demo: Path) -> None:
     steps = "pipeline={steps: [{type: map, function: 'os.path:basename', deterministic: false}]}"
     ran = millstream(*ADVISE, "--set", steps, "--set", "guarantee.delivery=at_least_once")

@@ -31,7 +31,7 @@ def test_the_cells_are_printed_with_intervals_and_verdicts_and_the_plots_with_th
     found = millstream("compare", path, "--out", out)
     head, verdicts, names, *rows, plots = found.out.splitlines()
     assert head.startswith(f"small: 9 trials in {out}, in ")
-    assert verdicts == "  of 2 cells, after Holm's correction: 2 equivalent within the margin"
+    assert verdicts == "  of 2 tested cells, after Holm's correction: 2 equivalent within the margin"
     assert names.split()[-4:] == ["difference", "verdict", "changed", "bias"]
     assert [row.split()[2] for row in rows] == ["exactly_once", "at_least_once", "at_most_once"]
     assert all("\u00b1" in row and " equivalent " in row for row in rows[1:]) and "\u00b1" not in rows[0]
@@ -146,6 +146,25 @@ def test_a_file_in_place_of_the_folder_is_refused(millstream: Millstream, tmp_pa
     found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", tmp_path / place)
     assert found.code == 2 and f"{tmp_path / 'taken'} is a file; name a folder for the results" in found.err
     assert (tmp_path / "taken").read_text() == "notes"
+
+
+def test_a_folder_that_cannot_be_written_is_refused(millstream: Millstream, tmp_path: Path) -> None:
+    found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", "/proc/results")
+    assert found.code == 1 and "cannot write the folder /proc/results: " in found.err
+    assert "; choose another --out" in found.err
+
+
+def test_an_interrupt_says_that_the_same_command_continues(
+    millstream: Millstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("millstream.api.study.run_study", interrupted)
+    found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", tmp_path / "out")
+    assert found.code == 130
+    message = "millstream: interrupted; the same command continues with the trials that are missing"
+    assert found.err.strip() == message
 
 
 def test_a_refused_start_leaves_the_folder_to_other_data(millstream: Millstream, tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.docs_pages import ROOT
+
+import millstream as ms
 
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 ON_SPARK = {"02_published_results", "03_trained_online"}
@@ -46,6 +50,16 @@ def run(name: str, folder: Path, **parameters: str) -> subprocess.CompletedProce
     sets = [word for key, value in parameters.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, str(ROOT / "scripts/notebooks.py"), name, "--out", str(folder), *sets]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def choice(**values: Any) -> str:
+    """The output of the cell of notebook 04 that chooses, with these values and without errors of shares."""
+    [decides] = [cell for cell in code(NOTEBOOKS["04_choose_for_your_stream"]) if "def objections" in cell["source"]]
+    stream = {"name": "demo", "source": {"type": "generator", "records": 2000}, "pipeline": {"use": "text_topics"}}
+    found = ms.advise({**stream, "engine": {"type": values["ENGINE"]}})
+    with redirect_stdout(io.StringIO()) as text:
+        exec(decides["source"], {"found": found, "hour": lambda _: 0.0, "MOST_ERROR": 0.5, **values})  # noqa: S102
+    return text.getvalue()
 
 
 def test_the_notebooks_are_there() -> None:
@@ -123,3 +137,48 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
     ran = run("05", tmp_path, RUN="../nowhere")
     assert ran.returncode == 1 and "nowhere is not a run directory" in ran.stderr
     assert not (tmp_path / "05_your_run.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("09",), "there is no notebook '09'; there are 01_what_a_guarantee_means, 02_"),
+        (
+            ("03", "--out", "tried", "--set", "FOO=1"),
+            "03_trained_online has no parameter 'FOO'; it has QUICK, SOURCE",
+        ),
+    ],
+)
+def test_an_unknown_notebook_or_parameter_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    command = [sys.executable, str(ROOT / "scripts/notebooks.py"), *words]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ran.returncode == 2 and message in ran.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_guarantee_whose_latency_is_not_measured_is_not_chosen(engine: str) -> None:
+    bears = {"ENGINE": engine, "ROWS_MAY_REPEAT": True, "ROWS_MAY_BE_MISSING": True}
+    assert "Take exactly_once: " in choice(**bears, MOST_LATENCY_MS=200)
+    found = choice(**bears, MOST_LATENCY_MS=1)
+    assert f"at_most_once: its latency on {engine} is not measured\n" in found
+    assert "Take" not in found and "No guarantee is shown to suit: measure the latency of " in found
+
+
+@pytest.mark.parametrize(
+    ("labels", "counted"),
+    [("xyx", "records with a label: 3, different labels: 2"), ("x" * 1500, "label: 1,500, different labels: 1")],
+)
+def test_a_file_that_is_too_small_to_choose_by_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: str, counted: str
+) -> None:
+    (tmp_path / "small.jsonl").write_text("".join(f'{{"text": "a", "label": "{label}"}}\n' for label in labels))
+    monkeypatch.chdir(tmp_path)
+    parameters, start, first, *_ = [cell["source"] for cell in code(NOTEBOOKS["04_choose_for_your_stream"])]
+    own = {"QUICK": True, "FILE": str(tmp_path / "small.jsonl"), "FIELDS": {"text": "text", "label": "label"}}
+    values: dict[str, Any] = {}
+    exec(parameters, values)  # noqa: S102
+    values |= own
+    exec(start.replace("../runs", "runs"), values)  # noqa: S102
+    with pytest.raises(ValueError, match=counted):
+        exec(first, values)  # noqa: S102

@@ -47,6 +47,10 @@ def test_records_without_a_label_are_left_out(labels_of: Any) -> None:
     assert labels_of([("a", 1), (None, 2), ("b", 3)], time="at") == ["a", "b"]
 
 
+def test_an_empty_label_is_a_label(labels_of: Any) -> None:
+    assert labels_of([("a", 1), ("", 2)], time="at") == ["a", ""]
+
+
 def test_a_collection_is_made_again_only_for_other_data(run: RunStudy, tmp_path: Path) -> None:
     file = tmp_path / "out/collection.arrow"
     run(seeds=1)

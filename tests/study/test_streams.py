@@ -96,7 +96,7 @@ def test_a_stream_may_have_only_some_labels() -> None:
     ("config", "records", "message"),
     [
         (Iid(order="iid"), 2800, "needs 3,100, and the data has 3,000; lower `records`, or give more data"),
-        (Iid(order="iid", labels=["a", "d"]), 1000, "the data has no label 'd'; there are a, b, c"),
+        (Iid(order="iid", labels=["a", "d"]), 1000, "the data has no label 'd'; there are 'a', 'b', 'c'"),
         (Swap(order="swap", swapped=("a", "d")), 1000, "the data has no label 'd'"),
         (Tail(order="tail", label="c", share=0.9), 1000, "needs 900 records of 'c' and 100 others, and the data has"),
         (Blocks(order="blocks", size=900, share=1.0), 2700, "of one label, and the data has"),
@@ -111,6 +111,13 @@ def test_an_unknown_label_of_many_is_compared_with_them_and_few_are_shown() -> N
     names = [f"topic {number} {'x' * 100}" for number in range(500)]
     with pytest.raises(ConfigError) as refused:
         label_number("sport", names)
-    assert str(refused.value).endswith("xxx... and 480 more") and len(str(refused.value)) < 1200
+    assert str(refused.value).endswith("xxx...' and 480 more") and len(str(refused.value)) < 1200
     with pytest.raises(ConfigError, match="no label 'sports'; did you mean `sport`"):
         label_number("sports", ["travel", "sport", *names])
+
+
+def test_a_message_shows_labels_on_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"no label 'd'; there are 'a\\nb', ''$"):
+        label_number("d", ["a\nb", ""])
+    with pytest.raises(ConfigError, match=r"no label 'sport tennis'; did you mean `sport\\ntennis`\?$"):
+        label_number("sport tennis", ["sport\ntennis", "music"])

@@ -41,6 +41,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"failures": [{"span": 60}]}, "give either the `number` of failures or their `share`"),
     ({"failures": [{"span": 60, "number": 1, "topic": "sport"}]}, "belong together"),
     ({"failures": [{"span": 60, "number": 1, "between": [0.5, 0.5]}]}, "give two shares, the lower one first"),
+    ({"failures": [{"span": 601, "number": 1}]}, "1 failure of 601 records needs as many, and there are 600"),
     ({"failures": [{"span": 60, "number": 11}]}, "11 failures of 60 records each need 660 records, and there are 600"),
     ({"failures": [{"span": 60, "number": 1, "between": [0.9, 0.95]}]}, "there are 30 in that part of the stream"),
     (

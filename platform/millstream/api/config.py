@@ -26,7 +26,7 @@ from millstream.config.sources import TimedSource
 from millstream.errors import ConfigError
 from millstream.guarantees.notebook_classes import unimportable_classes
 
-__all__ = ["Config", "Overlays", "Source", "check_arguments", "config_of", "loaded_of"]
+__all__ = ["Config", "Overlays", "Source", "check_arguments", "config_of", "loaded_of", "sets_of"]
 
 _NO_FILE = "config"
 """The name of a config that is no file, in messages."""
@@ -72,7 +72,7 @@ class Config:
         """
         file, variables = arguments.path("path", path), arguments.environment("environment", environment)
         with naming_arguments():
-            loaded = load_config(file, _sets_of(set), variables, arguments.paths("overlays", overlays))
+            loaded = load_config(file, sets_of(set), variables, arguments.paths("overlays", overlays))
         return _made(loaded, variables)
 
     @classmethod
@@ -90,7 +90,7 @@ class Config:
         start = Path.cwd() if folder is None else arguments.path("folder", folder).absolute()
         variables = arguments.environment("environment", environment)
         with naming_arguments():
-            return _made(_from_mapping(values, start, _sets_of(set), variables), variables)
+            return _made(_from_mapping(values, start, sets_of(set), variables), variables)
 
     @property
     def name(self) -> str:
@@ -172,7 +172,7 @@ def loaded_of(source: object, changes: object = None, overlays: object = ()) -> 
 
 def check_arguments(source: object, changes: object, overlays: object) -> tuple[list[Setting], list[Path]]:
     """Return the changes and the overlays for `loaded_of`; `ConfigError` if an argument is not allowed."""
-    sets, files = _sets_of(changes), arguments.paths("overlays", overlays)
+    sets, files = sets_of(changes), arguments.paths("overlays", overlays)
     if not isinstance(source, str | os.PathLike | Config | Mapping):
         arguments.refuse("config", source, "the path of a file, a mapping or a Config")
     if isinstance(source, str):
@@ -199,7 +199,7 @@ def _refuse_yaml(text: str) -> None:
     raise ConfigError(message)
 
 
-def _sets_of(changes: object) -> list[Setting]:
+def sets_of(changes: object) -> list[Setting]:
     """Return copies of changes by key path."""
     return [(key, _plain(key, value)) for key, value in arguments.settings("set", changes).items()]
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from millstream import arguments
 from millstream.api.argument_names import naming_arguments
+from millstream.api.config import sets_of
 from millstream.config.document import Setting
 from millstream.errors import ConfigError
 from millstream.study.comparison import Progress, run_study
 from millstream.study.results import labels_of
 from millstream.study.study_file import StudyConfig, load_study
+from millstream.system_errors import system_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from millstream.study.cells import Cell
 
-__all__ = ["Study", "compare", "compared"]
+__all__ = ["Study", "compare", "study_of_file"]
 
 
 @dataclass(frozen=True)
@@ -81,25 +83,30 @@ def compare(
     progress, `warn` if MLflow fails. Without `out`, the folder is `studies/NAME`.
     """
     file, folder = arguments.path("path", path), None if out is None else arguments.path("out", out)
-    sets, small = [*arguments.settings("set", set).items()], arguments.flag("quick", quick)
-    count = None if tasks is None else arguments.whole_number("tasks", tasks)
-    with naming_arguments():
-        return compared(file, folder, quick=small, sets=sets, tasks=count, watch=watch, warn=warn)
+    small, number = arguments.flag("quick", quick), None if tasks is None else arguments.whole_number("tasks", tasks)
+    sets = sets_of(set)
+    try:
+        with naming_arguments():
+            return study_of_file(file, folder, small, sets, tasks=number, watch=watch, warn=warn)
+    except OSError as error:
+        if (known := system_error(error)) is None:
+            raise
+        raise known from error
 
 
-def compared(
-    file: Path,
-    folder: Path | None,
-    *,
+def study_of_file(
+    path: Path,
+    out: Path | None,
     quick: bool,
     sets: Sequence[Setting],
+    *,
     tasks: int | None,
     watch: Callable[[Progress], None],
     warn: Callable[[str], None],
 ) -> Study:
-    """Return the study as `compare` does; errors name the options of the command."""
-    loaded = load_study(file, quick=quick, sets=sets)
-    folder = folder or Path("studies") / loaded.study.name
+    """Do the work of `compare`, with errors that name options of the command."""
+    loaded = load_study(path, quick=quick, sets=sets)
+    folder = Path("studies") / loaded.study.name if out is None else out
     with loaded.document.secrets.redacting():
         table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
     return Study(loaded.study, folder, table, labels_of(table))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from millstream.arguments import MOST_NUMBER
 from millstream.cli.options import config_options
 from millstream.cli.session import current_session
 from millstream.plain_text import json_object
@@ -18,7 +19,7 @@ __all__ = ["advise"]
 
 
 class _AboveZero(click.FloatRange):
-    """A number above 0, at most 1e12; `nan` is refused too, which is neither below nor above a limit."""
+    """A number above 0, at most `MOST_NUMBER`; `nan` is refused too, which is neither below nor above a limit."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if str(value).strip().lower().lstrip("+-") == "nan":
@@ -26,7 +27,7 @@ class _AboveZero(click.FloatRange):
         return float(super().convert(value, param, ctx))
 
 
-_ABOVE_ZERO = _AboveZero(0, 1e12, min_open=True)
+_ABOVE_ZERO = _AboveZero(0, MOST_NUMBER, min_open=True)
 
 
 @click.command()

@@ -24,6 +24,10 @@ _WORDS = {"different": "different", "equivalent": "equivalent within the margin"
 """The verdicts, in words."""
 
 
+class _Interrupted(click.ClickException):
+    exit_code = 130
+
+
 @click.command()
 @click.argument("study", metavar="STUDY", type=click.Path())
 @click.option("--out", metavar="DIR", help="The folder of the results. Default: studies/NAME.")
@@ -39,12 +43,16 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
     after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial, DIR/cells.csv one for
     each combination of factors, and DIR/plots has the plots.
     """
-    from millstream.api.study import compared
+    from millstream.api import study as studies
 
     began = time.monotonic()
     shown = _Lines()
     folder = None if out is None else Path(out)
-    found = compared(Path(study), folder, quick=quick, sets=sets, tasks=tasks, watch=shown.show, warn=_warn)
+    try:
+        found = studies.study_of_file(Path(study), folder, quick, sets, tasks=tasks, watch=shown.show, warn=_warn)
+    except KeyboardInterrupt:
+        click.echo(err=True)  # the terminal has written ^C
+        raise _Interrupted("interrupted; the same command continues with the trials that are missing") from None
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
     for line in [*_verdicts(found.cells), *_table(found.cells)]:
@@ -78,7 +86,7 @@ def _verdicts(cells: list[Cell]) -> Iterator[str]:
     counted = Counter(cell.verdict for cell in cells if cell.verdict is not None)
     if counted:
         numbers = ", ".join(f"{number:,} {_WORDS[verdict]}" for verdict, number in sorted(counted.items()))
-        yield f"  of {counted.total():,} cells, after Holm's correction: {numbers}"
+        yield f"  of {counted.total():,} tested cells, after Holm's correction: {numbers}"
 
 
 def _table(cells: list[Cell]) -> Iterator[str]:

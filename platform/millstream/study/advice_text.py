@@ -32,9 +32,11 @@ def _head(advice: Advice) -> Iterator[str]:
         f"{_count(conditions.checkpoint_every, 'epoch')}, a commit every {_count(conditions.commit_every, 'epoch')}"
     )
     assumed = " (assumed: one a week)" if conditions.failures_per_month == FAILURES_PER_MONTH else ""
+    rate = _amount(f"{conditions.records_per_second:,.4g}", "record")
+    failures = _amount(f"{conditions.failures_per_month:g}", "failure")
     yield (
-        f"  stream   {conditions.records_per_second:,.4g} records a second ({conditions.rate_from}), "
-        f"{conditions.records_per_month:,.0f} a month; {conditions.failures_per_month:g} failures a month{assumed}"
+        f"  stream   {rate} a second ({conditions.rate_from}), {conditions.records_per_month:,.0f} a month; "
+        f"{failures} a month{assumed}"
     )
     yield f"  labels   {_labels(advice)}"
 
@@ -162,11 +164,22 @@ def _summary(advice: Advice) -> Iterator[str]:
     else:
         yield f"exactly_once leaves no effect. {_cost(once, least)}"
     for each, rows in ((least, "rows may repeat"), (most, "rows may be missing")):
-        errors = [effect.window.rms for effect in (each.rows, each.state) if effect.window is not None]
-        share = f" and a share may err by {_points(2 * max(errors))} in a {conditions.window.name}" if errors else ""
-        yield f"{each.delivery} is enough where, after a failure, {rows}{share}."
+        yield _enough(each, rows, conditions.window.name)
     if least.rows.spans.most >= conditions.window.records:
         yield f"A failure can cover a whole {conditions.window.name}; smaller epochs repeat and lose less."
+
+
+def _enough(each: GuaranteeAdvice, rows: str, window: str) -> str:
+    """Return what readers must bear for a delivery to be enough, or the reason why that is unknown."""
+    effects = [effect for effect in (each.rows, each.state) if effect.spans.most]
+    if any(effect.month is None and effect.bound >= 1 for effect in effects):
+        return f"Whether {each.delivery} is enough is unknown: there are too many failures for a prediction."
+    if any(effect.window is None and effect.window_bound >= 1 for effect in effects):
+        return f"Whether {each.delivery} is enough is unknown, as is the error of a share in a {window}."
+    errors = [effect.window_bound if effect.window is None else 2 * effect.window.rms for effect in effects]
+    most = "up to " if any(effect.window is None for effect in effects) else ""
+    share = f" and a share may err by {most}{_points(max(errors))} in a {window}" if errors else ""
+    return f"{each.delivery} is enough where, after a failure, {rows}{share}."
 
 
 def _cost(once: GuaranteeAdvice, least: GuaranteeAdvice) -> str:
@@ -199,7 +212,11 @@ def _limits(advice: Advice) -> Iterator[str]:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return _amount(f"{number:,}", noun)
+
+
+def _amount(number: str, noun: str) -> str:
+    return f"{number} {noun}{'' if number == '1' else 's'}"
 
 
 def _points(share: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import csv
 
-from millstream.errors import ConfigError
+from millstream.errors import DISK_FULL, ConfigError, MillstreamError, Unavailable
 from millstream.extras import check_parts, require
 from millstream.log.journal.durability import make_folder
 from millstream.log.journal.lock import FolderLock
@@ -65,8 +65,7 @@ def run_study(
     folder = ResultFolder(out)
     identity = data_identity(loaded, folder.path)
     folder.check(study.name, identity)
-    make_folder(folder.path)
-    with FolderLock(folder.path):
+    with _locked(folder.path):
         folder.claim(study.name, identity)
         folder.remove_partial()
         write_collection(loaded, folder.collection, identity)
@@ -78,6 +77,16 @@ def run_study(
 
             record_study(loaded, folder.path, table, cells, warn)
     return table
+
+
+def _locked(folder: Path) -> FolderLock:
+    """Return the lock of the folder of the results, which is made if it is not there."""
+    try:
+        make_folder(folder)
+        return FolderLock(folder)
+    except OSError as error:
+        message = f"cannot write the folder {folder}: {error.strerror}; choose another --out"
+        raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
 
 
 def _table(loaded: LoadedStudy, folder: ResultFolder, tasks: int | None, watch: Callable[[Progress], None]) -> pa.Table:

@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream.arrays import Array
 from millstream.errors import ConfigError
-from millstream.plain_text import short
+from millstream.plain_text import one_line, short
 from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
 from millstream.suggestions import suggestion
 
@@ -159,9 +159,9 @@ def _swapped(config: Swap, stream: OrderedStream, there: Array, names: Sequence[
 def label_number(name: str, names: Sequence[str]) -> int:
     """Return the index of a label; `ConfigError` if the data does not have it."""
     if name not in names:
-        shown = map(short, names[:_FEW])
+        shown = [repr(short(known)) for known in names[:_FEW]]
         more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
         there = f"there are {', '.join(shown)}{more}"
-        message = f"the data has no label {name!r}{suggestion(name, names, there)}"
+        message = f"the data has no label {name!r}{suggestion(name, names, there, shown=one_line)}"
         raise ConfigError(message)
     return list(names).index(name)

@@ -185,7 +185,12 @@ def _failure_problem(study: StudyConfig, failures: Failures) -> str | None:
         there = round(failures.between[1] * records) - round(failures.between[0] * records)
         count = failures.count(records)
         if count * failures.span > there:
-            needed = f"{count:,} failures of {failures.span:,} records each need {count * failures.span:,} records"
+            size = f"{failures.span:,} records"
+            needed = (
+                f"{count:,} failures of {size} each need {count * failures.span:,} records"
+                if count > 1
+                else f"1 failure of {size} needs as many"
+            )
             return (
                 f"{needed}, and there are {there:,} in that part of the stream {name!r}; lower them, or raise `records`"
             )
