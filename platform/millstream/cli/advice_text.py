@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from millstream.guarantees.delivery import Delivery
 from millstream.study.advice import Advice, Deviation, Effect, GuaranteeAdvice
 from millstream.study.conditions import FAILURES_PER_MONTH
-from millstream.study.evidence import evidence
+from millstream.study.evidence import AccuracyRow, evidence
 from millstream.study.label_sample import NoSample
 
 __all__ = ["advice_text"]
@@ -187,14 +187,23 @@ def _limits(advice: Advice) -> Iterator[str]:
     rows = [row for each in advice.guarantees for row in each.accuracy]
     found = evidence()
     if rows:
-        doses = ", ".join(f"{dose:.2%}" for dose in sorted({row.dose for row in rows}))
-        yield f"  Accuracy was measured with {doses} of the records learned twice or lost, by: {found.accuracy_command}"
+        yield from _evidence_limits(rows, found.accuracy_command or "")
     elif conditions.learner is not None:
         yield f"  The effect on the accuracy of {conditions.learner['type']} with these options is not measured."
     condition = found.conditions.get(conditions.engine)
     if condition:
         yield f"  Latency was measured with {condition}, by: make bench (docs/benchmarks.md)."
     yield "  docs/advice.md has the formulas and the assumptions."
+
+
+def _evidence_limits(rows: Sequence[AccuracyRow], command: str) -> Iterator[str]:
+    """The conditions under which accuracy was measured."""
+    streams = ", ".join(dict.fromkeys(row.stream for row in rows))
+    doses = " and ".join(dict.fromkeys(f"{dose:.2%}" for dose in sorted(row.dose for row in rows)))
+    seeds, widest = min(row.seeds for row in rows), max(rows, key=lambda row: row.half_width)
+    yield f"  Accuracy: the range of the 95 % intervals on streams of generated text ({streams}), {seeds} seeds each;"
+    yield f"  the widest is that on {widest.stream}. With {doses} of the records learned twice or lost,"
+    yield f"  by: {command} (docs/findings.md)."
 
 
 def _count(number: int, noun: str) -> str:

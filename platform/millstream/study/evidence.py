@@ -154,5 +154,12 @@ def _anywhere(trial: Mapping[str, Any]) -> bool:
 def evidence_text(rows: Sequence[AccuracyRow], command: str) -> str:
     """Return the text of `evidence.json` with these rows and the command that made them in place of its own."""
     current = json.loads(files(__package__).joinpath("evidence.json").read_text())
-    accuracy = {"command": command, "rows": [asdict(row) for row in rows]}
-    return json.dumps({**current, "accuracy": accuracy}, indent=2) + "\n"
+    lines = ",\n".join(f"      {json.dumps(_rounded(row))}" for row in rows)
+    rest = json.dumps({**current, "accuracy": {"command": command, "rows": []}}, indent=2)
+    return rest.replace('"rows": []', f'"rows": [\n{lines}\n    ]', 1) + "\n"
+
+
+def _rounded(row: AccuracyRow) -> dict[str, Any]:
+    """Return a row with four digits after the point of a percentage, which is far below every interval."""
+    short = {name: round(getattr(row, name), 4) for name in ("difference", "half_width")}
+    return {**asdict(row), "dose": round(row.dose, 6), **short}
