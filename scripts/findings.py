@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from scripts.findings_page import write_page
-from scripts.findings_tables import FOLDER, ROOT, cell_rows, prequential_rows, shift_rows, write_rows
 
 import millstream as ms
 from millstream.study.collection import open_collection
 from millstream.study.evidence import accuracy_rows, evidence_text
+from scripts.findings_page import write_page
+from scripts.findings_tables import FOLDER, ROOT, cell_rows, prequential_rows, shift_rows, write_rows
 
 STUDIES = ("impact", "lateness", "state", "prequential", "published", "quick")
 SHOWN = {
