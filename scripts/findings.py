@@ -20,9 +20,10 @@ from PIL import Image
 
 import millstream as ms
 from millstream.study.collection import open_collection
-from millstream.study.evidence import accuracy_rows, evidence_text
-from scripts.findings_page import write_page
-from scripts.findings_tables import FOLDER, ROOT, cell_rows, prequential_rows, shift_rows, write_rows
+from millstream.study.evidence import AccuracyRow, evidence_text
+from millstream.study.study_file import load_study
+from scripts.findings_page import TEXTS, write_page
+from scripts.findings_tables import FOLDER, ROOT, cell_rows, chosen, prequential_rows, read_rows, shift_rows, write_rows
 
 STUDIES = ("impact", "lateness", "state", "prequential", "published", "quick")
 SHOWN = {
@@ -30,6 +31,7 @@ SHOWN = {
     "lateness": ("late_repeats",),
     "state": ("stale_state",),
     "published": ("earlier_work",),
+    "quick": ("output_and_state",),
 }
 """The plots that the page shows, of the studies on generated text."""
 COLOURS = 64
@@ -76,10 +78,10 @@ def write_figures(study: str, name: str, found: ms.Study) -> None:
     """Write the rows of a study that the page is made of."""
     if study == "prequential":
         write_rows(name, prequential_rows(found.table))
-        return
-    write_rows(name, cell_rows(found.cells))
-    if study == "published":
-        write_rows(f"{name}-shifts", shift_rows(found.table))
+    elif study == "published":
+        write_rows(name, shift_rows(found.table))
+    else:
+        write_rows(name, cell_rows(found.cells))
 
 
 def write_plots(study: str, found: ms.Study) -> None:
@@ -109,7 +111,6 @@ def generated() -> None:
         write_plots(study, found)
         if study == "impact":
             write_figures(study, "shares", run(study, "shares", ONLY_SHARES))
-            EVIDENCE.write_text(evidence_text(accuracy_rows(found.table.to_pylist()), "make findings"))
 
 
 def news(path: Path) -> None:
@@ -131,6 +132,24 @@ def ag_news(path: Path) -> None:
     write_figures("prequential", "prequential-ag_news", run("prequential", "prequential-ag_news", sets))
 
 
+def accuracy_evidence() -> list[AccuracyRow]:
+    """The effects of the deliveries in `impact.yaml`, for `millstream advise`."""
+    learners = load_study(ROOT / "configs/studies/impact.yaml").study.learners
+    return [
+        AccuracyRow(
+            learner=learners[row["learner"]].model_dump(mode="json"),
+            stream=f"{text}, {row['stream']}",
+            delivery=row["treatment"],
+            dose=row["affected"],
+            difference=100 * row["difference"],
+            half_width=50 * (row["difference_high"] - row["difference_low"]),
+            seeds=row["seeds"],
+        )
+        for end, text in TEXTS.items()
+        for row in chosen(read_rows(f"impact{end}"), treatment=("at_least_once", "at_most_once"))
+    ]
+
+
 def main(arguments: Sequence[str]) -> None:
     given = dict(argument.split("=", 1) for argument in arguments)
     generated()
@@ -139,6 +158,7 @@ def main(arguments: Sequence[str]) -> None:
     if path := given.get("AG_NEWS"):
         ag_news(Path(path))
     write_page()
+    EVIDENCE.write_text(evidence_text(accuracy_evidence(), "make findings"))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def published() -> list[str]:
         "text", "stream", "failure", "delivery", "label", "share, %", "shift, points", "by counts", "published"
     )
     for end, text in TEXTS.items():
-        rows = chosen(read_rows(f"published{end}-shifts"), learner="nb")
+        rows = chosen(read_rows(f"published{end}"), learner="nb")
         for row in shown_shifts(rows):
             words = row["treatment"].replace("_", " ")
             figures = (

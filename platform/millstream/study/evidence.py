@@ -1,4 +1,4 @@
-"""Measured effects of guarantees: accuracy from the table of a study, latency from the benchmarks.
+"""Measured effects of guarantees: accuracy from a study, latency from the benchmarks.
 
 `evidence.json` holds the measurements with the commands that made them. A learner without a row has no evidence: its
 effect is unknown, not 0.
@@ -7,7 +7,7 @@ effect is unknown, not 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,20 +15,8 @@ from typing import Any
 
 from millstream.guarantees.delivery import Delivery
 
-__all__ = ["AccuracyRow", "LatencyRow", "accuracy_rows", "evidence", "evidence_text"]
+__all__ = ["AccuracyRow", "LatencyRow", "evidence", "evidence_text"]
 
-_CELL = (
-    "stream",
-    "learner_config",
-    "treatment",
-    "checkpoint_every",
-    "commit_every",
-    "failures",
-    "span",
-    "placement",
-    "records",
-)
-"""The columns of a study's table that make one cell; the trials of a cell differ by their seeds."""
 _SAME_DOSE = 1.1
 """Doses that differ by no more than this factor count as the same."""
 
@@ -37,7 +25,8 @@ _SAME_DOSE = 1.1
 class AccuracyRow:
     """The effect of a delivery on hold-out accuracy, as a paired difference to exactly once, in percentage points.
 
-    `dose` is the share of the records that the model was trained on twice, or lost.
+    `stream` names the text and the order of its records. `dose` is the share of the records that the model was trained
+    on twice, or lost.
     """
 
     learner: Mapping[str, Any]
@@ -109,46 +98,6 @@ def evidence() -> Evidence:
         latency["command"],
         latency["conditions"],
     )
-
-
-def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
-    """Return one row for each cell of a study's table: learner, stream, delivery and failures at random moments.
-
-    Each trial is paired with the exactly-once trial of the same stream, learner and seed. Simulated treatments,
-    failures in one topic or in one part of the stream, and frozen models, which learn nothing, give no evidence.
-    """
-    from millstream.study.statistics import mean_interval, paired_differences
-
-    trials = list(results)
-    controls: dict[Any, dict[int, float]] = {}
-    cells: dict[Any, list[Mapping[str, Any]]] = {}
-    for trial in trials:
-        if trial["treatment"] == Delivery.EXACTLY_ONCE:
-            key = (trial["stream"], trial["learner_config"], trial["records"])
-            controls.setdefault(key, {})[trial["seed"]] = trial["holdout_accuracy"]
-        elif not (trial["simulated"] or trial["trained_before"]) and _anywhere(trial):
-            cells.setdefault(tuple(trial[name] for name in _CELL), []).append(trial)
-    rows = []
-    for (stream, learner, treatment, *_, records), found in cells.items():
-        control = controls.get((stream, learner, records), {})
-        seeds = [trial["seed"] for trial in found]
-        missing = sorted(set(seeds) - control.keys())
-        if missing:
-            message = (
-                f"stream {stream!r}, learner {learner}: the seeds {missing} have no exactly-once trial to pair with"
-            )
-            raise ValueError(message)
-        values, base = [trial["holdout_accuracy"] for trial in found], [control[seed] for seed in seeds]
-        interval = mean_interval(100 * paired_differences(seeds, values, seeds, base))
-        dose = sum(trial["trained_twice"] + trial["not_trained"] for trial in found) / len(found) / records
-        measured = (interval.mean, interval.half_width, interval.count)
-        rows.append(AccuracyRow(json.loads(learner), stream, treatment, dose, *measured))
-    return sorted(rows, key=lambda row: (str(row.learner), row.stream, row.delivery, row.dose))
-
-
-def _anywhere(trial: Mapping[str, Any]) -> bool:
-    """True if the failures of a trial come at random places of the whole stream."""
-    return trial["placement"] != "topic" and (trial["between_first"], trial["between_last"]) == (0, 1)
 
 
 def evidence_text(rows: Sequence[AccuracyRow], command: str) -> str:
