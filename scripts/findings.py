@@ -22,7 +22,7 @@ import millstream as ms
 from millstream.study.collection import open_collection
 from millstream.study.evidence import AccuracyRow, evidence_text
 from millstream.study.study_file import load_study
-from scripts.findings_page import TEXTS, write_page
+from scripts.findings_page import texts, write_page
 from scripts.findings_tables import FOLDER, ROOT, cell_rows, chosen, prequential_rows, read_rows, shift_rows, write_rows
 
 STUDIES = ("impact", "lateness", "state", "prequential", "published", "quick")
@@ -38,6 +38,10 @@ COLOURS = 64
 LARGEST = 100_000
 """The bytes of a plot in the repository, at most."""
 EVIDENCE = ROOT / "platform/millstream/study/evidence.json"
+
+
+FEWER = {"lateness": 8, "state": 5}
+"""The seeds on news of studies with many trials, which take twice as long there."""
 
 
 def source(path: Path, *, times: bool) -> dict[str, Any]:
@@ -115,7 +119,8 @@ def generated() -> None:
 
 def news(path: Path) -> None:
     for study in STUDIES:
-        sets = {"data.source": source(path, times=True)}
+        sets: dict[str, Any] = {"data.source": source(path, times=True)}
+        sets |= {"seeds": FEWER[study]} if study in FEWER else {}
         sets |= published_topics(ROOT / "studies/impact-news/collection.arrow") if study == "published" else {}
         write_figures(study, f"{study}-news", run(study, f"{study}-news", sets))
         if study == "impact":
@@ -145,7 +150,7 @@ def accuracy_evidence() -> list[AccuracyRow]:
             half_width=50 * (row["difference_high"] - row["difference_low"]),
             seeds=row["seeds"],
         )
-        for end, text in TEXTS.items()
+        for end, text in texts("impact").items()
         for row in chosen(read_rows(f"impact{end}"), treatment=("at_least_once", "at_most_once"))
     ]
 

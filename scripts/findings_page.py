@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from scripts.findings_tables import ROOT, Row, chosen, read_rows
+from scripts.findings_tables import FOLDER, ROOT, Row, chosen, read_rows
 
 PAGE = ROOT / "docs/findings.md"
-TEXTS = {"": "generated", "-news": "news"}
-"""The texts of the studies, by the end of the names of their tables."""
+TEXTS = {"": "generated", "-news": "news", "-ag_news": "AG News"}
+"""The kinds of text, by the end of the names of their tables."""
 DELIVERIES = {
     "at_least_once": "at least once",
     "late delay=10000": "repeats 10,000 later",
@@ -46,6 +46,11 @@ def tables() -> Mapping[str, Sequence[str]]:
     return {name: table() for name, table in made.items()}
 
 
+def texts(study: str) -> Mapping[str, str]:
+    """The kinds of text on which a study has been run."""
+    return {end: text for end, text in TEXTS.items() if (FOLDER / f"{study}{end}.csv").exists()}
+
+
 def doses(rows: Iterable[Row]) -> list[float]:
     """The shares of the stream that failures repeat or lose, without those that overlaps make a little smaller."""
     kept: list[float] = []
@@ -61,27 +66,28 @@ def dose_of(row: Row, of: Sequence[float]) -> float:
 
 def verdicts() -> list[str]:
     """The number of cells with each verdict, by text, delivery and share of records."""
-    lines = _head("text", "delivery", "share of records", *VERDICTS, "largest difference, points")
-    for end, text in TEXTS.items():
+    lines = _head("text", "delivery", "share of records", *VERDICTS, "the largest that is different, points")
+    for end, text in texts("impact").items():
         rows = chosen(read_rows(f"impact{end}"), treatment=(*DELIVERIES,))
         steps = doses(rows)
         for treatment, words in DELIVERIES.items():
             for dose in steps:
                 found = [row for row in chosen(rows, treatment=treatment) if dose_of(row, steps) == dose]
                 counted = Counter(row["verdict"] for row in found)
-                largest = max(found, key=lambda row: abs(row["difference"]))
-                shown = f"{largest['learner']}, {largest['stream']}: {points(largest)}"
+                largest = max(chosen(found, verdict="different"), key=lambda row: abs(row["difference"]), default=None)
+                shown = "" if largest is None else f"{largest['learner']}, {largest['stream']}: {points(largest)}"
                 lines.append(_row(text, words, percent(dose), *(counted[each] for each in VERDICTS), shown))
     return lines
 
 
 def accuracy() -> list[str]:
     """The accuracy differences in random order, with 16 failures of 600 records."""
-    lines = _head("learner", *(f"{words}, {text}" for text in TEXTS.values() for words in DELIVERIES.values()))
-    rows = {end: chosen(read_rows(f"impact{end}"), stream="iid", failures="16 x 600") for end in TEXTS}
-    for learner in LEARNERS:
-        cells = [one(rows[end], learner=learner, treatment=treatment) for end in TEXTS for treatment in DELIVERIES]
-        lines.append(_row(f"`{learner}`", *map(points, cells)))
+    lines = _head("text", "learner", *DELIVERIES.values())
+    for end, text in texts("impact").items():
+        rows = chosen(read_rows(f"impact{end}"), stream="iid", failures="16 x 600")
+        for learner in LEARNERS:
+            cells = (points(one(rows, learner=learner, treatment=treatment)) for treatment in DELIVERIES)
+            lines.append(_row(text, f"`{learner}`", *cells))
     return lines
 
 
@@ -89,7 +95,7 @@ def shares() -> list[str]:
     """The share bias against the closed form, by stream and failures; no learner has a part in it."""
     heads = ("burstiness", "repeated, points", "measured / closed form", "lost, points", "measured / closed form")
     lines = _head("text", "stream", "failures", *heads)
-    for end, text in TEXTS.items():
+    for end, text in texts("shares").items():
         rows = read_rows(f"shares{end}")
         for repeated in chosen(rows, treatment="at_least_once"):
             place = {name: repeated[name] for name in ("stream", "failures")}
@@ -111,7 +117,7 @@ def lateness() -> list[str]:
     shown = {"at_least_once": "at once", **{f"late delay={delay}": f"{delay:,} later" for delay in (1000, 5000, 20000)}}
     shown |= {"late delay=end": "at the end", "at_most_once": "lost"}
     lines = _head("text", "learner", *shown.values())
-    for end, text in TEXTS.items():
+    for end, text in texts("lateness").items():
         rows = chosen(read_rows(f"lateness{end}"), stream="swap", failures="4 x 600 in 0-0.5")
         for learner in dict.fromkeys(row["learner"] for row in rows):
             cells = (points(one(rows, learner=learner, treatment=treatment)) for treatment in shown)
@@ -126,7 +132,7 @@ def state() -> list[str]:
     shown |= {"stale_state age=20000 part=1": "20,000 old", "stale_state age=20000 part=0.25": "a quarter 20,000 old"}
     shown |= {"lost_optimiser": "optimiser state lost"}
     lines = _head("text", "learner", *shown.values())
-    for end, text in TEXTS.items():
+    for end, text in texts("state").items():
         rows = chosen(read_rows(f"state{end}"), stream="iid", failures="10 x 60")
         for learner in dict.fromkeys(row["learner"] for row in rows):
             found = (chosen(rows, learner=learner, treatment=treatment) for treatment in shown)
@@ -139,7 +145,7 @@ def published() -> list[str]:
     lines = _head(
         "text", "stream", "failure", "delivery", "label", "share, %", "shift, points", "by counts", "published"
     )
-    for end, text in TEXTS.items():
+    for end, text in texts("published").items():
         rows = chosen(read_rows(f"published{end}"), learner="nb")
         for row in shown_shifts(rows):
             words = row["treatment"].replace("_", " ")
@@ -161,22 +167,22 @@ def shown_shifts(rows: Sequence[Row]) -> list[Row]:
 
 def published_shift(rows: Sequence[Row], row: Row) -> float | None:
     """The shift in Trofimov et al. 2019 that belongs to this row, in percentage points; None: they have none."""
-    if row["treatment"] != "at_least_once":
+    if row["treatment"] != "at_least_once" or row["stream"] == "race":
         return None
     if row["stream"] == "popularity":
         return -0.7 if row["failures"] == "in 0-0.8" else None
-    places = [*dict.fromkeys(each["label"] for each in chosen(rows, stream="two_topics"))]
-    inside = [f"in {place}" for place in places].index(row["failures"])
-    return ((4.9, -4.9), (-4.1, 4.1))[inside][places.index(row["label"])]
+    first, second = dict.fromkeys(each["label"] for each in chosen(rows, stream="two_topics"))
+    shifts = {f"in {first}": (4.9, -4.9), f"in {second}": (-4.1, 4.1)}.get(row["failures"])
+    return None if shifts is None else shifts[row["label"] == second]
 
 
 def prequential() -> list[str]:
     """Prequential accuracies in percent, by stream."""
-    names = {"": "generated", "-news": "news", "-ag_news": "AG News"}
+    names = texts("prequential")
     rows = {end: read_rows(f"prequential{end}") for end in names}
     columns = [(end, stream) for end in names for stream in dict.fromkeys(row["stream"] for row in rows[end])]
     lines = _head("learner", "seeds", *(f"{names[end]}, {stream}" for end, stream in columns))
-    for learner in dict.fromkeys(row["learner"] for row in rows[""]):
+    for learner in dict.fromkeys(row["learner"] for each in rows.values() for row in each):
         cells = [one(rows[end], stream=stream, learner=learner) for end, stream in columns]
         figures = (
             f"{100 * each['accuracy']:.2f} ± {50 * (each['accuracy_high'] - each['accuracy_low']):.2f}"
