@@ -153,6 +153,21 @@ def test_counting_repeats_changes_the_sign_for_a_model_that_forgets() -> None:
     assert f"rises by {100 * row['all']:.2f}" in text and f"falls by {-100 * row['first']:.2f}" in text
 
 
+def test_no_learner_is_the_best_everywhere_and_orders_matter_less_than_learners() -> None:
+    rows, best = [read_rows(f"prequential{end}") for end in texts("prequential")], set()
+    for each in rows:
+        learners = [row for row in each if row["learner"] not in ("previous_label", "most_common_label")]
+        for stream in {row["stream"] for row in learners}:
+            best.add(max(chosen(learners, stream=stream), key=lambda row: row["accuracy"])["learner"])
+            found = [row["accuracy"] for row in chosen(learners, stream=stream)]
+            orders = [
+                row["accuracy"] - one(chosen(each, stream="iid"), learner=row["learner"])["accuracy"]
+                for row in chosen(learners, stream=stream)
+            ]
+            assert max(map(abs, orders)) < max(found) - min(found)
+    assert len(best) > 1
+
+
 def test_the_evidence_of_advice_is_that_of_the_study() -> None:
     rows = json.loads((ROOT / "platform/millstream/study/evidence.json").read_text())["accuracy"]["rows"]
     expected = [
