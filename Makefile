@@ -4,7 +4,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo demo-kafka notebooks notebook-outputs quick test conformance check bench soak wheel lock clean
+.PHONY: help setup demo demo-kafka notebooks notebook-outputs quick test conformance check bench findings soak wheel lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -51,6 +51,9 @@ check: $(READY)  ## ruff, mypy and the import contracts
 
 bench: $(READY)  ## measure, print a table, write bench.json, extend the history; PEERS=1 adds other tools, ARGS are passed on
 	@$(BIN)/python benchmarks/run.py $(if $(PEERS),--peers) $(ARGS)
+
+findings: $(READY)  ## run all studies, write docs/findings and the evidence of advice; NEWS=, AG_NEWS= name labelled text
+	@$(BIN)/python -m scripts.findings $(if $(NEWS),NEWS=$(NEWS)) $(if $(AG_NEWS),AG_NEWS=$(AG_NEWS))
 
 soak: $(READY)  ## the tests that take long
 	@$(PYTEST) -m soak

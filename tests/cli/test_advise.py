@@ -133,3 +133,19 @@ def test_a_bad_config_is_refused(millstream: Millstream, demo: Path) -> None:
     ran = millstream(*ADVISE, "--set", "pipeline.popularity.threshold=2")
     assert ran.code == 2
     assert "(--set) pipeline.popularity.threshold: 2 is not allowed; at most 1" in ran.err
+
+
+def test_a_learner_of_the_study_has_its_intervals_and_their_limits(millstream: Millstream, demo: Path) -> None:
+    model = ("--set", "pipeline.model={type: naive_bayes}")
+    lines = millstream(*ADVISE, *model).out.splitlines()
+    [first] = [number for number, line in enumerate(lines) if line.startswith("  accuracy of naive_bayes")]
+    shown = [line for line in lines[first + 1 :] if line.startswith("    on ")]
+    assert [line[7:].split("  ")[0] for line in shown][:4] == [
+        f"generated, {stream}" for stream in ("blocks", "iid", "natural", "swap")
+    ]
+    measured = advised(millstream, *model)["guarantees"]["at_least_once"]["accuracy"]
+    iid = [row for row in measured if row["stream"] == "generated, iid"]
+    low = min(row["difference_pp"] - row["half_width_pp"] for row in iid)
+    high = max(row["difference_pp"] + row["half_width_pp"] for row in iid)
+    assert f"{low:+.2f} to {high:+.2f} pp" in shown[1]
+    assert "by: make findings (docs/findings.md)" in "\n".join(lines)

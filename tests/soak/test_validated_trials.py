@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from scripts.validated_trials import main
 
 

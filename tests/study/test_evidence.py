@@ -1,4 +1,4 @@
-"""The evidence of advice is made of a study's table, and what was not measured has none."""
+"""The evidence of advice is read as it was written, and what was not measured has none."""
 
 from __future__ import annotations
 
@@ -11,81 +11,10 @@ import pytest
 from support.docs_pages import ROOT
 
 from millstream.guarantees.delivery import Delivery
-from millstream.study.evidence import AccuracyRow, accuracy_rows, evidence, evidence_text
+from millstream.study.evidence import AccuracyRow, evidence, evidence_text
 
 BAYES = {"type": "naive_bayes", "alpha": 0.1, "features": None}
 ALO, AMO = Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE
-
-
-def trial(treatment: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
-    """One row of a study's table, with the columns that evidence needs."""
-    row = {
-        "stream": "iid",
-        "learner_config": json.dumps(BAYES),
-        "treatment": treatment,
-        "simulated": False,
-        "checkpoint_every": 1,
-        "commit_every": 4,
-        "failures": 2,
-        "span": 400,
-        "placement": "random",
-        "between_first": 0.0,
-        "between_last": 1.0,
-        "seed": seed,
-        "records": 10_000,
-        "holdout": 1_000,
-        "trained_before": 0,
-        "holdout_accuracy": accuracy,
-        "trained_twice": 800 if treatment == ALO else 0,
-        "not_trained": 600 if treatment == AMO else 0,
-    }
-    return {**row, **changes}
-
-
-def controls() -> list[dict[str, Any]]:
-    return [trial("exactly_once", seed, 0.80 + seed / 100, checkpoint_every=0, failures=0) for seed in range(4)]
-
-
-def test_a_cell_is_a_paired_difference_in_percentage_points_with_its_dose() -> None:
-    table = controls()
-    table += [trial(ALO, seed, 0.80 + seed / 100 + change) for seed, change in enumerate((0.01, 0.02, 0.01, 0.02))]
-    table += [trial(AMO, seed, 0.80 + seed / 100 - 0.01) for seed in range(4)]
-    repeated, lost = accuracy_rows(table)
-    assert (repeated.delivery, repeated.dose, repeated.seeds) == (str(ALO), 0.08, 4)
-    assert repeated.difference == pytest.approx(1.5) and repeated.half_width == pytest.approx(0.919, abs=0.001)
-    assert (lost.delivery, lost.dose) == (str(AMO), 0.06) and lost.difference == pytest.approx(-1.0)
-    assert repeated.learner == BAYES
-
-
-def test_simulated_treatments_and_failures_that_are_not_anywhere_give_no_evidence() -> None:
-    late = [trial("at_least_once_late", seed, 0.5, simulated=True) for seed in range(4)]
-    topic = [trial(ALO, seed, 0.5, placement="topic") for seed in range(4)]
-    begun = [trial(ALO, seed, 0.5, between_last=0.5) for seed in range(4)]
-    frozen = [trial(ALO, seed, 0.5, trained_before=100) for seed in range(4)]
-    assert accuracy_rows([*controls(), *late, *topic, *begun, *frozen]) == []
-
-
-def test_crashes_at_random_moments_are_another_cell_than_the_worst_ones() -> None:
-    trials = [trial(ALO, seed, 0.5, placement=place) for place in ("random", "interval") for seed in range(4)]
-    assert len(accuracy_rows([*controls(), *trials])) == 2
-
-
-def test_a_trial_without_its_exactly_once_trial_is_refused() -> None:
-    trials = [trial(ALO, seed, 0.5) for seed in (0, 1, 2, 3, 9)]
-    with pytest.raises(ValueError, match=r"the seeds \[9\] have a trial on one side only"):
-        accuracy_rows([*controls(), *trials])
-
-
-def test_an_exactly_once_trial_that_is_there_twice_is_refused() -> None:
-    trials = [trial(ALO, seed, 0.5) for seed in range(4)]
-    with pytest.raises(ValueError, match="a seed occurs more than once in the control"):
-        accuracy_rows([*controls(), *controls(), *trials])
-
-
-def test_equal_differences_have_the_spread_of_rounding() -> None:
-    [row] = accuracy_rows([*controls(), *(trial(ALO, seed, 0.80 + seed / 100 + 0.001) for seed in range(4))])
-    assert row.difference == pytest.approx(0.1)
-    assert row.half_width == pytest.approx(3.182 * 0.1 / 12**0.5 / 4**0.5, rel=0.001)
 
 
 def row(stream: str, dose: float, learner: dict[str, Any] = BAYES) -> AccuracyRow:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripts.validated_trials import Case, KilledRun, killed_run, write_documents
 
 from millstream.errors import Contradiction
 from millstream.guarantees.delivery import Delivery, DurableEpochs, Effects, effects_of
 from millstream.study import observed_crashes
 from millstream.study.observed_crashes import Observation, observe
 from millstream.study.run_validation import validate_trial
+from scripts.validated_trials import Case, KilledRun, killed_run, write_documents
 
 EARLY, LATE = (0.3, 0.5), (0.99, 0.0)
 """Moments of kills. The last commit or checkpoint before the end of the source comes four epochs before a late kill."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from millstream.guarantees.delivery import Delivery
 from millstream.plain_text import short
 from millstream.study.advice import Advice, Deviation, Effect, GuaranteeAdvice
 from millstream.study.conditions import FAILURES_PER_MONTH
-from millstream.study.evidence import evidence
+from millstream.study.evidence import AccuracyRow, evidence
 from millstream.study.label_sample import NoSample
 
 __all__ = ["advice_text"]
@@ -81,6 +82,8 @@ def _table(advice: Advice) -> Iterator[str]:
         yield row("  popular or not: wrong", _popular_in_month)
     if conditions.learner is not None:
         yield row(f"  accuracy of {conditions.learner['type']}", _accuracy)
+        for stream in _streams(advice):
+            yield row(f"    on {stream}", partial(_accuracy_on, stream=stream))
     yield row("latency, median and 99 %", _latency)
     yield "* this pipeline. An error is a root mean square, in percentage points (pp); most are below twice that."
 
@@ -139,10 +142,21 @@ def _month(effect: Effect) -> str:
 def _accuracy(advice: GuaranteeAdvice) -> str:
     if advice.delivery is Delivery.EXACTLY_ONCE:
         return "as without failures"
-    if not advice.accuracy:
-        return _UNKNOWN
-    low = min(row.difference - row.half_width for row in advice.accuracy)
-    high = max(row.difference + row.half_width for row in advice.accuracy)
+    return "" if advice.accuracy else _UNKNOWN
+
+
+def _streams(advice: Advice) -> Sequence[str]:
+    """The streams on which the learner was measured."""
+    return sorted({row.stream for each in advice.guarantees for row in each.accuracy})
+
+
+def _accuracy_on(advice: GuaranteeAdvice, stream: str) -> str:
+    """The range of the intervals on one stream."""
+    rows = [row for row in advice.accuracy if row.stream == stream]
+    if not rows:
+        return ""
+    low = min(row.difference - row.half_width for row in rows)
+    high = max(row.difference + row.half_width for row in rows)
     return f"{low:+.2f} to {high:+.2f} pp"
 
 
@@ -201,14 +215,21 @@ def _limits(advice: Advice) -> Iterator[str]:
     rows = [row for each in advice.guarantees for row in each.accuracy]
     found = evidence()
     if rows:
-        doses = ", ".join(f"{dose:.2%}" for dose in sorted({row.dose for row in rows}))
-        yield f"  Accuracy was measured with {doses} of the records learned twice or lost, by: {found.accuracy_command}"
+        yield from _evidence_limits(rows, found.accuracy_command or "")
     elif conditions.learner is not None:
         yield f"  The effect on the accuracy of {conditions.learner['type']} with these options is not measured."
     condition = found.conditions.get(conditions.engine)
     if condition:
         yield f"  Latency was measured with {condition}, by: make bench (docs/benchmarks.md)."
     yield "  docs/advice.md has the formulas and the assumptions."
+
+
+def _evidence_limits(rows: Sequence[AccuracyRow], command: str) -> Iterator[str]:
+    """The conditions under which accuracy was measured."""
+    doses = " and ".join(dict.fromkeys(f"{dose:.2%}" for dose in sorted(row.dose for row in rows)))
+    seeds = min(row.seeds for row in rows)
+    yield f"  Accuracy: 95 % intervals of {seeds} seeds or more with {doses} of the records learned twice or lost,"
+    yield f"  on streams of 40,000 records, by: {command} (docs/findings.md). On swap, two labels change places."
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Measured effects of guarantees: accuracy from the table of a study, latency from the benchmarks.
+"""Measured effects of guarantees: accuracy from a study, latency from the benchmarks.
 
 `evidence.json` holds the measurements with the commands that made them. A learner without a row has no evidence: its
 effect is unknown, not 0.
@@ -7,7 +7,7 @@ effect is unknown, not 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,22 +15,8 @@ from typing import Any
 
 from millstream.guarantees.delivery import Delivery
 
-__all__ = ["AccuracyRow", "LatencyRow", "accuracy_rows", "evidence", "evidence_text"]
+__all__ = ["AccuracyRow", "LatencyRow", "evidence", "evidence_text"]
 
-_CELL = (
-    "stream",
-    "learner_config",
-    "treatment",
-    "checkpoint_every",
-    "commit_every",
-    "failures",
-    "span",
-    "placement",
-    "records",
-)
-"""The columns of a study's table that make one cell; the trials of a cell differ by their seeds."""
-_PAIR = ("stream", "learner_config", "records")
-"""The columns that a cell has in common with the exactly-once trials with which it is paired."""
 _SAME_DOSE = 1.1
 """Doses that differ by no more than this factor count as the same."""
 
@@ -39,7 +25,8 @@ _SAME_DOSE = 1.1
 class AccuracyRow:
     """The effect of a delivery on hold-out accuracy, as a paired difference to exactly once, in percentage points.
 
-    `dose` is the share of the records that the model was trained on twice, or lost.
+    `stream` names the text and the order of its records. `dose` is the share of the records that the model was trained
+    on twice, or lost.
     """
 
     learner: Mapping[str, Any]
@@ -113,45 +100,15 @@ def evidence() -> Evidence:
     )
 
 
-def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
-    """Return one row for each cell of a study's table: learner, stream, delivery and failures at random moments.
-
-    Each trial is paired with the exactly-once trial of the same stream, learner and seed. Simulated treatments,
-    failures in one topic or in one part of the stream, and frozen models, which learn nothing, give no evidence.
-    """
-    from millstream.study.statistics import mean_interval, paired_differences
-
-    controls: dict[Any, list[Mapping[str, Any]]] = {}
-    cells: dict[Any, list[Mapping[str, Any]]] = {}
-    for trial in results:
-        if trial["treatment"] == Delivery.EXACTLY_ONCE:
-            controls.setdefault(tuple(trial[name] for name in _PAIR), []).append(trial)
-        elif not (trial["simulated"] or trial["trained_before"]) and _anywhere(trial):
-            cells.setdefault(tuple(trial[name] for name in _CELL), []).append(trial)
-    rows = []
-    for found in cells.values():
-        one = found[0]
-        once = controls.get(tuple(one[name] for name in _PAIR), [])
-        differences = 100 * paired_differences(*_accuracies(found), *_accuracies(once))
-        interval = mean_interval(differences, resolution=100 / one["holdout"])
-        dose = sum(trial["trained_twice"] + trial["not_trained"] for trial in found) / len(found) / one["records"]
-        measured = (dose, interval.mean, interval.half_width, interval.count)
-        rows.append(AccuracyRow(json.loads(one["learner_config"]), one["stream"], one["treatment"], *measured))
-    return sorted(rows, key=lambda row: (str(row.learner), row.stream, row.delivery, row.dose))
-
-
-def _accuracies(trials: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[float]]:
-    """Return the seeds of trials, and their accuracies."""
-    return [trial["seed"] for trial in trials], [trial["holdout_accuracy"] for trial in trials]
-
-
-def _anywhere(trial: Mapping[str, Any]) -> bool:
-    """True if the failures of a trial come at random places of the whole stream."""
-    return trial["placement"] != "topic" and (trial["between_first"], trial["between_last"]) == (0, 1)
-
-
 def evidence_text(rows: Sequence[AccuracyRow], command: str) -> str:
     """Return the text of `evidence.json` with these rows and the command that made them in place of its own."""
     current = json.loads(files(__package__).joinpath("evidence.json").read_text())
-    accuracy = {"command": command, "rows": [asdict(row) for row in rows]}
-    return json.dumps({**current, "accuracy": accuracy}, indent=2) + "\n"
+    lines = ",\n".join(f"      {json.dumps(_rounded(row))}" for row in rows)
+    rest = json.dumps({**current, "accuracy": {"command": command, "rows": []}}, indent=2)
+    return rest.replace('"rows": []', f'"rows": [\n{lines}\n    ]', 1) + "\n"
+
+
+def _rounded(row: AccuracyRow) -> dict[str, Any]:
+    """Return a row with four digits after the point of a percentage, which is far below every interval."""
+    short = {name: round(getattr(row, name), 4) for name in ("difference", "half_width")}
+    return {**asdict(row), "dose": round(row.dose, 6), **short}
