@@ -64,29 +64,44 @@ class Exchange:
         return self._held.pop(self._allowed.popleft())
 
 
-def scatter(epoch: EpochInProgress, key: str, shards: int, owners: int) -> list[EpochInProgress]:
-    """Split an epoch into one part for each owner of shards; the first part also has the epoch's counts and digests."""
-    records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
+def scatter(epoch: EpochInProgress, step: str, key: str, shards: int, owners: int) -> list[EpochInProgress]:
+    """Split the merged input of a keyed step into one part for each owner of shards.
+
+    The first part also has the other streams of the epoch, its counts and its digests.
+    """
+    records = epoch.merged[step]
+    records = records.append_column(ORDER, pa.array(np.arange(records.num_rows)))
     owner_of = shards_of(records[key], shards) % owners
-    first, *others = (records.filter(pa.array(owner_of == owner)) for owner in range(owners))
-    return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
+    first, *others = ({step: records.filter(pa.array(owner_of == owner))} for owner in range(owners))
+    return [
+        replace(epoch, merged=first),
+        *(EpochInProgress(epoch.epoch, None, {}, {}, {}, merged=part) for part in others),
+    ]
 
 
 def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
     """Join the parts of an epoch, with its records in step order."""
-    whole = EpochInProgress(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
+    whole = EpochInProgress(parts[0].epoch, None, {}, {}, {})
+    tables: dict[str, list[pa.Table]] = {}
     ordered: dict[str, list[pa.Table]] = {}
     made: dict[str, list[pa.Table]] = {}
     for part in parts:
         whole.inputs |= part.inputs
         whole.latest |= part.latest
+        whole.records = whole.records if part.records is None else part.records
+        whole.order = part.order or whole.order
         for step, digest in part.streams.items():
             whole.streams[step] = whole.streams.get(step, Digest()) + digest
         for step, scores in part.scores.items():
             whole.scores[step] = whole.scores.get(step, Scores()) + scores
-        for name, tables in part.outputs.items():
-            for table in tables:
+        for stream, table in part.tables.items():
+            tables.setdefault(stream, []).append(table)
+        for name, rows in part.outputs.items():
+            for table in rows:
                 (made if ORDER in table.column_names else ordered).setdefault(name, []).append(table)
+    whole.tables = {
+        stream: _in_order(shares) if ORDER in shares[0].column_names else shares[0] for stream, shares in tables.items()
+    }
     for name in {**ordered, **made}:
         rows = [_in_order(made[name])] if name in made else []
         whole.outputs[name] = [*ordered.get(name, []), *rows]
