@@ -12,12 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.digests import Digest
 from millstream.engines.workers.messages import Allow
 from millstream.errors import StepFailed
 from millstream.log.epochs import Scores
-from millstream.records import OFFSET, RANK
+from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
 from millstream.steps.keys import shards_of
@@ -113,7 +114,8 @@ def with_order(made: pa.Table, records: pa.Table) -> pa.Table:
 
     The step does not see the order column and need not pass it on.
     """
-    known, wanted = _identities(records), _identities(made)
+    paths = pc.unique(records[PATH]) if PATH in records.column_names else None
+    known, wanted = _identities(records, paths), _identities(made, paths)
     if np.array_equal(known, wanted):
         return made.append_column(ORDER, records[ORDER])
     by_identity = np.argsort(known)
@@ -134,7 +136,12 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
     return table.take(pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable"))).drop_columns([ORDER])
 
 
-def _identities(records: pa.Table) -> Array:
-    pairs = np.empty(records.num_rows, np.dtype([("rank", np.int64), ("offset", np.int64)]))
-    pairs["rank"], pairs["offset"] = records[RANK].to_numpy(), records[OFFSET].to_numpy()
-    return pairs
+def _identities(records: pa.Table, paths: pa.Array | None) -> Array:
+    """The identities of records; a path by its index in `paths`, -1 if it is not there."""
+    found = np.zeros(records.num_rows, [("rank", np.int64), ("offset", np.int64), ("path", np.int64)])
+    found["rank"], found["offset"] = records[RANK].to_numpy(), records[OFFSET].to_numpy()
+    if paths is not None and PATH in records.column_names:
+        found["path"] = pc.fill_null(pc.index_in(records[PATH], paths), -1).to_numpy()
+    elif paths is not None:
+        found["path"] = -1
+    return found
