@@ -59,6 +59,13 @@ class Graph:
         """The columns that the log yields."""
         return list(log_schema(self.fields).names)
 
+    @property
+    def is_chain(self) -> bool:
+        """True if the first step reads all sources, and every other step the records of the step before it."""
+        first, *others = self.steps
+        before = [(node.name,) for node in self.steps[:-1]]
+        return self.inputs[first.name].everything and [node.reads for node in others] == before
+
     @cached_property
     def inputs(self) -> Mapping[str, StepInput]:
         """The input of each step."""

@@ -34,6 +34,11 @@ class GraphOutputs:
     marked: frozenset[str] = frozenset()
     """The shared outputs whose rows get the name of their step here."""
 
+    @property
+    def shared(self) -> frozenset[str]:
+        """The outputs that are made by all steps together."""
+        return self.marked | {REJECTS}
+
     def of(self, step: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The rows of a step's outputs by the names of the outputs, without those that have no rows."""
         return {
