@@ -190,6 +190,13 @@ def test_the_streams_of_a_step_are_written_out_and_read_back(millstream: Millstr
     assert yaml.safe_load(millstream("config", "again.yaml").out) == resolved
 
 
+def test_the_streams_that_a_step_reads_stay_fixed_for_the_life_of_a_run(millstream: Millstream, graph: Path) -> None:
+    assert millstream("run", graph.name).code == 0
+    graph.write_text(GRAPH.replace("from: clip,", "from: [clip, shout],"))
+    ran = millstream("run", graph.name)
+    assert ran.code == 3 and "the steps changed since the first start" in ran.err
+
+
 def test_a_sink_that_is_added_to_the_records_of_a_step_changes_no_replay(millstream: Millstream, graph: Path) -> None:
     sets = ("--set", "engine.epoch.max_records=30", "--set", "guarantee.checkpoint_every=4")
     assert millstream("run", graph.name, *sets, "--records", "60").code == 0
