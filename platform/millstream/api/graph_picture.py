@@ -67,7 +67,7 @@ def picture_of(graph: Graph, sources: Mapping[str, str], sinks: Mapping[str, str
 
 
 def _grouping(node: Node) -> str:
-    """How the records for a step are divided among processes; empty if they may stay where they are."""
+    """The grouping of the records for a step among processes; empty if they may stay where they are."""
     if node.traits.scope is Scope.KEYED:
         return f"by {node.traits.key}"
     return "to one" if node.traits.scope is Scope.GLOBAL else ""

@@ -14,11 +14,11 @@ from millstream.config.sources import SourceTime
 from millstream.errors import ConfigError
 from millstream.records import RANK, REJECT, identity_of, log_schema
 from millstream.steps.contracts import Output
+from millstream.steps.edges import Wired, maker_of, read_path, wire
 from millstream.steps.graph_outputs import GraphOutputs, graph_outputs
 from millstream.steps.inputs import StepInput
 from millstream.steps.nodes import Node, build_node
 from millstream.steps.streams import Stream, output_stream, step_stream, union_schema
-from millstream.steps.wiring import Wired, maker_of, read_path, wire
 
 __all__ = ["Graph", "build_graph", "check_graph"]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from millstream.config.document import Problem
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.steps.contracts import Output, rejects_schema
+from millstream.steps.edges import maker_of
 from millstream.steps.nodes import Node
-from millstream.steps.wiring import maker_of
 
 __all__ = ["GraphOutputs", "graph_outputs", "makers_by_output"]
 

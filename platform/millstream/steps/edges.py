@@ -1,4 +1,4 @@
-"""The wiring of a graph: the streams that each step reads, by name, and the order of the steps in an epoch."""
+"""The edges of a graph: the streams that each step reads, by name, and the order of the steps in an epoch."""
 
 from __future__ import annotations
 
