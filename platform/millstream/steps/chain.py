@@ -92,6 +92,10 @@ class Chain:
         self._drops = self._plan_drops()
         self._reads = frozenset(stream for node in (*steps, *self._after) for stream in node.reads)
         """The streams that a step reads here or later."""
+        self._outputs_read = {
+            node.name: [each for each in node.step.outputs if f"{node.name}.{each.name}" in self._reads]
+            for node in self.here
+        }
 
     def _plan_drops(self) -> Mapping[str, tuple[bool, Sequence[str]]]:
         """For each step, if nobody reads a source after it, and the other streams that nobody reads after it."""
@@ -166,10 +170,8 @@ class Chain:
             epoch.outputs.setdefault(name, []).append(rows)
         if node.name in self._graph.made.records and result.records.num_rows:
             epoch.outputs.setdefault(node.name, []).append(result.records)
-        for output in node.step.outputs:
+        for output in self._outputs_read[node.name]:
             name = f"{node.name}.{output.name}"
-            if name not in self._reads:
-                continue
             rows = output_records(node, output, result, self._graph.streams[name].schema)
             if output.of == "window" and tables is epoch.tables:  # rows of windows are read at the boundary
                 epoch.at_end.setdefault(name, []).append(rows)

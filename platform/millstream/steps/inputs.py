@@ -17,7 +17,7 @@ from millstream.steps.streams import Stream, share_records
 
 __all__ = ["StepInput"]
 
-_BEFORE_ALL = pa.scalar(np.iinfo(np.int64).min, pa.int64())
+_BEFORE_ALL = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ def identity_columns(output: Output) -> list[str]:
 
 def with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with exactly these columns; those that the rows lack are null, and a path is empty."""
+    if rows.schema.equals(schema):
+        return rows
     for column in schema:
         if column.name not in rows.column_names:
             missing = b"" if column.name == PATH else None
