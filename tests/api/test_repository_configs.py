@@ -55,7 +55,7 @@ def by_python(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_configs_are_these() -> None:
-    assert WITHOUT_BROKER == ["configs/demo.yaml", "configs/news.yaml"]
+    assert WITHOUT_BROKER == ["configs/demo.yaml", "configs/news.yaml", "configs/two_models.yaml"]
     assert set(CONFIGS) - set(WITHOUT_BROKER) == {"configs/kafka.yaml", *CHAIN}
 
 

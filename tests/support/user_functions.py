@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["follow", "short", "shout"]
+__all__ = ["clip", "follow", "mark", "short", "shout"]
+
+
+def clip(record: Mapping[str, Any]) -> dict[str, str]:
+    """Keeps the last words of a text, and adds a field."""
+    words = record["text"].split()
+    return {"text": " ".join(words[3:]), "first": words[0]}
 
 
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
@@ -15,6 +21,12 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     if seen["texts"] == 12:
         return changes, None
     return changes, {"texts": seen["texts"] + 1, "last": record["text"].partition(" ")[0]}
+
+
+def mark(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """Marks a wrong prediction."""
+    wrong = record["predicted"] != record["label"]
+    return {"predicted": f"{record['predicted']}?"} if wrong else {}
 
 
 def short(record: Mapping[str, Any]) -> bool:

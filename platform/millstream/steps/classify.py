@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError, MillstreamError
-from millstream.records import OFFSET, RANK, TIME, no_records
+from millstream.records import OFFSET, PATH, RANK, TIME, no_records
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
@@ -107,7 +107,8 @@ class Classifier:
         for column in _ANSWER:
             schema = schema.append(column)
         self._no_records = no_records(schema)
-        self._predictions = pa.schema([*_POSITION, pa.field("label", pa.string()), *_ANSWER])
+        path = [records.field(PATH)] if PATH in records.names else []
+        self._predictions = pa.schema([*_POSITION, *path, pa.field("label", pa.string()), *_ANSWER])
         self.outputs: Sequence[Output] = [Output("predictions", self._predictions)]
         self.restore({})
 
@@ -120,7 +121,8 @@ class Classifier:
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
-        rows = [*(_as_int64(records[name]) for name in (RANK, OFFSET, TIME)), labels, *answer]
+        path = [records[PATH]] if PATH in records.column_names else []
+        rows = [*(_as_int64(records[name]) for name in (RANK, OFFSET, TIME)), *path, labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
         labelled = codes >= 0
         known = codes[labelled]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.arrays import Array
 from millstream.log.epochs import Baselines
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.state.dirty_rows import Value
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Step",
     "StepConfig",
     "Traits",
+    "WindowRows",
     "rejects_schema",
 ]
 
@@ -77,7 +78,8 @@ class Output:
     """An output that a step makes: its name and its columns.
 
     `of` is the kind of thing that identifies a row. "record": the first columns are `_rank` and `_offset`, which sinks
-    get as `_source`, `_partition` and `_offset`. "window": `_window` and the columns in `key` identify the row.
+    get as `_source`, `_partition` and `_offset`; with `_path` and the columns in `key`, if there are any, they identify
+    the row. "window": `_window` and the columns in `key` identify the row.
     """
 
     name: str
@@ -86,14 +88,30 @@ class Output:
     key: tuple[str, ...] = ()
 
 
-def rejects_schema() -> pa.Schema:
+def rejects_schema(records: pa.Schema | None = None) -> pa.Schema:
     """Return the columns of the output `rejects`: the records that the log or a step could not use, with the reason.
+
+    A step gives the schema of its `records`: rejects have a path if the records have one.
 
     >>> rejects_schema().names
     ['_rank', '_offset', '_time', 'step', 'reason']
     """
     position = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
+    if records is not None and PATH in records.names:
+        position.append(pa.field(PATH, pa.binary()))
     return pa.schema([*position, pa.field("step", pa.string()), pa.field("reason", pa.string())])
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """The windows of an output's rows, so that a step can read the rows as records: one number and one time for a row.
+
+    `numbers` (int64) are the numbers of the windows, or 0. `times` (int64) are the times of the rows: the end of the
+    window less a microsecond; for a window that counts records, the time of its last record. A time may be null.
+    """
+
+    numbers: pa.Array
+    times: pa.Array
 
 
 @dataclass(frozen=True)
@@ -102,7 +120,8 @@ class Result:
 
     `labelled` is the number of records with a label, and `correct` the number of these records that were predicted
     correctly before the model learned from them. `baselines` counts the records that the two baselines predict
-    correctly.
+    correctly. `windows` has the windows of the rows of an output whose rows are those of windows; without them, no step
+    can read this output.
     """
 
     records: pa.Table
@@ -110,6 +129,7 @@ class Result:
     correct: int = 0
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
+    windows: Mapping[str, WindowRows] = field(default_factory=dict)
 
 
 class Step(Protocol):

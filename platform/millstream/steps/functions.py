@@ -102,7 +102,7 @@ class _FilterStep(StatelessStep):
     def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits) -> None:
         super().__init__(records)
         self.traits = traits
-        self.outputs = _outputs(calls)
+        self.outputs = _outputs(calls, records)
         self._calls = calls
 
     def process(self, records: pa.Table) -> Result:
@@ -115,7 +115,7 @@ class _MapStep(StatelessStep):
     def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, changes: FieldChanges) -> None:
         super().__init__(changes.apply(no_records(records), {}).schema)
         self.traits = traits
-        self.outputs = _outputs(calls)
+        self.outputs = _outputs(calls, records)
         self._calls = calls
         self._changes = changes
 
@@ -144,5 +144,5 @@ def _read_mask(fields: pa.Table, returned: Any) -> pa.Array:
     return mask
 
 
-def _outputs(calls: FunctionCalls) -> Sequence[Output]:
-    return [Output("rejects", rejects_schema())] if calls.rejects else []
+def _outputs(calls: FunctionCalls, records: pa.Schema) -> Sequence[Output]:
+    return [Output("rejects", rejects_schema(records))] if calls.rejects else []

@@ -90,12 +90,11 @@ class PerKey(BaseModel):
 
 
 class _PerKeyStep:
-    outputs = (Output("rejects", rejects_schema()),)
-
     def __init__(
         self, traits: Traits, calls: FunctionCalls, changes: FieldChanges, store: KeyedStore, records: pa.Schema
     ) -> None:
         self.traits = traits
+        self.outputs = (Output("rejects", rejects_schema(records)),)
         self._key = str(traits.key)
         self._calls = calls
         self._changes = changes
