@@ -1,13 +1,15 @@
 """Records in columns: identities, times, and the schema that a log yields.
 
-The identity of a record is its position: source, partition and offset. Within Millstream a partition has a *rank*, its
-index in the epoch log in the order of first appearance; users see `_source` and `_partition`. Times are int64
-microseconds in UTC; a missing time is null and sorts before all other times.
+The identity of a record of the log is its position: source, partition and offset. Within Millstream a partition has a
+*rank*, its index in the epoch log in the order of first appearance; users see `_source` and `_partition`. A record that
+a step made of another one has the position of that record, and a *path* below it; a stream without the column `_path`
+has records of the log only. Times are int64 microseconds in UTC; a missing time is null and sorts before all other
+times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 
 import numpy as np
@@ -16,9 +18,11 @@ import pyarrow.compute as pc
 
 __all__ = [
     "OFFSET",
+    "PATH",
     "RANK",
     "REJECT",
     "TIME",
+    "identity_of",
     "in_step_order",
     "is_text",
     "log_schema",
@@ -28,6 +32,7 @@ __all__ = [
 RANK = "_rank"
 OFFSET = "_offset"
 TIME = "_time"
+PATH = "_path"
 REJECT = "_reject"
 
 _LEAST = np.iinfo(np.int64).min
@@ -59,6 +64,15 @@ def no_records(schema: pa.Schema) -> pa.Table:
     0
     """
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def identity_of(columns: Container[str]) -> list[str]:
+    """The columns that identify a record, of a stream with these columns.
+
+    >>> identity_of(["_rank", "_offset", "_time", "_path", "text"])
+    ['_rank', '_offset', '_path']
+    """
+    return [RANK, OFFSET, *([PATH] if PATH in columns else [])]
 
 
 def is_text(kind: pa.DataType) -> bool:

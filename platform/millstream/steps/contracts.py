@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from millstream.arrays import Array
 from millstream.log.epochs import Baselines
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.state.dirty_rows import Value
+from millstream.substreams import Watermark
 
 __all__ = [
     "Array",
+    "FindsLateRecords",
     "Model",
     "ModelConfig",
     "Output",
@@ -27,6 +29,7 @@ __all__ = [
     "Step",
     "StepConfig",
     "Traits",
+    "position_fields",
     "rejects_schema",
 ]
 
@@ -56,8 +59,9 @@ class Traits:
     columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
     of substreams whose end the step must see: "time" for windows over event time.
 
-    `key` of a keyed step is the text column whose value decides which state a record uses. The names in the step's
-    state are the keys, so an engine can give each key's state to one of several workers (`millstream.steps.keys`).
+    `key` of a keyed step is the text column whose value decides which state a record uses, or several such columns.
+    The names in the step's state are the keys (`millstream.steps.keys`), so an engine can give each key's state to one
+    of several workers.
 
     `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
     """
@@ -68,8 +72,13 @@ class Traits:
     idempotent: bool = False
     only_adds: bool = False
     ends: frozenset[str] = frozenset()
-    key: str | None = None
+    key: str | tuple[str, ...] | None = None
     held_back: int = 0
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The columns of the key; none for a step that is not keyed."""
+        return (self.key,) if isinstance(self.key, str) else self.key or ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,8 @@ class Output:
     """An output that a step makes: its name and its columns.
 
     `of` is the kind of thing that identifies a row. "record": the first columns are `_rank` and `_offset`, which sinks
-    get as `_source`, `_partition` and `_offset`. "window": `_window` and the columns in `key` identify the row.
+    get as `_source`, `_partition` and `_offset`; for records with `_path`, this column too, which sinks get as text.
+    "window": `_window` and the columns in `key` identify the row.
     """
 
     name: str
@@ -86,14 +96,21 @@ class Output:
     key: tuple[str, ...] = ()
 
 
-def rejects_schema() -> pa.Schema:
+def position_fields(records: pa.Schema | None = None) -> list[pa.Field]:
+    """The identity and the time of a record, for outputs of a step that gets records of this schema."""
+    path = [pa.field(PATH, pa.binary())] if records is not None and PATH in records.names else []
+    return [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), *path]
+
+
+def rejects_schema(records: pa.Schema | None = None) -> pa.Schema:
     """Return the columns of the output `rejects`: the records that the log or a step could not use, with the reason.
+
+    A step gives the schema of its `records`: rejects have a path if the records have one.
 
     >>> rejects_schema().names
     ['_rank', '_offset', '_time', 'step', 'reason']
     """
-    position = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
-    return pa.schema([*position, pa.field("step", pa.string()), pa.field("reason", pa.string())])
+    return pa.schema([*position_fields(records), pa.field("step", pa.string()), pa.field("reason", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -138,6 +155,18 @@ class Step(Protocol):
 
     def restore(self, state: State) -> None:
         """Set the state to one that `save` returned. An empty state makes the step a new one."""
+        ...
+
+
+@runtime_checkable
+class FindsLateRecords(Protocol):
+    """A step whose results depend on the watermark between two ends, because it finds records that are late.
+
+    The watermark cannot be in state by key. So after `restore` the step gets the last one again.
+    """
+
+    def resume(self, watermark: Watermark) -> None:
+        """Take the watermark of the last `ended` before the state was saved."""
         ...
 
 

@@ -16,7 +16,7 @@ from millstream.config.sources import SourceTime
 from millstream.digests.layouts import layout_of
 from millstream.errors import ConfigError
 from millstream.extras import check_parts
-from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema, no_records
+from millstream.records import OFFSET, PATH, RANK, REJECT, TIME, identity_of, log_schema, no_records
 from millstream.steps.contracts import Output, Step, Traits, rejects_schema
 from millstream.steps.keys import check_key
 from millstream.suggestions import suggestion
@@ -82,7 +82,8 @@ class Graph:
         for node in self.steps:
             added = [name for name in node.made.names if name not in before.names]
             whole = [] if node.step.outputs else node.made.names
-            chosen[node.name] = [RANK, OFFSET, *added] if added else whole
+            identity = identity_of(node.made.names)
+            chosen[node.name] = [*identity, *(name for name in added if name not in identity)] if added else whole
             before = node.made
         return chosen
 
@@ -176,7 +177,9 @@ def _outputs(nodes: Iterable[Node]) -> tuple[dict[str, Output], list[Problem]]:
     makers: dict[str, str] = {}
     for node in nodes:
         for output in node.step.outputs:
-            if output.name == REJECTS and output.schema.equals(rejects_schema()):
+            if output.name == REJECTS and output.schema.equals(rejects_schema(output.schema)):
+                if PATH in output.schema.names:
+                    outputs[REJECTS] = output
                 continue
             if output.name == REJECTS:
                 message = f"step {node.name!r} makes `rejects` with columns of its own; use `rejects_schema()`"

@@ -1,4 +1,4 @@
-"""Rows of outputs in the form for sinks: partitions by source and number, times as timestamps."""
+"""Rows of outputs in the form for sinks: partitions by source and number, paths as text, times as timestamps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from millstream.arrays import FEW_ROWS
 from millstream.log.epochs import PartitionName
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.steps.child_paths import path_text
 from millstream.steps.contracts import Output
 
 __all__ = ["identity_columns", "row_schema", "rows_for_sinks"]
@@ -22,6 +23,8 @@ def row_schema(output: Output) -> pa.Schema:
     for column in output.schema:
         if column.name == RANK:
             fields += [pa.field("_source", pa.string()), pa.field("_partition", pa.int32())]
+        elif column.name == PATH:
+            fields.append(pa.field(PATH, pa.string()))
         elif column.name == TIME:
             fields.append(pa.field("time", _TIMESTAMP))
         else:
@@ -33,11 +36,11 @@ def identity_columns(output: Output) -> list[str]:
     """Return the columns that identify a row of this output."""
     if output.of == "window":
         return ["_window", *output.key]
-    return ["_source", "_partition", OFFSET]
+    return ["_source", "_partition", OFFSET, *([PATH] if PATH in output.schema.names else [])]
 
 
 def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[PartitionName]) -> pa.Table:
-    """Convert rows of an output: ranks to `_source` and `_partition`, and `_time` to a timestamp.
+    """Convert rows of an output: ranks to `_source` and `_partition`, `_path` to text, and `_time` to a timestamp.
 
     `schema` is the output's `row_schema`.
     """
@@ -45,6 +48,8 @@ def rows_for_sinks(rows: pa.Table, schema: pa.Schema, partitions: Sequence[Parti
     for name, values in zip(rows.column_names, rows.columns, strict=True):
         if name == RANK:
             arrays += _partition_columns(values.combine_chunks(), partitions)
+        elif name == PATH:
+            arrays.append(path_text(values))
         elif name == TIME:
             arrays.append(pa.chunked_array([chunk.view(_TIMESTAMP) for chunk in values.chunks], _TIMESTAMP))
         else:

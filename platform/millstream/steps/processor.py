@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from millstream.digests import Digest, digest_of
 from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
-from millstream.records import no_records
+from millstream.records import PATH, no_records
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
-from millstream.steps.contracts import Scope
+from millstream.steps.contracts import FindsLateRecords, Scope
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.outcome import Outcome, outcome_of
@@ -94,6 +94,7 @@ class EpochProcessor:
             node.step.restore(states.get(node.name, {}))
         saved = states.get(_ENGINE, {}).get("event_time")
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
+        self._resume()
         self._partitions = PartitionTable(partitions)
 
     @property
@@ -118,6 +119,14 @@ class EpochProcessor:
                 check_result(node.name, result, node.made, node.step.outputs)
                 epoch.collect(node.name, result)
             watermark = watermark.held_back(node.traits.held_back)
+
+    def _resume(self) -> None:
+        """Give the last watermark to the steps that find late records."""
+        if (watermark := self._event_time.watermark) is not None:
+            for node in self.graph.steps:
+                if node in self._chain.here and isinstance(node.step, FindsLateRecords):
+                    node.step.resume(watermark)
+                watermark = watermark.held_back(node.traits.held_back)
 
     def _watermarks(self) -> dict[str, int | None]:
         """The watermark of all that each step has passed on."""
@@ -151,6 +160,14 @@ class EpochProcessor:
         if not tables:
             return self._no_rows[name]
         schema = self.graph.outputs[name].schema
-        chosen = [table.select(schema.names) for table in tables]
+        whole = [_with_path(table, schema) for table in tables]
+        chosen = [table.select(schema.names) for table in whole]
         typed = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
         return rows_for_sinks(pa.concat_tables(typed), self._no_rows[name].schema, list(self._partitions))
+
+
+def _with_path(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows, with an empty path if those of other steps in the same output have one."""
+    if PATH not in schema.names or PATH in rows.column_names:
+        return rows
+    return rows.append_column(schema.field(PATH), pa.nulls(rows.num_rows, pa.binary()))

@@ -12,15 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.digests import Digest
 from millstream.engines.workers.messages import Allow
 from millstream.errors import StepFailed
 from millstream.log.epochs import Scores
-from millstream.records import OFFSET, RANK
+from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
-from millstream.steps.keys import shards_of
+from millstream.steps.keys import keys_of, shards_of
 
 __all__ = ["ORDER", "Exchange", "gather", "scatter", "with_order"]
 
@@ -64,10 +65,13 @@ class Exchange:
         return self._held.pop(self._allowed.popleft())
 
 
-def scatter(epoch: EpochInProgress, key: str, shards: int, owners: int) -> list[EpochInProgress]:
-    """Split an epoch into one part for each owner of shards; the first part also has the epoch's counts and digests."""
-    records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
-    owner_of = shards_of(records[key], shards) % owners
+def scatter(epoch: EpochInProgress, key: Sequence[str], shards: int, owners: int) -> list[EpochInProgress]:
+    """Split an epoch into one part for each owner of shards; the first part also has the epoch's counts and digests.
+
+    Children have the order of the record of the log from which they were made, and their paths.
+    """
+    records = epoch.records.append_column(ORDER, pa.array(_order_of(epoch.records)))
+    owner_of = shards_of(keys_of(records, key), shards) % owners
     first, *others = (records.filter(pa.array(owner_of == owner)) for owner in range(owners))
     return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
 
@@ -116,7 +120,19 @@ def with_order(made: pa.Table, records: pa.Table) -> pa.Table:
 
 def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
-    return table.take(pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable"))).drop_columns([ORDER])
+    if PATH in table.column_names:  # a stable sort, too
+        indices = pc.sort_indices(table, [(ORDER, "ascending"), (PATH, "ascending")])
+    else:
+        indices = pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable"))
+    return table.take(indices).drop_columns([ORDER])
+
+
+def _order_of(records: pa.Table) -> Array:
+    """The order of each record in its epoch; children of one record of the log have the same order."""
+    if PATH not in records.column_names or not records.num_rows:
+        return np.arange(records.num_rows)
+    positions = _identities(records)
+    return np.cumsum(np.r_[False, positions[1:] != positions[:-1]])
 
 
 def _identities(records: pa.Table) -> Array:
