@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -18,6 +18,8 @@ from millstream.substreams import Watermark
 __all__ = [
     "Array",
     "FindsLateRecords",
+    "JoinStep",
+    "JoinStepConfig",
     "Model",
     "ModelConfig",
     "Output",
@@ -158,6 +160,26 @@ class Step(Protocol):
         ...
 
 
+class JoinStep(Protocol):
+    """A step that reads several streams as inputs of their own. All else is as in `Step`."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+
+    def process(self, inputs: Sequence[pa.Table], order: Array) -> Result:
+        """Process the next records: `order[i]` is the input of the i-th record, and each table is in order."""
+        ...
+
+    def ended(self, substream: Any) -> Result: ...
+
+    def save(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
 @runtime_checkable
 class FindsLateRecords(Protocol):
     """A step whose results depend on the watermark between two ends, because it finds records that are late.
@@ -183,6 +205,20 @@ class StepConfig(Protocol):
     def type(self) -> str: ...
 
     def build(self, records: pa.Schema) -> Step: ...
+
+
+class JoinStepConfig(Protocol):
+    """The options of a step that reads several streams: as those of a `StepConfig`, with the number of `inputs`.
+
+    `build` gets the schema of each input. A keyed step has the same key in all inputs.
+    """
+
+    inputs: ClassVar[int]
+
+    @property
+    def type(self) -> str: ...
+
+    def build(self, records: Sequence[pa.Schema]) -> JoinStep: ...
 
 
 class Model(Protocol):

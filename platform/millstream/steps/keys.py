@@ -15,7 +15,7 @@ from millstream.state.shards import shard_of
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Scope, Traits
 
-__all__ = ["KeyFields", "check_key", "check_key_fields", "key_of", "keys_of", "shards_of"]
+__all__ = ["KeyFields", "check_key", "check_key_fields", "coded", "key_of", "keys_of", "shards_of"]
 
 
 def _key_fields(fields: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -53,22 +53,22 @@ def keys_of(records: pa.Table, fields: Sequence[str]) -> pa.ChunkedArray | pa.Ar
         return records[fields[0]]
     codes, distinct = np.zeros(records.num_rows, np.int64), [()]
     for field in fields:
-        column = _coded(records[field])
-        values = [*column.dictionary.to_pylist(), None]
-        own = column.indices.cast(pa.int64()).fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+        each = coded(records[field])
+        values = [*each.dictionary.to_pylist(), None]
+        own = each.indices.cast(pa.int64()).fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
         pairs, codes = np.unique(codes * len(values) + own, return_inverse=True)
         distinct = [(*distinct[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
     made = pa.array([key_of(values) for values in distinct], pa.string())
     return made.take(pa.array(codes))
 
 
-def _coded(column: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
+def coded(column: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
     """The column as one array with a dictionary."""
-    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    coded = coded.unify_dictionaries().combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    if isinstance(coded, pa.ChunkedArray):  # the column has no chunks
+    found = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    found = found.unify_dictionaries().combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if isinstance(found, pa.ChunkedArray):  # the column has no chunks
         return pa.array([], column.type).dictionary_encode()
-    return coded
+    return found
 
 
 def shards_of(keys: pa.Array | pa.ChunkedArray, shards: int) -> Array:
@@ -77,9 +77,9 @@ def shards_of(keys: pa.Array | pa.ChunkedArray, shards: int) -> Array:
     >>> shards_of(pa.array(["ann", None, "bob", "ann"]), 64).tolist()
     [13, 0, 52, 13]
     """
-    coded = _coded(keys)
-    by_code = np.array([shard_of(key, shards) for key in coded.dictionary.to_pylist()] or [0], np.int64)
-    result: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
+    column = coded(keys)
+    by_code = np.array([shard_of(key, shards) for key in column.dictionary.to_pylist()] or [0], np.int64)
+    result: Array = np.where(column.is_valid(), by_code[column.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
     return result
 
 
