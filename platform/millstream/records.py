@@ -1,15 +1,14 @@
 """Records in columns: identities, times, and the schema that a log yields.
 
-The identity of a record of the log is its position: source, partition and offset. Within Millstream a partition has a
-*rank*, its index in the epoch log in the order of first appearance; users see `_source` and `_partition`. A record that
-a step made of another one has the position of that record, and a *path* below it; a stream without the column `_path`
-has records of the log only. Times are int64 microseconds in UTC; a missing time is null and sorts before all other
-times.
+The identity of a record is its position: source, partition and offset. Where several records of a stream may have one
+position, a *path* in the column `_path` tells them apart: numbers, each as four bytes, big-endian. Within Millstream a
+partition has a *rank*, its index in the epoch log in the order of first appearance; users see `_source` and
+`_partition`. Times are int64 microseconds in UTC; a missing time is null and sorts before all other times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 __all__ = [
     "OFFSET",
+    "OTHER",
     "PATH",
     "RANK",
     "REJECT",
@@ -31,8 +31,10 @@ __all__ = [
 
 RANK = "_rank"
 OFFSET = "_offset"
-TIME = "_time"
 PATH = "_path"
+TIME = "_time"
+OTHER = "_other"
+"""The identity of the record that was joined to the one that has the position of a joined record."""
 REJECT = "_reject"
 
 _LEAST = np.iinfo(np.int64).min
@@ -55,6 +57,15 @@ def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
     return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
 
 
+def identity_of(columns: Sequence[str]) -> list[str]:
+    """The columns of a stream that identify a record.
+
+    >>> identity_of(["_rank", "_offset", "_time", "text"]), identity_of(["_rank", "_offset", "_time", "_path"])
+    (['_rank', '_offset'], ['_rank', '_offset', '_path'])
+    """
+    return [RANK, OFFSET, *([PATH] if PATH in columns else [])]
+
+
 def no_records(schema: pa.Schema) -> pa.Table:
     """A table of this schema without rows.
 
@@ -64,15 +75,6 @@ def no_records(schema: pa.Schema) -> pa.Table:
     0
     """
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
-def identity_of(columns: Container[str]) -> list[str]:
-    """The columns that identify a record, of a stream with these columns.
-
-    >>> identity_of(["_rank", "_offset", "_time", "_path", "text"])
-    ['_rank', '_offset', '_path']
-    """
-    return [RANK, OFFSET, *([PATH] if PATH in columns else [])]
 
 
 def is_text(kind: pa.DataType) -> bool:

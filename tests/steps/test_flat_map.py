@@ -21,11 +21,11 @@ from millstream.errors import StepFailed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 from millstream.steps.checks import check_step
-from millstream.steps.child_paths import path_text
 from millstream.steps.contracts import Step
 from millstream.steps.functions import FlatMap
 from millstream.steps.graph import build_graph
 from millstream.steps.output_rows import identity_columns
+from millstream.steps.path_text import path_text
 
 
 def build(function: str, schema: pa.Schema = SCHEMA, **options: Any) -> Step:

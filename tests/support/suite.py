@@ -20,6 +20,7 @@ from millstream.guarantees.delivery import Delivery, Point
 __all__ = [
     "BASELINES",
     "CHECKPOINT_EVERY",
+    "GRAPHS",
     "MODELS",
     "PIPELINES",
     "POINTS",
@@ -84,6 +85,86 @@ _FUNCTIONS: list[dict[str, Any]] = [
     {"type": "popularity", "of": "first", "window": dict(WINDOW)},
 ]
 
+_SHOUT = {"type": "map", "function": "support.user_functions:shout", "adds": ["first"], "on_error": "reject"}
+_CLIP = {"type": "map", "function": "support.user_functions:clip", "adds": ["first"]}
+_SHORT = {"type": "filter", "function": "support.user_functions:short"}
+_FOLLOW = {"type": "per_key", "function": "support.user_functions:follow", "adds": ["before"], "on_error": "reject"}
+_BAYES = {"type": "naive_bayes", "features": {}}
+_FORK: list[dict[str, Any]] = [
+    {**_SHOUT, "name": "shout"},
+    {"type": "classify", "name": "bayes", "model": dict(_BAYES)},
+    {**FEATURES, "from": "shout"},
+    {"type": "classify", "name": "batches", "model": {"type": "complement_nb", "batch_size": 16}},
+    {**_SHORT, "name": "short", "from": "source"},
+    {"type": "popularity", "from": "bayes", "window": dict(WINDOW), "threshold": 0.3},
+]
+_DIAMOND: list[dict[str, Any]] = [
+    {**_SHOUT, "name": "shout"},
+    {**_CLIP, "name": "clip", "from": "source"},
+    {**_FOLLOW, "name": "follow", "from": ["clip", "shout"], "key": "author"},
+    {"type": "classify", "model": {**_BAYES, "batch_size": 10}},
+    {"type": "map", "name": "again", "from": "classify.predictions", "function": "support.user_functions:mark"},
+]
+_TWO_SOURCES: list[dict[str, Any]] = [
+    {**_SHOUT, "name": "shout", "from": "second"},
+    {**_CLIP, "name": "clip", "from": "first"},
+    {"type": "classify", "from": ["shout", "clip"], "model": dict(_BAYES)},
+    {"type": "popularity", "window": dict(WINDOW), "threshold": 0.3},
+]
+_WORDS: list[dict[str, Any]] = [
+    {"type": "flat_map", "function": "support.user_functions:words", "adds": ["word"]},
+    {"type": "per_key", "key": ["word", "label"], "function": "support.user_functions:count", "on_error": "reject",
+     "ended": "support.user_functions:close", "idle": "4m", "makes": ["words", "of"]},
+    {"type": "classify", "model": {**_BAYES, "batch_size": 10}},
+]  # fmt: skip
+_JOIN: list[dict[str, Any]] = [
+    {**_SHORT, "name": "short", "rest": True},
+    {"type": "join", "name": "both", "from": ["short", "short.rest"], "by": "author", "within": "8m", "how": "outer",
+     "lateness": "30s"},
+    {"type": "classify", "model": dict(_BAYES)},
+    {"type": "dedupe", "by": ["author", "label"], "within": "3m"},
+    {**_FOLLOW, "name": "again", "from": "dedupe.repeated", "key": "author"},
+]  # fmt: skip
+_FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
+
+
+def _fields(*names: str) -> dict[str, Any]:
+    return {"fields": {name: name for name in names}}
+
+
+GRAPHS: Mapping[str, Recipe] = {
+    "fork": Recipe({"steps": _FORK, "placement": {}, "sinks": {"bayes.predictions": _FILES, "short": _FILES}}),
+    "diamond": Recipe(
+        {
+            "steps": _DIAMOND,
+            "placement": {},
+            "source": _fields("text", "label", "time", "author"),
+            "sinks": {"again": _FILES, "predictions": _FILES},
+        },
+        sign_documents,
+    ),
+    "flat_map": Recipe({"steps": _WORDS, "placement": {}, "sinks": {"predictions": _FILES, "ended": _FILES}}),
+    "join": Recipe(
+        {
+            "steps": _JOIN,
+            "placement": {},
+            "source": _fields("text", "label", "time", "author"),
+            "sinks": {"unmatched": _FILES, "predictions": _FILES, "again": _FILES},
+        },
+        sign_documents,
+    ),
+    "two_sources": Recipe(
+        {
+            "steps": _TWO_SOURCES,
+            "placement": {},
+            "sources": {
+                "first": {"type": "files", "path": "documents/part1.jsonl"},
+                "second": {"type": "files", "path": "documents/part0.jsonl"},
+            },
+        }
+    ),
+}
+"""Graphs that are no chain."""
 MODELS: Mapping[str, Recipe] = {
     "naive_bayes": _model({"type": "naive_bayes"}),
     "half_life": _model({"type": "naive_bayes", "half_life": 4}),
@@ -104,6 +185,7 @@ PIPELINES: Mapping[str, Recipe] = {
     "functions": Recipe({"steps": _FUNCTIONS, "placement": {}}),
     "keyed_memory": _keyed("memory"),
     "keyed_rocksdb": _keyed("rocksdb"),
+    **GRAPHS,
     "topics": Recipe({"model": {"type": "sgd", "batch_size": 16}}, topics=True),
 }
 

@@ -18,7 +18,8 @@ from millstream.guarantees.explain import Outcome, outcomes, restart
 from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import OpenContext
 from millstream.runs.sinks import sink_configs
-from millstream.steps.graph import Graph, Node
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 
 __all__ = ["explain", "explanation_of"]
 

@@ -17,7 +17,7 @@ from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of
 from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.stored_states import States
-from millstream.steps.graph import Node
+from millstream.steps.nodes import Node
 from millstream.steps.runner import process_batch
 
 __all__ = ["CheckpointModel", "Prediction", "load_model"]

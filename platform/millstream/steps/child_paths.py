@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +9,7 @@ import pyarrow.compute as pc
 from millstream.arrays import Array
 from millstream.records import PATH
 
-__all__ = ["child_paths", "path_text", "with_child_paths"]
+__all__ = ["with_child_paths"]
 
 _BYTES = 4
 
@@ -20,19 +18,19 @@ def with_child_paths(records: pa.Table, indices: Array) -> pa.Table:
     """Give records, which still have the paths of their parents, the paths of the children with these indices.
 
     >>> parents = pa.table({"_offset": [7, 7]})
-    >>> path_text(with_child_paths(parents, np.array([0, 1]))["_path"]).to_pylist()
-    ['0', '1']
+    >>> with_child_paths(parents, np.array([0, 1]))["_path"].to_pylist()
+    [b'\\x00\\x00\\x00\\x00', b'\\x00\\x00\\x00\\x01']
     """
     if PATH not in records.column_names:
-        return records.append_column(pa.field(PATH, pa.binary()), child_paths(None, indices))
+        return records.append_column(pa.field(PATH, pa.binary()), _child_paths(None, indices))
     column = records.column_names.index(PATH)
-    return records.set_column(column, records.schema.field(column), child_paths(records[PATH], indices))
+    return records.set_column(column, records.schema.field(column), _child_paths(records[PATH], indices))
 
 
-def child_paths(parents: pa.Array | pa.ChunkedArray | None, indices: Array) -> pa.Array | pa.ChunkedArray:
+def _child_paths(parents: pa.Array | pa.ChunkedArray | None, indices: Array) -> pa.Array | pa.ChunkedArray:
     """The paths of children with these indices, from the paths of their parents; None if all parents have none.
 
-    >>> child_paths(pa.array([b"", b"\\0\\0\\0\\x03"]), np.array([3, 0])).to_pylist()
+    >>> _child_paths(pa.array([b"", b"\\0\\0\\0\\x03"]), np.array([3, 0])).to_pylist()
     [b'\\x00\\x00\\x00\\x03', b'\\x00\\x00\\x00\\x03\\x00\\x00\\x00\\x00']
     """
     big_endian = np.ascontiguousarray(indices, ">u4")
@@ -40,20 +38,3 @@ def child_paths(parents: pa.Array | pa.ChunkedArray | None, indices: Array) -> p
         pa.binary(_BYTES), len(big_endian), [None, pa.py_buffer(big_endian)]
     ).cast(pa.binary())
     return last if parents is None else pc.binary_join_element_wise(parents.fill_null(b""), last, b"")
-
-
-def path_text(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Paths as text, the indices with dots between them; null for an empty path.
-
-    >>> path_text(pa.array([b"\\0\\0\\0\\x03\\0\\0\\0\\0", b"", None])).to_pylist()
-    ['3.0', None, None]
-    """
-    coded: Any = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
-    coded = coded.dictionary_encode()
-    texts = pa.array([_text(path) for path in coded.dictionary.to_pylist()], pa.string())
-    return texts.take(coded.indices)
-
-
-def _text(path: bytes) -> str | None:
-    indices = (path[start : start + _BYTES] for start in range(0, len(path), _BYTES))
-    return ".".join(str(int.from_bytes(index)) for index in indices) or None

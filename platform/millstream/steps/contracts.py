@@ -31,6 +31,7 @@ __all__ = [
     "Step",
     "StepConfig",
     "Traits",
+    "WindowRows",
     "position_fields",
     "rejects_schema",
 ]
@@ -88,8 +89,8 @@ class Output:
     """An output that a step makes: its name and its columns.
 
     `of` is the kind of thing that identifies a row. "record": the first columns are `_rank` and `_offset`, which sinks
-    get as `_source`, `_partition` and `_offset`; for records with `_path`, this column too, which sinks get as text.
-    "window": `_window` and the columns in `key` identify the row.
+    get as `_source`, `_partition` and `_offset`; with `_path` and the columns in `key`, if there are any, they identify
+    the row. "window": `_window` and the columns in `key` identify the row.
     """
 
     name: str
@@ -116,12 +117,25 @@ def rejects_schema(records: pa.Schema | None = None) -> pa.Schema:
 
 
 @dataclass(frozen=True)
+class WindowRows:
+    """The windows of an output's rows, so that a step can read the rows as records: one number and one time for a row.
+
+    `numbers` (int64) are the numbers of the windows, or 0. `times` (int64) are the times of the rows: the end of the
+    window less a microsecond; for a window that counts records, the time of its last record. A time may be null.
+    """
+
+    numbers: pa.Array
+    times: pa.Array
+
+
+@dataclass(frozen=True)
 class Result:
     """The result of a step for one batch: the records for the next step, and rows for outputs.
 
     `labelled` is the number of records with a label, and `correct` the number of these records that were predicted
     correctly before the model learned from them. `baselines` counts the records that the two baselines predict
-    correctly.
+    correctly. `windows` has the windows of the rows of an output whose rows are those of windows; without them, no step
+    can read this output.
     """
 
     records: pa.Table
@@ -129,6 +143,7 @@ class Result:
     correct: int = 0
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
+    windows: Mapping[str, WindowRows] = field(default_factory=dict)
 
 
 class Step(Protocol):

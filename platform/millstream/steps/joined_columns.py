@@ -9,14 +9,12 @@ import pyarrow.compute as pc
 
 from millstream.arrays import Array
 from millstream.errors import ConfigError
-from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.records import OFFSET, OTHER, PATH, RANK, TIME
 from millstream.steps.child_paths import with_child_paths
 from millstream.steps.row_codec import can_encode
 
-__all__ = ["OTHER", "JoinedColumns"]
+__all__ = ["JoinedColumns"]
 
-OTHER = "_other"
-"""The column with the identity of the record that was joined to the one that completed the pair."""
 _IDENTITY = pa.schema(
     [pa.field(RANK, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(PATH, pa.binary())]
 )
