@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.figures import (
     checkpoints,
     digests,
+    joins,
     journals,
     kafka,
     local_latency,
@@ -36,6 +37,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Workers of the local engine": local_workers.MEASUREMENTS,
     "Journals and epoch log": journals.MEASUREMENTS,
     "Digests": digests.MEASUREMENTS,
+    "Joins": joins.MEASUREMENTS,
     "Retention": retention.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,

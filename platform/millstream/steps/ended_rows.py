@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import ConfigError, StepFailed
-from millstream.steps.contracts import Output
+from millstream.steps.contracts import Output, WindowRows
 from millstream.steps.function_calls import describe_value
 from millstream.steps.substream_ends import EndedKey
 
@@ -24,8 +24,9 @@ class EndedRows:
     """Calls `function`, named `text` in the config, with keys that have ended; `makes` are the fields of its rows.
 
     >>> rows = EndedRows("follow", "rules:close", lambda key, state: {"texts": str(state)}, ["author"], ["texts"])
-    >>> rows.of([EndedKey(20, "ann", 10, "3")])["ended"].drop_columns(["_window"]).to_pylist()
-    [{'author': 'ann', 'texts': '3'}]
+    >>> made, windows = rows.of([EndedKey(20, "ann", 10, "3")])
+    >>> made.drop_columns(["_window"]).to_pylist(), windows.times.to_pylist()
+    ([{'author': 'ann', 'texts': '3'}], [20])
     """
 
     step: str
@@ -46,18 +47,19 @@ class EndedRows:
         texts = [pa.field(name, pa.string()) for name in (*self.fields, *self.makes)]
         return Output("ended", pa.schema([pa.field("_window", _START), *texts]), of="window", key=tuple(self.fields))
 
-    def of(self, ended: Sequence[EndedKey]) -> dict[str, pa.Table]:
-        """The rows of these keys."""
-        if not ended:
-            return {}
-        rows = []
+    def of(self, ended: Sequence[EndedKey]) -> tuple[pa.Table, WindowRows]:
+        """The rows of these keys, and their windows; the number of a window is the time of its first record."""
+        rows, windows = [], []
         for each in ended:
             values = [each.key] if len(self.fields) == 1 else json.loads(each.key)
             key = dict(zip(self.fields, values, strict=True))
             made = self._call(key, each.state)
             if made is not None:
                 rows.append({"_window": each.first, **key, **made})
-        return {"ended": pa.Table.from_pylist(rows, schema=self.output.schema)}
+                windows.append((each.first or 0, each.end))
+        numbers, times = zip(*windows, strict=True) if windows else ((), ())
+        found = WindowRows(pa.array(numbers, pa.int64()), pa.array(times, pa.int64()))
+        return pa.Table.from_pylist(rows, schema=self.output.schema), found
 
     def _call(self, key: Mapping[str, str], state: str) -> Mapping[str, str | None] | None:
         try:

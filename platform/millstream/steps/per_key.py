@@ -186,11 +186,13 @@ class _EndingStep:
             kept = np.array([change is not None for change in result.values], np.bool_)
             outputs["late"] = self._late_rows(made.filter(pa.array(~kept)))
             made = made.filter(pa.array(kept))
-        return Result(self._changes.apply(made, self._changes.columns(made, changes)), outputs)
+        made = self._changes.apply(made, self._changes.columns(made, changes))
+        return Result(made, outputs, windows={"ended": self._rows.of([])[1]})
 
     def ended(self, substream: Any) -> Result:
         found = self._substreams.ended(substream) if isinstance(substream, Watermark) else []
-        return Result(self._no_records, self._rows.of(found))
+        rows, windows = self._rows.of(found)
+        return Result(self._no_records, {"ended": rows}, windows={"ended": windows})
 
     def resume(self, watermark: Watermark) -> None:
         self._substreams.resume(watermark)

@@ -21,8 +21,6 @@ _MERGED = 16
 """So many tables of one size are merged into one, so that a row is copied only a few times."""
 _FEWEST_DEAD = 65_536
 """The memory of fewer records than this is not freed when they leave."""
-_MOST_DIRTY = 256
-"""So many arrays of changed keys are merged into one."""
 _WRITTEN = 65_536
 """So many keys are encoded at a time."""
 _LENGTH = 4
@@ -52,6 +50,10 @@ class WaitingRecords:
 
     _heads: Array
     _tails: Array
+    _dirty: Array
+    """For each key, true if the store does not have its records as they are."""
+    _stored: Array
+    """For each key, true if the store has records of it."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class WaitingRecords:
             self._live,
             self._matched,
         )
-        self._note_dirty(codes)
+        self._dirty[codes] = True
         own, is_left = slots[rows], sides[rows] == 0
         return Pairs(rows, np.where(is_left, own, others), np.where(is_left, others, own), numbers)
 
@@ -106,6 +108,7 @@ class WaitingRecords:
                 names.append(keys[index])
         if len(names) > self._heads.shape[1]:
             self._heads, self._tails = _longer(self._heads, len(names), -1), _longer(self._tails, len(names), -1)
+            self._dirty, self._stored = _longer(self._dirty, len(names), 0), _longer(self._stored, len(names), 0)
         return np.array(codes, np.int64)
 
     def take(self, side: int, slots: Array) -> pa.Table:
@@ -144,8 +147,7 @@ class WaitingRecords:
         self._tails = np.full((2, 16), -1, np.int64)
         self._following, self._places, self._codes = (np.zeros((2, 16), np.int64) for _ in range(3))
         self._live, self._matched = (np.zeros((2, 16), np.bool_) for _ in range(2))
-        self._dirty: list[Array] = []
-        """The numbers of keys whose records are not in the store as they are."""
+        self._dirty, self._stored = (np.zeros(16, np.bool_) for _ in range(2))
         self._runs: list[list[tuple[int, int, Array, Array]]] = [[], []]
         """A heap for each side: the least place, a number, and the places and slots in the order of places."""
         self._run = 0
@@ -191,28 +193,27 @@ class WaitingRecords:
         left = np.concatenate(gone)
         self._live[side, left] = False
         self._living[side] -= len(left)
-        self._note_dirty(self._codes[side, left])
+        self._dirty[self._codes[side, left]] = True
         return left
-
-    def _note_dirty(self, codes: Array) -> None:
-        self._dirty.append(codes)
-        if len(self._dirty) > _MOST_DIRTY:
-            self._dirty = [np.unique(np.concatenate(self._dirty))]
 
     def _compact(self) -> None:
         """Free the memory of the records and keys that are gone."""
-        self._write()
         kept = [np.flatnonzero(self._live[side, :size]) for side, size in enumerate(self._sizes)]
         codes = [self._codes[side, slots] for side, slots in enumerate(kept)]
-        used = np.unique(np.concatenate(codes))
-        names, before = self._names, self._places
+        used = np.zeros(len(self._dirty), np.bool_)
+        for each in codes:
+            used[each] = True
+        self._write_keys(np.flatnonzero(self._dirty & self._stored & ~used))
+        left = np.flatnonzero(used)
+        names, dirty, stored = [self._names[code] for code in left.tolist()], self._dirty[left], self._stored[left]
         tables = [self.take(side, slots) for side, slots in enumerate(kept)]
-        places = [before[side, slots] for side, slots in enumerate(kept)]
+        places = [self._places[side, slots] for side, slots in enumerate(kept)]
         matched = [self._matched[side, slots] for side, slots in enumerate(kept)]
         self._begin()
-        self.codes_of([names[code] for code in used.tolist()])
+        self.codes_of(names)
+        self._dirty[: len(names)], self._stored[: len(names)] = dirty, stored
         for side in (0, 1):
-            self._fill(side, tables[side], np.searchsorted(used, codes[side]), places[side], matched[side])
+            self._fill(side, tables[side], np.searchsorted(left, codes[side]), places[side], matched[side])
 
     def _fill(self, side: int, table: pa.Table, codes: Array, places: Array, matched: Array) -> None:
         """Put records that wait into an empty side, with their chains."""
@@ -226,10 +227,10 @@ class WaitingRecords:
 
     def _write(self) -> None:
         """Write the records of the keys that have changed into the store."""
-        codes = np.unique(np.concatenate(self._dirty)) if self._dirty else np.zeros(0, np.int64)
-        self._dirty.clear()
+        codes = np.flatnonzero(self._dirty)
         for start in range(0, len(codes), _WRITTEN):
             self._write_keys(codes[start : start + _WRITTEN])
+        self._dirty[:] = False
 
     def _write_keys(self, codes: Array) -> None:
         from millstream.compiled.join_pairs import slots_of
@@ -241,16 +242,21 @@ class WaitingRecords:
             offsets = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, 4 * encoded.offset)
             parts.append((memoryview(encoded.buffers()[2] or b""), offsets[np.r_[0, stops]].tolist()))
         (left, left_ends), (right, right_ends) = parts
+        stored = self._stored[codes].tolist()
         for index, code in enumerate(codes.tolist()):
             value = left[left_ends[index] : left_ends[index + 1]], right[right_ends[index] : right_ends[index + 1]]
-            stored = b"".join((len(value[0]).to_bytes(_LENGTH), *value)) if any(map(len, value)) else None
-            self._store.put(self._names[code], stored)
+            if any(map(len, value)):
+                self._store.put(self._names[code], b"".join((len(value[0]).to_bytes(_LENGTH), *value)))
+            elif stored[index]:
+                self._store.put(self._names[code], None)
+        self._stored[codes] = (np.diff(left_ends) + np.diff(right_ends)) > 0
 
     def _load(self) -> None:
         """Take the records from the store."""
         parts = [part for part in self._store.snapshot().parts() if part]
         keys, values = [key for part in parts for key in part], [value for part in parts for value in part.values()]
         codes = self.codes_of(keys)
+        self._stored[codes] = True
         sizes = [int.from_bytes(value[:_LENGTH]) for value in values if value is not None]
         for side in (0, 1):
             texts = [
@@ -265,6 +271,6 @@ class WaitingRecords:
 
 def _longer(array: Array, size: int, fill: int) -> Array:
     """A copy with room for at least so many columns, and for half as many again."""
-    longer = np.full((2, size + size // 2), fill, array.dtype)
-    longer[:, : array.shape[1]] = array
+    longer = np.full((*array.shape[:-1], size + size // 2), fill, array.dtype)
+    longer[..., : array.shape[-1]] = array
     return longer
