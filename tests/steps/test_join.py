@@ -1,4 +1,4 @@
-"""Join: the pairs of a key within a time or a window, unmatched and late records, and what is refused."""
+"""Join: the matches of a key within a time or a window, unmatched and late records, and what is refused."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def tables(rows: Sequence[Row], start: int = 0) -> tuple[list[pa.Table], np.ndar
     return inputs, np.array([side for side, _, _ in rows], np.int8)
 
 
-def pairs(step: JoinStep, rows: Sequence[Row], start: int = 0) -> list[tuple[int, int]]:
-    """The offsets of the joined records: of the one that completed the pair, and of the other one."""
+def matches(step: JoinStep, rows: Sequence[Row], start: int = 0) -> list[tuple[int, int]]:
+    """The offsets of the joined records: of the one that completed the match, and of the other one."""
     made = step.process(*tables(rows, start)).records
     return [(row["_offset"], row["_other"]["_offset"]) for row in made.to_pylist()]
 
@@ -74,23 +74,23 @@ def test_a_joined_record_is_a_child_of_the_record_that_completed_it_and_names_th
 
 
 def test_both_streams_may_complete_a_pair_and_the_bound_is_included() -> None:
-    assert pairs(build(within="10us"), [(1, 5, "a"), (0, 15, "a"), (0, 16, "a"), (1, 26, "a")]) == [(1, 0), (3, 2)]
-    assert pairs(build(within="0s"), [(1, 5, "a"), (0, 5, "a"), (0, 6, "a")]) == [(1, 0)]
+    assert matches(build(within="10us"), [(1, 5, "a"), (0, 15, "a"), (0, 16, "a"), (1, 26, "a")]) == [(1, 0), (3, 2)]
+    assert matches(build(within="0s"), [(1, 5, "a"), (0, 5, "a"), (0, 6, "a")]) == [(1, 0)]
 
 
 def test_a_record_waits_over_batches_until_the_watermark_has_passed_it() -> None:
     step = build(within="10us")
-    assert pairs(step, [(0, 5, "a"), (0, 6, "b")]) == []
+    assert matches(step, [(0, 5, "a"), (0, 6, "b")]) == []
     step.ended(Watermark(15))
     assert sorted(step.save()) == ["a", "b"]
     step.ended(Watermark(16))
     assert sorted(step.save()) == ["b"]
-    assert pairs(step, [(1, 16, "a"), (1, 16, "b")], start=2) == [(3, 1)]
+    assert matches(step, [(1, 16, "a"), (1, 16, "b")], start=2) == [(3, 1)]
 
 
 def test_records_of_one_window_are_joined() -> None:
     step = build(window={"type": "tumbling", "size": "10us", "lateness": "2us"}, how="outer")
-    assert pairs(step, [(0, 1, "a"), (1, 9, "a"), (1, 10, "a"), (0, 19, "a"), (0, 20, "b")]) == [(1, 0), (3, 2)]
+    assert matches(step, [(0, 1, "a"), (1, 9, "a"), (1, 10, "a"), (0, 19, "a"), (0, 20, "b")]) == [(1, 0), (3, 2)]
     assert unmatched(step, 31) == []
     assert step.process(*tables([(1, 19, "b")])).outputs["late"].num_rows == 1
     assert unmatched(step, 32) == [4]
@@ -101,7 +101,7 @@ def test_records_of_one_window_are_joined() -> None:
 def test_records_that_were_never_joined_are_rows_when_no_partner_can_come(how: str, expected: list[int]) -> None:
     step = build(within="10us", how=how)
     rows: list[Row] = [(0, 7, "a"), (0, 5, "b"), (1, 5, "b"), (1, 4, "c")]
-    assert pairs(step, rows) == [(2, 1)]
+    assert matches(step, rows) == [(2, 1)]
     assert unmatched(step, 14) == []
     assert unmatched(step, 18) == expected
     assert dict(step.save()) == {}
@@ -148,15 +148,15 @@ def test_a_restored_join_continues_with_its_watermark() -> None:
     assert isinstance(other, FindsLateRecords)
     other.resume(Watermark(7))
     for each in (step, other):
-        assert pairs(each, [(1, 7, "b"), (1, 6, "b")], start=4) == [(4, 2), (4, 3)]
+        assert matches(each, [(1, 7, "b"), (1, 6, "b")], start=4) == [(4, 2), (4, 3)]
         assert unmatched(each, None) == []
 
 
 # Many records
 
 
-def expected_pairs(rows: Sequence[Row], within: int) -> list[tuple[int, int]]:
-    """All pairs by comparing each record with all before it."""
+def expected_matches(rows: Sequence[Row], within: int) -> list[tuple[int, int]]:
+    """All matches by comparing each record with all before it."""
     return [
         (late, early)
         for late, (side, time, key) in enumerate(rows)
@@ -174,14 +174,14 @@ def test_a_join_in_many_epochs_makes_the_pairs_of_a_comparison_of_all_records() 
     found, lonely, watermark = [], [], 0
     for start in range(0, len(rows), 100):
         epoch = rows[start : start + 100]
-        found += pairs(step, epoch, start)
+        found += matches(step, epoch, start)
         watermark = min((time or 0 for _, time, _ in rows[start + 100 :]), default=10**9)
         lonely += unmatched(step, watermark)
         if start == 1500:
             saved = step.save()
             step = build(within="25us", how="outer")
             step.restore(saved)
-    assert found == expected_pairs(rows, 25)
+    assert found == expected_matches(rows, 25)
     assert sorted(lonely) == sorted(set(range(len(rows))) - set(itertools.chain(*found)))
     assert dict(step.save()) == {}
 
@@ -205,11 +205,11 @@ def test_a_million_open_keys_wait_and_more_than_most_are_an_error() -> None:
     table = numbered(rows, 0, np.arange(rows))
     step = build(within="10s", most=1_000_000)
     step.process([table, RIGHT.empty_table()], np.zeros(rows, np.int8))
-    assert pairs(step, [(1, 7, "999999")]) == []
+    assert matches(step, [(1, 7, "999999")]) == []
     with pytest.raises(
         StepFailed, match=r"step 'join' holds 1,000,001 records that wait for others, `most` is 1,000,000"
     ):
-        pairs(step, [(0, 7, "x")])
+        matches(step, [(0, 7, "x")])
 
 
 # Configs

@@ -178,15 +178,15 @@ class _JoinStep:
         for side, key in enumerate(keys):
             numbers = self._waiting.codes_of(key.dictionary.to_pylist())
             codes[order == side] = numbers[key.indices.to_numpy()]
-        pairs = self._waiting.add(order.astype(np.int64), codes, places, tables)
+        matches = self._waiting.add(order.astype(np.int64), codes, places, tables)
         if len(self._waiting) > self._most:
             message = f"step {self._name!r} holds {len(self._waiting):,} records that wait for others, `most` is"
             hint = "join within a shorter time, or raise `most` if the memory allows it"
             raise StepFailed(f"{message} {self._most:,}; {hint}")
-        if not len(pairs.rows):
+        if not len(matches.rows):
             return self._no_records
-        left, right = self._waiting.take(0, pairs.left), self._waiting.take(1, pairs.right)
-        return self._columns.joined(left, right, order[pairs.rows] == 1, pairs.numbers)
+        left, right = self._waiting.take(0, matches.left), self._waiting.take(1, matches.right)
+        return self._columns.joined(left, right, order[matches.rows] == 1, matches.numbers)
 
     def _places(self, records: pa.Table) -> Array:
         """The times of records, or the numbers of their windows; 0 for a record without a time."""

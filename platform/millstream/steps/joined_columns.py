@@ -1,4 +1,4 @@
-"""The columns of joined records: those of both streams, and the identity of the record that completed a pair."""
+"""The columns of joined records: those of both streams, and the identity of the record that completed a match."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class JoinedColumns:
         return records.select(self.inputs[side].names).cast(self.inputs[side])
 
     def joined(self, left: pa.Table, right: pa.Table, right_completed: Array, numbers: Array) -> pa.Table:
-        """The joined records of these pairs; `numbers` are those of a pair among the ones of its completing record."""
+        """The joined records of these matches; `numbers` counts from 0 the matches that one record completed."""
         completed = pa.array(right_completed)
         own, other = (
             {name: pc.if_else(completed, one[name], two[name]) for name in _IDENTITY.names}

@@ -14,9 +14,9 @@ from millstream.state.keyed_state import KeyedSnapshot
 from millstream.steps.contracts import FindsLateRecords, JoinStep, Output, Result, State, Traits
 from millstream.substreams import Watermark
 
-__all__ = ["INPUT", "JoinedInputs", "OneInput"]
+__all__ = ["JoinedInputs", "OneInput"]
 
-INPUT = "_input"
+_INPUT = "_input"
 """The column with the number of the input, while several inputs are one table."""
 _SHARED = (RANK, OFFSET, TIME, PATH)
 
@@ -52,19 +52,19 @@ class JoinedInputs:
             for field, name in zip(schema, names, strict=True)
             if name not in shared
         ]
-        self.schema = pa.schema([*shared.values(), pa.field(INPUT, pa.int8()), *own])
+        self.schema = pa.schema([*shared.values(), pa.field(_INPUT, pa.int8()), *own])
 
     def part(self, number: int, records: pa.Table) -> pa.Table:
         """The records of one input with the columns of all inputs."""
         size = records.num_rows
         given = dict(zip(self._names[number], records.select(self._inputs[number].names).columns, strict=True))
-        given[INPUT] = pa.repeat(pa.scalar(number, pa.int8()), size)
+        given[_INPUT] = pa.repeat(pa.scalar(number, pa.int8()), size)
         columns = [given[field.name] if field.name in given else _absent(field, size) for field in self.schema]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
     def split(self, records: pa.Table) -> tuple[list[pa.Table], Array]:
         """The records of each input, and the input of each record."""
-        order = records[INPUT].to_numpy()
+        order = records[_INPUT].to_numpy()
         inputs = []
         for number, (schema, names) in enumerate(zip(self._inputs, self._names, strict=True)):
             mine = records.select(names).filter(pa.array(order == number))

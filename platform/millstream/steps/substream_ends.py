@@ -12,7 +12,7 @@ from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
 from millstream.steps.contracts import State
 from millstream.substreams import Watermark
 
-__all__ = ["EndedKey", "KeySubstreams", "OpenKey"]
+__all__ = ["EndedKey", "KeySubstreams"]
 
 
 class EndedKey(NamedTuple):

@@ -15,7 +15,7 @@ from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
 from millstream.steps.contracts import State
 from millstream.steps.row_codec import RowCodec
 
-__all__ = ["Pairs", "WaitingRecords"]
+__all__ = ["WaitingRecords"]
 
 _MERGED = 16
 """So many tables of one size are merged into one, so that a row is copied only a few times."""
@@ -28,10 +28,10 @@ _LENGTH = 4
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Pairs of records: for each the row of the record that completed it, and the slots of the left and the right one.
+class Matches:
+    """Matches: for each the row of the record that completed it, and the slots of the left and the right record.
 
-    `numbers` counts from 0 the pairs that one record completed.
+    `numbers` counts from 0 the matches that one record completed.
     """
 
     rows: Array
@@ -43,9 +43,9 @@ class Pairs:
 class WaitingRecords:
     """The records that wait on two sides, 0 and 1, by key. Each has a place: its time, or the number of its window.
 
-    Two records of a key are a pair if their places are at most `bound` apart. A record leaves when no record of a place
-    from `limit` on could be its pair. `place` returns the places of records that were saved, and `matters` says if it
-    matters that a record has been in a pair.
+    Two records of a key match if their places are at most `bound` apart. A record leaves when no record of a place from
+    `limit` on could match it. `place` returns the places of records that were saved, and `matters` says if it matters
+    that a record was in a match.
     """
 
     _heads: Array
@@ -70,18 +70,18 @@ class WaitingRecords:
     def __len__(self) -> int:
         return sum(self._living)
 
-    def add(self, sides: Array, codes: Array, places: Array, tables: Sequence[pa.Table]) -> Pairs:
-        """Add records in their order, and return the pairs that they complete. `codes` are those of their keys.
+    def add(self, sides: Array, codes: Array, places: Array, tables: Sequence[pa.Table]) -> Matches:
+        """Add records in their order, and return the matches that they complete. `codes` are those of their keys.
 
         `sides`, `codes` and `places` are of all records; `tables` has the records of each side.
         """
-        from millstream.compiled.join_pairs import find_pairs
+        from millstream.compiled.join_matches import find_matches
 
         slots = np.empty(len(sides), np.int64)
         for side, table in enumerate(tables):
             here = np.flatnonzero(sides == side)
             slots[here] = self._append(side, table, codes[here], places[here])
-        rows, others, numbers = find_pairs(
+        rows, others, numbers = find_matches(
             sides,
             codes,
             places,
@@ -96,7 +96,7 @@ class WaitingRecords:
         )
         self._dirty[codes] = True
         own, is_left = slots[rows], sides[rows] == 0
-        return Pairs(rows, np.where(is_left, own, others), np.where(is_left, others, own), numbers)
+        return Matches(rows, np.where(is_left, own, others), np.where(is_left, others, own), numbers)
 
     def codes_of(self, keys: Sequence[str]) -> Array:
         """The numbers of these keys, which are numbered as they appear."""
@@ -116,7 +116,7 @@ class WaitingRecords:
         return pa.concat_tables(self._tables[side]).take(pa.array(slots))
 
     def leave(self, limit: int) -> tuple[pa.Table, pa.Table]:
-        """Let the records leave that can have no pair any more; return those on each side that were in no pair."""
+        """Let the records leave that can have no match any more; return those on each side that were in no match."""
         left = [self._leave(side, limit) for side in (0, 1)]
         unmatched = tuple(
             self.take(side, gone[~self._matched[side, gone]]) if self._matters and len(gone) else none
@@ -153,7 +153,7 @@ class WaitingRecords:
         self._run = 0
 
     def _append(self, side: int, table: pa.Table, codes: Array, places: Array) -> Array:
-        """Give new records their slots; the chains and `live` are set when pairs are searched."""
+        """Give new records their slots; the chains and `live` are set when matches are searched."""
         start, stop = self._sizes[side], self._sizes[side] + table.num_rows
         if stop > self._codes.shape[1]:
             names = ("_following", "_places", "_codes", "_live", "_matched")
@@ -217,7 +217,7 @@ class WaitingRecords:
 
     def _fill(self, side: int, table: pa.Table, codes: Array, places: Array, matched: Array) -> None:
         """Put records that wait into an empty side, with their chains."""
-        from millstream.compiled.join_pairs import chain
+        from millstream.compiled.join_matches import chain
 
         slots = self._append(side, table, codes, places)
         self._places[side, slots] = places
@@ -233,7 +233,7 @@ class WaitingRecords:
         self._dirty[:] = False
 
     def _write_keys(self, codes: Array) -> None:
-        from millstream.compiled.join_pairs import slots_of
+        from millstream.compiled.join_matches import slots_of
 
         parts = []
         for side in (0, 1):

@@ -1,4 +1,4 @@
-"""The compiled search for pairs of records with one key, and the chains of the records of each key.
+"""The compiled search for matches of records with one key, and the chains of the records of each key.
 
 The records of a side are in slots, and each key has a chain of slots for each side, in the order of arrival. The first
 index of an array is the side: `heads` and `tails` have for each key the ends of its chain, -1 for none; `following` has
@@ -13,11 +13,11 @@ import numpy as np
 
 from millstream.compiled.jit import compiled
 
-__all__ = ["chain", "find_pairs", "slots_of"]
+__all__ = ["chain", "find_matches", "slots_of"]
 
 
 @compiled
-def find_pairs(
+def find_matches(
     sides: Any,
     codes: Any,
     places: Any,
@@ -30,10 +30,10 @@ def find_pairs(
     live: Any,
     matched: Any,
 ) -> Any:
-    """Put records into their `slots`, one after the other, and pair each with those of the other side before it.
+    """Put records into their `slots`, one after the other, and match each with those of the other side before it.
 
-    Two records of a key are a pair if their places are at most `bound` apart. Return for each pair the number of the
-    record, the slot of the other one, and the number of the pair among those of its record.
+    Two records of a key are a match if their places are at most `bound` apart. Return for each match the number of the
+    record, the slot of the other one, and the number of the match among those of its record.
     """
     rows, others, numbers = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64, np.int64)
     found = 0
