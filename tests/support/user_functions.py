@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["clip", "close", "count", "follow", "mark", "short", "shout", "words"]
+__all__ = ["clip", "close", "count", "follow", "mark", "not_dropped", "short", "shout", "words"]
 
 
 def clip(record: Mapping[str, Any]) -> dict[str, str]:
@@ -33,6 +33,11 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     if seen["texts"] == 12:
         return changes, None
     return changes, {"texts": seen["texts"] + 1, "last": record["text"].partition(" ")[0]}
+
+
+def not_dropped(record: Mapping[str, Any]) -> bool:
+    """Drops the texts that a test has marked."""
+    return record["text"] != "dropped"
 
 
 def mark(record: Mapping[str, Any]) -> dict[str, str | None]:
