@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.figures import (
     checkpoints,
     digests,
+    graphs,
     joins,
     journals,
     kafka,
@@ -29,6 +30,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Text models": text_models.MEASUREMENTS,
     "Accuracy of the text models": text_accuracy.MEASUREMENTS,
     "Pipelines with compiled models": text_pipelines.MEASUREMENTS,
+    "Graphs": graphs.MEASUREMENTS,
     "Python loops": python_loops.MEASUREMENTS,
     "Throughput on Spark": spark_throughput.MEASUREMENTS,
     "Latency on Spark": spark_latency.MEASUREMENTS,

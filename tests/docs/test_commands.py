@@ -10,12 +10,14 @@ import pytest
 from support.docs_pages import ROOT, TEXTS, blocks, section, table
 from support.docs_reader import Reader
 
+from millstream.cli import main
 from millstream_connectors.kafka.broker import Broker, free_port
 
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
+    ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
     ("docs/joins.md", "Try it"),
@@ -44,6 +46,18 @@ def test_a_first_run_on_spark_and_a_crash_on_the_local_engine_give_the_same_mode
 
 def test_a_crash_at_least_once_leaves_what_the_guarantees_say(folder: Path) -> None:
     Reader(folder).plays("docs/guarantees.md", "Try it")
+
+
+def test_a_graph_has_two_models_with_an_accuracy_each(folder: Path) -> None:
+    printed = Reader(folder).plays("docs/graphs.md", "Try it")
+    assert re.findall(r"^  accuracy +(\w+) 0\.9", printed, re.MULTILINE) == ["bayes", "softmax"]
+    assert 'n1 -->|"to one"| n3' in printed and '"predicted":' in printed
+
+
+def test_the_picture_of_the_graph_is_that_of_the_config(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["explain", str(ROOT / "configs/two_models.yaml"), "--graph", str(tmp_path / "drawn.svg")])
+    assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs/two_models.svg").read_text()
 
 
 def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:

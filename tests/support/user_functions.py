@@ -37,7 +37,7 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
 
 def not_dropped(record: Mapping[str, Any]) -> bool:
     """Drops the texts that a test has marked."""
-    return record["text"] != "dropped"
+    return bool(record["text"] != "dropped")
 
 
 def mark(record: Mapping[str, Any]) -> dict[str, str | None]:

@@ -106,7 +106,7 @@ class _StepField:
         problems: list[InitErrorDetails] = []
         reads: tuple[str, ...] | None = None
         try:
-            reads = READS.validate_python(value["from"]) if "from" in value else None
+            reads = tuple(READS.validate_python(value["from"])) if "from" in value else None
         except ValidationError as wrong:
             problems += [init_details({**error, "loc": ("from", *error["loc"])}) for error in wrong.errors()]
         name = value.get("name", _default_name(value.get("type")))

@@ -17,7 +17,7 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+def _each_once(names: list[str]) -> list[str]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         message = f"the stream {twice!r} is named twice; a step reads a stream once"
@@ -25,9 +25,9 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-READS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
+READS: TypeAdapter[list[str]] = TypeAdapter(
     Annotated[
-        tuple[Annotated[str, Field(pattern=STREAM)], ...],
+        list[Annotated[str, Field(pattern=STREAM)]],
         Field(min_length=1),
         BeforeValidator(_as_list),
         AfterValidator(_each_once),
@@ -36,7 +36,7 @@ READS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
 """Reads the value of `from`.
 
 >>> READS.validate_python("news"), READS.validate_python(["news", "classify.predictions"])
-(('news',), ('news', 'classify.predictions'))
+(['news'], ['news', 'classify.predictions'])
 """
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": STREAM}

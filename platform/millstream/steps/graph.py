@@ -14,11 +14,11 @@ from millstream.config.sources import SourceTime
 from millstream.errors import ConfigError
 from millstream.records import RANK, REJECT, identity_of, log_schema
 from millstream.steps.contracts import Output
+from millstream.steps.edges import Wired, maker_of, read_path, wire
 from millstream.steps.graph_outputs import GraphOutputs, graph_outputs
 from millstream.steps.inputs import StepInput
 from millstream.steps.nodes import Node, build_node
 from millstream.steps.streams import Stream, input_schemas, output_stream, step_stream, union_schema
-from millstream.steps.wiring import Wired, maker_of, read_path, wire
 
 __all__ = ["Graph", "build_graph", "check_graph"]
 
@@ -58,6 +58,13 @@ class Graph:
     def log_columns(self) -> list[str]:
         """The columns that the log yields."""
         return list(log_schema(self.fields).names)
+
+    @property
+    def is_chain(self) -> bool:
+        """True if the first step reads all sources, and every other step the records of the step before it."""
+        first, *others = self.steps
+        before = [(node.name,) for node in self.steps[:-1]]
+        return self.inputs[first.name].everything and [node.reads for node in others] == before
 
     @cached_property
     def inputs(self) -> Mapping[str, StepInput]:

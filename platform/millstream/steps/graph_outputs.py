@@ -10,8 +10,8 @@ import pyarrow as pa
 from millstream.config.document import Problem
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.steps.contracts import Output, rejects_schema
+from millstream.steps.edges import maker_of
 from millstream.steps.nodes import Node
-from millstream.steps.wiring import maker_of
 
 __all__ = ["GraphOutputs", "graph_outputs", "makers_by_output"]
 
@@ -33,6 +33,11 @@ class GraphOutputs:
     records: frozenset[str] = frozenset()
     marked: frozenset[str] = frozenset()
     """The shared outputs whose rows get the name of their step here."""
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The outputs that are made by all steps together."""
+        return self.marked | {REJECTS}
 
     def of(self, step: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The rows of a step's outputs by the names of the outputs, without those that have no rows."""

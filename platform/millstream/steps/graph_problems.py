@@ -32,7 +32,7 @@ def _sink_problem(graph: Graph, name: str, sinks: Collection[str]) -> str:
     full = [f"{maker}.{name}" for maker in makers]
     if name in graph.outputs:
         is_step = any(node.name == name for node in graph.steps)
-        if is_step and makers and name not in makers and _names_streams(graph):
+        if is_step and makers and name not in makers and not graph.is_chain:
             return f"{name!r} is a step, and an output of the step {makers[0]!r}; write `{full[0]}`, or rename the step"
         return ""
     if len(full) > 1:
@@ -41,12 +41,6 @@ def _sink_problem(graph: Graph, name: str, sinks: Collection[str]) -> str:
         return f"`{full[0]}` is the same output; keep one of the two sinks"
     meant = suggestion(name, [*graph.outputs, *(node.name for node in graph.steps)])
     return f"no step makes this output; one of {', '.join(graph.outputs)}{meant}"
-
-
-def _names_streams(graph: Graph) -> bool:
-    """True if the steps are not one chain in the order of the config."""
-    before = [(step.name,) for step in graph.steps[:-1]]
-    return [node.reads for node in graph.steps[1:]] != before
 
 
 def unread_steps(graph: Graph, steps: Sequence[NamedStep]) -> Iterable[Problem]:

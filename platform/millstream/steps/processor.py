@@ -102,9 +102,9 @@ class EpochProcessor:
         return frozenset(node.name for node in self._chain.here if node.traits.scope is Scope.KEYED)
 
     def outcome(self) -> Outcome:
-        """The digests of all state in this process, and the fingerprint of the first model here."""
-        prints = [getattr(node.step, "fingerprint", None) for node in self._chain.here]
-        return outcome_of(self.save(), next((str(each()) for each in prints if each is not None), None))
+        """The digests of all state in this process, and the fingerprints of the models here."""
+        prints = {node.name: getattr(node.step, "fingerprint", None) for node in self._chain.here}
+        return outcome_of(self.save(), {step: str(each()) for step, each in prints.items() if each is not None})
 
     def _join(self, epoch: Epoch) -> None:
         for rank in self._partitions.follow(epoch):

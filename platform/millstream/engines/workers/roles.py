@@ -123,7 +123,7 @@ class _OwnedKeys:
             case StateRequest():
                 self._writing.begin(message, {self.node.name: save_state(self.node)})
             case Finish():
-                self._send(COORDINATOR, Finished(outcome_of({self.node.name: save_state(self.node)}, None)))
+                self._send(COORDINATOR, Finished(outcome_of({self.node.name: save_state(self.node)})))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:

@@ -1,4 +1,4 @@
-"""The wiring of a graph: the streams that each step reads, by name, and the order of the steps in an epoch."""
+"""The edges of a graph: the streams that each step reads, by name, and the order of the steps in an epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def maker_of(stream: str) -> str:
 
 def read_path(named: NamedStep, index: int) -> KeyPath:
     """The key path of one of the streams that a step reads."""
-    return named.path if named.reads is None else (*named.path, "from", index)
+    if named.reads is None:
+        return named.path
+    return (*named.path, "from", index) if len(named.reads) > 1 else (*named.path, "from")
 
 
 def wire(steps: Sequence[NamedStep], sources: Sequence[str]) -> tuple[list[Wired], list[Problem]]:
