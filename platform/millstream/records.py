@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 __all__ = [
     "OFFSET",
+    "OTHER",
     "PATH",
     "RANK",
     "REJECT",
@@ -32,6 +33,8 @@ RANK = "_rank"
 OFFSET = "_offset"
 PATH = "_path"
 TIME = "_time"
+OTHER = "_other"
+"""The identity of the record that was joined to the one that has the position of a joined record."""
 REJECT = "_reject"
 
 _LEAST = np.iinfo(np.int64).min

@@ -20,6 +20,7 @@ PLAYED = {
     ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
+    ("docs/joins.md", "Try it"),
     ("docs/kafka.md", "Five commands"),
     ("docs/local.md", "Try it"),
     ("docs/local.md", "Your own text"),
@@ -94,6 +95,10 @@ def test_a_study_is_run_in_a_command(folder: Path) -> None:
 
 def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:
     Reader(folder).plays("docs/local.md", "Your own text")
+
+
+def test_a_join_makes_the_rows_that_the_text_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/joins.md", "Try it")
 
 
 def test_the_local_engine_is_tried_in_a_command(folder: Path) -> None:

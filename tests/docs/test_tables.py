@@ -21,6 +21,7 @@ from millstream.extras import EXTRAS
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.prometheus import METRICS
+from millstream.steps.join import Join
 from millstream.substreams.windows import CountWindow, TumblingWindow
 from millstream_connectors.kafka.client.security import Security
 
@@ -85,13 +86,16 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
         "path": "a.jsonl",
         "bootstrap": "localhost:9092",
         "topic": "documents",
+        "by": "id",
+        "within": "1h",
         "function": "operator:truth",
         "key": "author",
         "model": {"type": "river_nb"},
         "window": {"type": "count", "size": 2},
         "size": "2s" if config is TumblingWindow else 2,
     }
-    return config.model_validate({**{key: something[key] for key in needed}, **options})
+    either = {"within": "1h"} if config is Join else {}  # or `window`
+    return config.model_validate({**{key: something[key] for key in needed}, **options, **either})
 
 
 def test_the_extras_are_those_of_the_code() -> None:

@@ -111,6 +111,20 @@ _TWO_SOURCES: list[dict[str, Any]] = [
     {"type": "classify", "from": ["shout", "clip"], "model": dict(_BAYES)},
     {"type": "popularity", "window": dict(WINDOW), "threshold": 0.3},
 ]
+_WORDS: list[dict[str, Any]] = [
+    {"type": "flat_map", "function": "support.user_functions:words", "adds": ["word"]},
+    {"type": "per_key", "key": ["word", "label"], "function": "support.user_functions:count", "on_error": "reject",
+     "ended": "support.user_functions:close", "idle": "4m", "makes": ["words", "of"]},
+    {"type": "classify", "model": {**_BAYES, "batch_size": 10}},
+]  # fmt: skip
+_JOIN: list[dict[str, Any]] = [
+    {**_SHORT, "name": "short", "rest": True},
+    {"type": "join", "name": "both", "from": ["short", "short.rest"], "by": "author", "within": "8m", "how": "outer",
+     "lateness": "30s"},
+    {"type": "classify", "model": dict(_BAYES)},
+    {"type": "dedupe", "by": ["author", "label"], "within": "3m"},
+    {**_FOLLOW, "name": "again", "from": "dedupe.repeated", "key": "author"},
+]  # fmt: skip
 _FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
 
 
@@ -126,6 +140,16 @@ GRAPHS: Mapping[str, Recipe] = {
             "placement": {},
             "source": _fields("text", "label", "time", "author"),
             "sinks": {"again": _FILES, "predictions": _FILES},
+        },
+        sign_documents,
+    ),
+    "flat_map": Recipe({"steps": _WORDS, "placement": {}, "sinks": {"predictions": _FILES, "ended": _FILES}}),
+    "join": Recipe(
+        {
+            "steps": _JOIN,
+            "placement": {},
+            "source": _fields("text", "label", "time", "author"),
+            "sinks": {"unmatched": _FILES, "predictions": _FILES, "again": _FILES},
         },
         sign_documents,
     ),

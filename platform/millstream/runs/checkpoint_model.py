@@ -94,13 +94,13 @@ class CheckpointModel:
 
     def _check_key(self, node: Node, records: pa.Table) -> None:
         """Refuse records without the key that a step needs: it would remove them all."""
-        key = node.traits.key
-        if key is not None and records.num_rows and records[key].null_count == records.num_rows:
-            message = (
-                f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
-                f"{node.name!r}, which needs the field {key!r}"
-            )
-            raise MillstreamError(message)
+        for field in node.traits.key_fields:
+            if records.num_rows and records[field].null_count == records.num_rows:
+                message = (
+                    f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
+                    f"{node.name!r}, which needs the field {field!r}"
+                )
+                raise MillstreamError(message)
 
     @staticmethod
     def _column(field: pa.Field, texts: Sequence[str]) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -13,9 +13,13 @@ from millstream.arrays import Array
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.state.dirty_rows import Value
+from millstream.substreams import Watermark
 
 __all__ = [
     "Array",
+    "FindsLateRecords",
+    "JoinStep",
+    "JoinStepConfig",
     "Model",
     "ModelConfig",
     "Output",
@@ -28,6 +32,7 @@ __all__ = [
     "StepConfig",
     "Traits",
     "WindowRows",
+    "position_fields",
     "rejects_schema",
 ]
 
@@ -57,8 +62,9 @@ class Traits:
     columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
     of substreams whose end the step must see: "time" for windows over event time.
 
-    `key` of a keyed step is the text column whose value decides which state a record uses. The names in the step's
-    state are the keys, so an engine can give each key's state to one of several workers (`millstream.steps.keys`).
+    `key` of a keyed step is the text column whose value decides which state a record uses, or several such columns.
+    The names in the step's state are the keys (`millstream.steps.keys`), so an engine can give each key's state to one
+    of several workers.
 
     `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
     """
@@ -69,8 +75,13 @@ class Traits:
     idempotent: bool = False
     only_adds: bool = False
     ends: frozenset[str] = frozenset()
-    key: str | None = None
+    key: str | tuple[str, ...] | None = None
     held_back: int = 0
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The columns of the key; none for a step that is not keyed."""
+        return (self.key,) if isinstance(self.key, str) else self.key or ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,12 @@ class Output:
     key: tuple[str, ...] = ()
 
 
+def position_fields(records: pa.Schema | None = None) -> list[pa.Field]:
+    """The identity and the time of a record, for outputs of a step that gets records of this schema."""
+    path = [pa.field(PATH, pa.binary())] if records is not None and PATH in records.names else []
+    return [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), *path]
+
+
 def rejects_schema(records: pa.Schema | None = None) -> pa.Schema:
     """Return the columns of the output `rejects`: the records that the log or a step could not use, with the reason.
 
@@ -96,10 +113,7 @@ def rejects_schema(records: pa.Schema | None = None) -> pa.Schema:
     >>> rejects_schema().names
     ['_rank', '_offset', '_time', 'step', 'reason']
     """
-    position = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
-    if records is not None and PATH in records.names:
-        position.append(pa.field(PATH, pa.binary()))
-    return pa.schema([*position, pa.field("step", pa.string()), pa.field("reason", pa.string())])
+    return pa.schema([*position_fields(records), pa.field("step", pa.string()), pa.field("reason", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -161,6 +175,38 @@ class Step(Protocol):
         ...
 
 
+class JoinStep(Protocol):
+    """A step that reads several streams as inputs of their own. All else is as in `Step`."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+
+    def process(self, inputs: Sequence[pa.Table], order: Array) -> Result:
+        """Process the next records: `order[i]` is the input of the i-th record, and each table is in order."""
+        ...
+
+    def ended(self, substream: Any) -> Result: ...
+
+    def save(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
+@runtime_checkable
+class FindsLateRecords(Protocol):
+    """A step whose results depend on the watermark between two ends, because it finds records that are late.
+
+    The watermark cannot be in state by key. So after `restore` the step gets the last one again.
+    """
+
+    def resume(self, watermark: Watermark) -> None:
+        """Take the watermark of the last `ended` before the state was saved."""
+        ...
+
+
 class StepConfig(Protocol):
     """The options of a step: a pydantic model with a `type`, which a step plug-in registers and which builds the step.
 
@@ -174,6 +220,20 @@ class StepConfig(Protocol):
     def type(self) -> str: ...
 
     def build(self, records: pa.Schema) -> Step: ...
+
+
+class JoinStepConfig(Protocol):
+    """The options of a step that reads several streams: as those of a `StepConfig`, with the number of `inputs`.
+
+    `build` gets the schema of each input. A keyed step has the same key in all inputs.
+    """
+
+    inputs: ClassVar[int]
+
+    @property
+    def type(self) -> str: ...
+
+    def build(self, records: Sequence[pa.Schema]) -> JoinStep: ...
 
 
 class Model(Protocol):

@@ -18,7 +18,7 @@ from millstream.steps.edges import Wired, maker_of, read_path, wire
 from millstream.steps.graph_outputs import GraphOutputs, graph_outputs
 from millstream.steps.inputs import StepInput
 from millstream.steps.nodes import Node, build_node
-from millstream.steps.streams import Stream, output_stream, step_stream, union_schema
+from millstream.steps.streams import Stream, input_schemas, output_stream, step_stream, union_schema
 
 __all__ = ["Graph", "build_graph", "check_graph"]
 
@@ -72,7 +72,7 @@ class Graph:
         everything = {name for name, stream in self.streams.items() if stream.maker is None}
         return {
             node.name: StepInput.of(
-                [self.streams[name] for name in node.reads], node.records, set(node.reads) == everything
+                [self.streams[name] for name in node.reads], node.records, set(node.reads) == everything, node.joined
             )
             for node in self.steps
         }
@@ -110,7 +110,8 @@ class Graph:
         for node in self.steps:
             added = [name for name in node.made.names if name not in node.records.names]
             whole = [] if node.step.outputs else node.made.names
-            chosen[node.name] = [*identity_of(node.made.names), *added] if added else whole
+            identity = identity_of(node.made.names)
+            chosen[node.name] = [*identity, *(name for name in added if name not in identity)] if added else whole
         return chosen
 
 
@@ -191,6 +192,8 @@ def _build(step: Wired, streams: dict[str, Stream], fields: Sequence[str], nodes
             except ConfigError as error:
                 raise _WrongStream(str(error), index) from error
     read = [streams[name] for name in step.reads]
+    if hasattr(step.named.config, "inputs"):
+        return build_node(step.named, input_schemas(read), step.reads, step.number)
     if all(stream.maker is None for stream in read):  # fields that one of these sources lacks are null there
         columns = {name for stream in read for name in stream.schema.names}
         records = _log_records([name for name in fields if name in columns])

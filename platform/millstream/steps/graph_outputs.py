@@ -89,9 +89,9 @@ def makers_by_output(nodes: Iterable[Node]) -> dict[str, list[tuple[Node, Output
 def _rejects(makers: Sequence[tuple[Node, Output]], forked: bool, problems: list[Problem]) -> Output:
     schema = rejects_schema()
     for node, output in makers:
-        if output.schema.equals(rejects_schema(node.records)):
+        if output.schema.equals(rejects_schema(output.schema)):
             schema = output.schema if PATH in output.schema.names else schema
-        elif not output.schema.equals(rejects_schema()):
+        else:
             message = f"step {node.name!r} makes `rejects` with columns of its own; use `rejects_schema()`"
             problems.append(Problem(node.path, message))
     return Output(REJECTS, schema, key=(_STEP,) if len(makers) > 1 and forked else ())

@@ -13,6 +13,7 @@ from millstream.log.epochs import PartitionTable
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.steps.contracts import Array
 from millstream.steps.record_order import RecordOrder
+from millstream.steps.several_inputs import JoinedInputs
 from millstream.steps.streams import Stream, share_records
 
 __all__ = ["StepInput"]
@@ -25,22 +26,27 @@ class StepInput:
     """The streams that a step reads, and the columns of their union.
 
     `everything` is true if these are all sources: their records are those of the epoch, as they are. If two streams may
-    have the same record, they are `numbered`: the number of the stream is appended to the path of its records.
+    have the same record, they are `numbered`: the number of the stream is appended to the path of its records. The
+    inputs of a step with several inputs are `joined` in one table.
     """
 
     streams: tuple[Stream, ...]
     schema: pa.Schema
     everything: bool
     numbered: bool
+    joined: JoinedInputs | None = None
 
     @staticmethod
-    def of(streams: Sequence[Stream], schema: pa.Schema, everything: bool) -> StepInput:
-        return StepInput(tuple(streams), schema, everything, share_records(streams))
+    def of(
+        streams: Sequence[Stream], schema: pa.Schema, everything: bool, joined: JoinedInputs | None = None
+    ) -> StepInput:
+        return StepInput(tuple(streams), schema, everything and joined is None, share_records(streams), joined)
 
     @property
     def needs_order(self) -> bool:
         """True if the records are merged by their order in the epoch."""
-        return len(self.streams) > 1 and any(stream.maker is not None for stream in self.streams)
+        made = any(stream.maker is not None for stream in self.streams)
+        return len(self.streams) > 1 and (made or self.joined is not None)
 
     def records(
         self,
@@ -86,6 +92,9 @@ class StepInput:
 
     def _as_part(self, records: pa.Table, number: int) -> pa.Table:
         """The records of one stream with the columns of the union."""
+        if self.joined is not None:
+            numbered = _with_path(records, number) if self.numbered else records
+            return self.joined.part(number, numbered)
         if PATH in self.schema.names:
             known = PATH in records.column_names
             path = records[PATH] if known else pa.repeat(pa.scalar(b"", pa.binary()), records.num_rows)
@@ -95,6 +104,15 @@ class StepInput:
             records = records.append_column(pa.field(PATH, pa.binary()), path)
         records = records.select(self.schema.names)
         return records if records.schema.equals(self.schema) else records.cast(self.schema)
+
+
+def _with_path(records: pa.Table, number: int) -> pa.Table:
+    """The records with a number appended to their paths, which are empty if they have none."""
+    if PATH in records.column_names:
+        index = records.column_names.index(PATH)
+        return records.set_column(index, records.field(PATH), _appended(records[PATH], number))
+    path = pa.repeat(pa.scalar(number.to_bytes(4, "big"), pa.binary()), records.num_rows)
+    return records.append_column(pa.field(PATH, pa.binary()), path)
 
 
 def _appended(path: pa.Array | pa.ChunkedArray, number: int) -> pa.Array | pa.ChunkedArray:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from millstream.arrays import FEW_ROWS
 from millstream.log.epochs import PartitionName
-from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.records import OFFSET, OTHER, PATH, RANK, TIME
 from millstream.steps.contracts import Output
 from millstream.steps.path_text import path_text
 
@@ -26,8 +26,8 @@ def row_schema(output: Output) -> pa.Schema:
             fields += [pa.field("_source", pa.string()), pa.field("_partition", pa.int32())]
         elif column.name == TIME:
             fields.append(pa.field("time", _TIMESTAMP))
-        elif column.name == PATH:
-            fields.append(pa.field(PATH, pa.string()))
+        elif column.name in (PATH, OTHER):
+            fields.append(pa.field(column.name, pa.string()))
         else:
             fields.append(pa.field(column.name, column.type))
     return pa.schema(fields)
@@ -55,7 +55,7 @@ def with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def rows_for_sinks(
     rows: pa.Table, schema: pa.Schema, partitions: Sequence[PartitionName], steps: Mapping[int, str]
 ) -> pa.Table:
-    """Convert rows of an output: ranks to `_source` and `_partition`, `_time` to a timestamp, and paths to text.
+    """Convert rows of an output: ranks to `_source` and `_partition`, `_time` to a timestamp, identities to text.
 
     `schema` is the output's `row_schema`. A record that was made from the state of a step has a rank below 0; its
     source is the step, one of `steps` by their numbers, and it has no partition.
@@ -68,6 +68,8 @@ def rows_for_sinks(
             arrays.append(pa.chunked_array([chunk.view(_TIMESTAMP) for chunk in values.chunks], _TIMESTAMP))
         elif name == PATH:
             arrays.append(path_text(values))
+        elif name == OTHER:
+            arrays.append(_other_text(values.combine_chunks(), partitions, steps))
         else:
             arrays.append(values)
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -86,3 +88,15 @@ def _partition_columns(
     sources = pa.array([partition.source for partition in partitions], pa.string())
     numbers = pa.array([partition.number for partition in partitions], pa.int32())
     return [sources.take(ranks), numbers.take(ranks)]
+
+
+def _other_text(others: pa.Array, partitions: Sequence[PartitionName], steps: Mapping[int, str]) -> pa.Array:
+    """The identities of joined records as text: source, partition, offset, and a path if there is one."""
+    others = pa.concat_arrays(others.chunks) if isinstance(others, pa.ChunkedArray) else others
+    ranks, offsets, paths = (others.field(name) for name in (RANK, OFFSET, PATH))
+    source, number = _partition_columns(ranks.fill_null(0), partitions, steps)
+    numbers = pc.coalesce(number.cast(pa.string()), pa.scalar(""))
+    path = path_text(pa.chunked_array([paths.fill_null(b"")]))
+    tail = pc.if_else(pc.equal(path, ""), "", pc.binary_join_element_wise("/", path, ""))
+    text = pc.binary_join_element_wise(source, numbers, offsets.fill_null(0).cast(pa.string()), "/")
+    return pc.if_else(others.is_valid(), pc.binary_join_element_wise(text, tail, ""), pa.scalar(None, pa.string()))

@@ -10,9 +10,20 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.records import OFFSET, RANK, TIME, no_records
+from millstream.records import no_records
 from millstream.steps.column_checks import check_text_column
-from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
+from millstream.steps.contracts import (
+    Array,
+    Output,
+    Result,
+    Scope,
+    State,
+    Step,
+    Traits,
+    position_fields,
+    rejects_schema,
+)
+from millstream.steps.reject_rows import positions, reject_rows
 from millstream.substreams import Watermark
 from millstream.substreams.windows import WindowAssignment, WindowConfig, Windows
 
@@ -83,9 +94,8 @@ class _PopularityStep:
                 ("changed", pa.bool_()),
             ]
         )
-        self._late = pa.schema(
-            [(RANK, pa.int64()), (OFFSET, pa.int64()), (TIME, pa.int64()), ("topic", pa.string()), label]
-        )
+        self._rejects = rejects_schema(records)
+        self._late = pa.schema([*position_fields(records), pa.field("topic", pa.string()), label])
         self.restore({})
 
     @property
@@ -98,7 +108,7 @@ class _PopularityStep:
         topics = Output("topics", self._topics, of="window", key=("topic",))
         if "time" not in self._windows.ends:
             return [topics]
-        return [topics, Output("late", self._late), Output("rejects", rejects_schema())]
+        return [topics, Output("late", self._late), Output("rejects", self._rejects)]
 
     def process(self, records: pa.Table) -> Result:
         if not records.num_rows:
@@ -180,13 +190,10 @@ class _PopularityStep:
         return rows
 
     def _late_rows(self, records: pa.Table, topics: pa.Array, assigned: WindowAssignment) -> pa.Table:
-        rows = pa.array(assigned.rows[assigned.late])
-        late = records.select([RANK, OFFSET, TIME]).append_column("topic", topics).take(rows)
+        rows = assigned.rows[assigned.late]
         windows = self._windows.labels(assigned.windows[assigned.late])
-        return late.append_column("_window", windows).cast(self._late)
+        columns = [*positions(records, rows).columns, topics.take(rows), windows]
+        return pa.Table.from_arrays(columns, schema=self._late)
 
     def _untimed_rows(self, records: pa.Table, untimed: Array) -> pa.Table:
-        rows = records.select([RANK, OFFSET, TIME]).take(pa.array(untimed))
-        for name, text in (("step", self._name), ("reason", "no time")):
-            rows = rows.append_column(name, pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
-        return rows.cast(rejects_schema())
+        return reject_rows(self._name, records, untimed, "no time")

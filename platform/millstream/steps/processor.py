@@ -13,7 +13,7 @@ from millstream.records import no_records
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
-from millstream.steps.contracts import Scope
+from millstream.steps.contracts import FindsLateRecords, Scope
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome, outcome_of
@@ -94,6 +94,7 @@ class EpochProcessor:
         saved = states.get(_ENGINE, {}).get("event_time")
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
         self._partitions = PartitionTable(partitions)
+        self._resume()
 
     @property
     def keyed(self) -> frozenset[str]:
@@ -108,6 +109,13 @@ class EpochProcessor:
     def _join(self, epoch: Epoch) -> None:
         for rank in self._partitions.follow(epoch):
             self._event_time.join(rank, timed=self.graph.source(self._partitions[rank].source).timed)
+
+    def _resume(self) -> None:
+        """Give the last watermark to the steps that find late records."""
+        if (watermark := self._event_time.watermark) is not None:
+            for node in self._chain.here:
+                if isinstance(node.step, FindsLateRecords):
+                    node.step.resume(watermark.held_back(self.graph.held_back[node.name]))
 
     def _watermarks(self) -> dict[str, int | None]:
         """The watermark of all that each step has passed on."""

@@ -14,7 +14,7 @@ from millstream.steps.declarations import plain_type
 from millstream.steps.nodes import Node
 from millstream.suggestions import suggestion
 
-__all__ = ["Stream", "output_stream", "share_records", "step_stream", "union_schema"]
+__all__ = ["Stream", "input_schemas", "output_stream", "share_records", "step_stream", "union_schema"]
 
 _IDENTITY = {RANK: pa.int32(), OFFSET: pa.int64(), TIME: pa.int64(), PATH: pa.binary()}
 
@@ -74,6 +74,13 @@ def union_schema(streams: Sequence[Stream]) -> pa.Schema:
     if PATH in first.schema.names or not (share_records(streams) or any(PATH in s.schema.names for s in others)):
         return first.schema
     return first.schema.insert(first.schema.get_field_index(TIME) + 1, pa.field(PATH, pa.binary()))
+
+
+def input_schemas(streams: Sequence[Stream]) -> list[pa.Schema]:
+    """The columns of streams that are inputs of one step; with a path if two of them may have the same record."""
+    path = pa.field(PATH, pa.binary())
+    add = share_records(streams)
+    return [s.schema if PATH in s.schema.names or not add else s.schema.append(path) for s in streams]
 
 
 def share_records(streams: Sequence[Stream]) -> bool:

@@ -19,7 +19,7 @@ def epoch(*offsets: int) -> pa.Table:
 def dealt(records: pa.Table, owners: int) -> list[EpochInProgress]:
     """The parts of an epoch whose records are the input of the step `follow`."""
     whole = EpochInProgress(0, None, {}, {}, {}, merged={"follow": records})
-    return scatter(whole, "follow", "key", 64, owners)
+    return scatter(whole, "follow", ["key"], 64, owners)
 
 
 def followed(part: EpochInProgress, made: pa.Table) -> EpochInProgress:

@@ -21,7 +21,7 @@ from millstream.log.epochs import Scores
 from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
-from millstream.steps.keys import shards_of
+from millstream.steps.keys import keys_of, shards_of
 
 __all__ = ["ORDER", "Exchange", "gather", "scatter", "with_order"]
 
@@ -65,14 +65,14 @@ class Exchange:
         return self._held.pop(self._allowed.popleft())
 
 
-def scatter(epoch: EpochInProgress, step: str, key: str, shards: int, owners: int) -> list[EpochInProgress]:
+def scatter(epoch: EpochInProgress, step: str, key: Sequence[str], shards: int, owners: int) -> list[EpochInProgress]:
     """Split the merged input of a keyed step into one part for each owner of shards.
 
     The first part also has the other streams of the epoch, its counts and its digests.
     """
     records = epoch.merged[step]
     records = records.append_column(ORDER, pa.array(np.arange(records.num_rows)))
-    owner_of = shards_of(records[key], shards) % owners
+    owner_of = shards_of(keys_of(records, key), shards) % owners
     first, *others = ({step: records.filter(pa.array(owner_of == owner))} for owner in range(owners))
     return [
         replace(epoch, merged=first),

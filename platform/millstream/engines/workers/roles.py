@@ -106,7 +106,7 @@ class _OwnedKeys:
     """A keyed step with the shards that this reader owns."""
 
     def __init__(self, graph: Graph, node: Node, rest: Sequence[Node], layers: Layers, send: Send) -> None:
-        self.key = str(node.traits.key)
+        self.key = node.traits.key_fields
         self.node, self._send = node, send
         self._exchange = Exchange(parts=1)
         self._chain = Chain(graph, [node], after=rest)
