@@ -13,6 +13,7 @@ from millstream.arrays import Array
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, TIME
 from millstream.state.dirty_rows import Value
+from millstream.substreams import Watermark
 
 __all__ = [
     "Array",
@@ -27,6 +28,7 @@ __all__ = [
     "Step",
     "StepConfig",
     "Traits",
+    "ends_at",
     "rejects_schema",
 ]
 
@@ -54,7 +56,7 @@ class Traits:
     result. `idempotent`: the same records processed again by the same step give the same results and change no state.
     `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
     columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
-    of substreams whose end the step must see: "time" for windows over event time.
+    of substreams whose end the step must see: "time" for windows over event time, "all" for the end of all sources.
 
     `key` of a keyed step is the text column whose value decides which state a record uses. The names in the step's
     state are the keys, so an engine can give each key's state to one of several workers (`millstream.steps.keys`).
@@ -70,6 +72,16 @@ class Traits:
     ends: frozenset[str] = frozenset()
     key: str | None = None
     held_back: int = 0
+
+
+def ends_at(traits: Traits, watermark: Watermark) -> bool:
+    """True if the step of these traits must see that this watermark was reached.
+
+    >>> counts = Traits(Scope.GLOBAL, ends=frozenset({"all"}))
+    >>> ends_at(counts, Watermark(50)), ends_at(counts, Watermark(None))
+    (False, True)
+    """
+    return "time" in traits.ends or ("all" in traits.ends and watermark.time is None)
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,11 @@ class Step(Protocol):
     def process(self, records: pa.Table) -> Result: ...
 
     def ended(self, substream: Any) -> Result:
-        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended."""
+        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended.
+
+        After `restore`, a keyed step that sees the end of time gets the present watermark again, for its keys do not
+        have it; then it makes no rows.
+        """
         ...
 
     def save(self) -> State:

@@ -13,7 +13,7 @@ from millstream.records import no_records
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
-from millstream.steps.contracts import Scope
+from millstream.steps.contracts import Scope, ends_at
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph, Node
 from millstream.steps.outcome import Outcome, outcome_of
@@ -94,6 +94,7 @@ class EpochProcessor:
             node.step.restore(states.get(node.name, {}))
         saved = states.get(_ENGINE, {}).get("event_time")
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
+        self._resume_time()
         self._partitions = PartitionTable(partitions)
 
     @property
@@ -113,10 +114,20 @@ class EpochProcessor:
     def _end_substreams(self, watermark: Watermark, epoch: EpochInProgress) -> None:
         """Close the windows that end with the watermark of the sources; each step holds it back for the next ones."""
         for node in self.graph.steps:
-            if node in self._chain.here and "time" in node.traits.ends:
+            if node in self._chain.here and ends_at(node.traits, watermark):
                 result = node.step.ended(watermark)
                 check_result(node.name, result, node.made, node.step.outputs)
                 epoch.collect(node.name, result)
+            watermark = watermark.held_back(node.traits.held_back)
+
+    def _resume_time(self) -> None:
+        """Give the restored keyed steps the present watermark, which is not in the state of their keys."""
+        watermark = self._event_time.watermark
+        if watermark is None:
+            return
+        for node in self.graph.steps:
+            if node in self._chain.here and node.traits.scope is Scope.KEYED and ends_at(node.traits, watermark):
+                node.step.ended(watermark)
             watermark = watermark.held_back(node.traits.held_back)
 
     def _watermarks(self) -> dict[str, int | None]:

@@ -14,7 +14,7 @@ from millstream.digests import row_hashes
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, RANK, in_step_order
 from millstream.state.digests import state_digest
-from millstream.steps.contracts import Output, Result, State, Step, StepConfig
+from millstream.steps.contracts import Output, Result, Scope, State, Step, StepConfig, ends_at
 from millstream.substreams.event_time import EventTime, latest_times
 
 __all__ = [
@@ -82,12 +82,12 @@ def run_step(
         clock.observe(latest_times(epoch))
         for batch in cut(order(epoch)):
             results.append(step.process(batch))
-            step = after_batch(step)
+            step = _in_time(after_batch(step), step, clock)
         joined.update(ranks)
         ended = clock.boundary(joined if number == len(epochs) else ())
-        if ended is not None and "time" in step.traits.ends:
+        if ended is not None and ends_at(step.traits, ended):
             results.append(step.ended(ended))
-        step = after_epoch(step)
+        step = _in_time(after_epoch(step), step, clock)
     made = [result.records for result in results]
     outputs = {}
     for output in step.outputs:
@@ -98,6 +98,17 @@ def run_step(
     correct, labelled = sum(result.correct for result in results), sum(result.labelled for result in results)
     baselines = sum((result.baselines for result in results), Baselines())
     return StepRun(pa.concat_tables(made), outputs, correct, labelled, baselines, step.save())
+
+
+def _in_time(step: Step, before: Step, clock: EventTime) -> Step:
+    """Give a keyed step that was restored the present watermark, as an engine does; AssertionError if it makes rows."""
+    watermark, traits = clock.watermark, step.traits
+    if step is not before and traits.scope is Scope.KEYED and watermark is not None and ends_at(traits, watermark):
+        made = sum(rows.num_rows for rows in step.ended(watermark).outputs.values())
+        if made:
+            message = f"makes {made} rows of a watermark that it had seen before it was saved"
+            raise AssertionError(f"{step!r} {message}; let the state of each key show which windows have closed")
+    return step
 
 
 def expect_same(config: StepConfig, expected: StepRun, found: StepRun, what: str, remedy: str) -> None:
