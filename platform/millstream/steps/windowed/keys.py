@@ -19,33 +19,36 @@ class Key:
     """One key: its name, the contents of its panes, the memory of its windows, and its past.
 
     For early rows: `changed` has the panes that changed since the last one, `since` the interval of the first of these
-    changes, and `emissions` the number of early rows of each open window that has some.
+    changes, and `emissions` the number of early rows of each open window that has some. They are None, as `past` is,
+    until they are needed: there may be many keys.
     """
 
     name: str
     memory: Any
-    past: Any
+    past: Any = None
     panes: dict[int, Any] = field(default_factory=dict)
-    changed: set[int] = field(default_factory=set)
+    changed: set[int] | None = None
     since: int | None = None
-    emissions: dict[int, int] = field(default_factory=dict)
+    emissions: dict[int, int] | None = None
 
 
 class Keys:
     """All keys by their codes; a code is used again after its key is forgotten.
 
     >>> keys = Keys()
-    >>> codes = keys.codes(pa.array(["ann", "bob", None, "ann"]), lambda name: Key(name, None, None))
+    >>> codes = keys.codes(pa.array(["ann", "bob", None, "ann"]), lambda name: Key(name, None))
     >>> codes.tolist(), [keys[code].name for code in (0, 1)]
     ([0, 1, -1, 0], ['ann', 'bob'])
     >>> keys.forget(0)
-    >>> len(keys), keys.codes(pa.array(["cleo"]), lambda name: Key(name, None, None)).tolist()
+    >>> len(keys), keys.codes(pa.array(["cleo"]), lambda name: Key(name, None)).tolist()
     (1, [0])
     """
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._keys: list[Key] = []
+        self.memories: list[Any] = []
+        """The memory of each key by its code."""
         self._free: list[int] = []
         self._due = np.zeros(0, np.int64)
         self.dirty = np.zeros(0, np.bool_)
@@ -73,10 +76,11 @@ class Keys:
         """Add a key, and return its code."""
         if self._free:
             code = self._free.pop()
-            self._keys[code] = key
+            self._keys[code], self.memories[code] = key, key.memory
         else:
             code = len(self._keys)
             self._keys.append(key)
+            self.memories.append(key.memory)
             if code == len(self._due):
                 room = max(16, code)
                 self._due = np.r_[self._due, np.full(room, GREATEST)]

@@ -95,10 +95,10 @@ class WindowedStep:
             return Result(records)
         codes = self._codes(records)
         touched = np.unique(codes[codes >= 0]).tolist()
-        assigned = self._windows.assign(records, codes, {code: self._keys[code].memory for code in touched})
+        assigned = self._windows.assign(records, codes, self._keys.memories)
         self._move(assigned.moves)
         read = self._measure.read(records)
-        cells = [self._pane(code, pane) for code, pane in assigned.cells]
+        cells = self._panes(assigned.cells)
         self._measure.add(read, assigned.rows, assigned.cell_of, cells)
         for (code, pane), contents in zip(assigned.cells, cells, strict=True):
             if not contents:  # records without a topic do not make a window
@@ -174,17 +174,21 @@ class WindowedStep:
 
     def _new_key(self, name: str) -> Key:
         self._forgotten.discard(name)
-        return Key(name, self._windows.memory(), self._measure.past())
+        return Key(name, self._windows.memory())
 
-    def _pane(self, code: int, pane: int) -> Any:
-        """The contents of a pane, which change."""
-        key = self._keys[code]
-        self._note_change(key, pane)
-        contents = key.panes.get(pane)
-        if contents is None:
-            contents = key.panes[pane] = self._measure.contents()
-            self._open += 1
-        return contents
+    def _panes(self, cells: Sequence[tuple[int, int]]) -> list[Any]:
+        """The contents of these panes, which change."""
+        found = []
+        for code, pane in cells:
+            key = self._keys[code]
+            if self._emit is not None:
+                self._note_change(key, pane)
+            contents = key.panes.get(pane)
+            if contents is None:
+                contents = key.panes[pane] = self._measure.contents()
+                self._open += 1
+            found.append(contents)
+        return found
 
     def _move(self, moves: Iterable[Move]) -> None:
         for code, pane, into in moves:
@@ -194,33 +198,38 @@ class WindowedStep:
                 self._open += into not in key.panes
                 before = [key.panes[into]] if into in key.panes else []
                 key.panes[into] = self._measure.merge([*before, contents])
-                if pane in key.emissions:
+                if key.emissions is not None and pane in key.emissions:
                     key.emissions[into] = max(key.emissions.get(into, 0), key.emissions.pop(pane))
-                self._note_change(key, into)
+                if self._emit is not None:
+                    self._note_change(key, into)
 
     def _drop(self, key: Key, pane: int) -> Any:
         """Remove a pane, and return its contents; None if it has none."""
         self._open -= pane in key.panes
-        key.changed.discard(pane)
+        if key.changed is not None:
+            key.changed.discard(pane)
         return key.panes.pop(pane, None)
 
     def _note_change(self, key: Key, pane: int) -> None:
-        if self._emit is not None:
-            if not key.changed:
-                key.since = self._interval
-            key.changed.add(pane)
+        if not key.changed:
+            key.changed, key.since = set(), self._interval
+        key.changed.add(pane)
 
     def _close(self, code: int, *, no_more: bool = False) -> list[_Made]:
         """Close the windows of a key that have ended, and return their rows. `no_more`: no window follows."""
         key, measure = self._keys[code], self._measure
         closed = self._windows.close(code, key.memory, key.panes)
         made: list[_Made] = []
+        if closed.windows and key.past is None:
+            key.past = measure.past()
         for window in closed.windows:
             follower = measure.follower(key.past)
             if follower is not None and follower < window.number:
                 made.append(self._final(key, self._windows.window(code, follower)))
             made.append(self._final(key, window))
-        if no_more:
+        if key.past is None:
+            pass
+        elif no_more:
             measure.end(key.past)
         elif (follower := measure.follower(key.past)) is not None and self._windows.has_closed(key.memory, follower):
             made.append(self._final(key, self._windows.window(code, follower)))
@@ -230,7 +239,8 @@ class WindowedStep:
 
     def _final(self, key: Key, window: Window) -> _Made:
         rows = self._measure.rows(key.past, window.number, self._contents(key, window))
-        return _Made(window.place, key.name, window.number, rows, key.emissions.pop(window.number, 0), True)
+        emission = key.emissions.pop(window.number, 0) if key.emissions is not None else 0
+        return _Made(window.place, key.name, window.number, rows, emission, True)
 
     def _early_rows(self, interval: int) -> list[_Made]:
         """The rows of the open windows that changed, of the keys whose first change was in an earlier interval."""
@@ -239,13 +249,15 @@ class WindowedStep:
             key = self._keys[code]
             if not key.changed or key.since == interval:
                 continue
+            past = self._measure.past() if key.past is None else key.past
+            emissions = key.emissions = key.emissions or {}
             for window in self._windows.open(key.memory, key.changed):
-                rows = self._measure.early_rows(key.past, window.number, self._contents(key, window))
-                emission = key.emissions.get(window.number, 0)
+                rows = self._measure.early_rows(past, window.number, self._contents(key, window))
+                emission = emissions.get(window.number, 0)
                 if rows:
-                    key.emissions[window.number] = emission + 1
+                    emissions[window.number] = emission + 1
                     made.append(_Made(window.place, key.name, window.number, rows, emission, False))
-            key.changed.clear()
+            key.changed = None
             self._keys.dirty[code] = True
         return made
 
@@ -264,13 +276,14 @@ class WindowedStep:
         kept: list[int] = []
         for code in codes:
             key = self._keys[code]
-            if self._by is not None and not (key.panes or windows.is_needed(key.memory) or measure.is_needed(key.past)):
+            if key.past is not None and not measure.is_needed(key.past):
+                key.past = None
+            if self._by is not None and key.past is None and not key.panes and not windows.is_needed(key.memory):
                 self._keys.forget(code)
                 self._forgotten.add(key.name)
                 continue
-            follower = measure.follower(key.past)
             time = windows.due(key.memory, key.panes)
-            if follower is not None:
+            if key.past is not None and (follower := measure.follower(key.past)) is not None:
                 time = min(time, windows.window(code, follower).place + windows.lateness)
             kept.append(code)
             due.append(time)
@@ -303,12 +316,12 @@ class WindowedStep:
         saved: dict[str, Any] = {
             "windows": {**windows, **self._windows.save_memory(key.memory)},
             "open": [[pane, self._measure.save(key.panes[pane])] for pane in sorted(key.panes)],
-            **self._measure.save_past(key.past),
+            **self._measure.save_past(self._measure.past() if key.past is None else key.past),
         }
         if self._emit is not None:
-            saved["changed"] = sorted(key.changed)
+            saved["changed"] = sorted(key.changed or ())
             saved["since"] = key.since if key.changed else None
-            saved["emissions"] = sorted(key.emissions.items())
+            saved["emissions"] = sorted((key.emissions or {}).items())
             if self._by is None:
                 saved["interval"] = self._interval
         return saved
@@ -319,9 +332,9 @@ class WindowedStep:
             key.memory = self._windows.restore_memory(saved["windows"])
         key.past = self._measure.restore_past(saved)
         key.panes = {pane: self._measure.restore(contents) for pane, contents in saved.get("open", [])}
-        key.changed = set(saved.get("changed", []))
+        key.changed = set(saved.get("changed", [])) or None
         key.since = saved.get("since")
-        key.emissions = dict(saved.get("emissions", []))
+        key.emissions = dict(saved.get("emissions", [])) or None
         self._open += len(key.panes)
         code = self._keys.add(key)
         self._settle([code])

@@ -92,8 +92,8 @@ class Windows(Protocol):
         """Return the memory of a new key."""
         ...
 
-    def assign(self, records: pa.Table, codes: Array, memories: Mapping[int, Any]) -> Assignment:
-        """Assign the next records to panes. `codes` has the number of each record's key, `memories` those of the keys.
+    def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
+        """Assign the next records to panes. `codes` has the number of each record's key, `memories` is indexed by it.
 
         The codes that are -1 are records without a key, which belong to no pane.
         """

@@ -32,7 +32,7 @@ class CountWindow(BaseModel):
 
     >>> windows = CountWindow(size=2).open()
     >>> memory, times = windows.memory(), pa.table({"_time": [7, None, 9]})
-    >>> windows.assign(times, np.zeros(3, np.int64), {0: memory}).cells
+    >>> windows.assign(times, np.zeros(3, np.int64), [memory]).cells
     [(0, 0), (0, 1)]
     >>> [window.number for window in windows.close(0, memory, {0, 1}).windows]
     [0]
@@ -68,7 +68,7 @@ class _Counts:
     def memory(self) -> Any:
         return {"records": 0}
 
-    def assign(self, records: pa.Table, codes: Array, memories: Mapping[int, Any]) -> Assignment:
+    def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
         self._over = False
         self._filled = {}
         rows = np.flatnonzero(codes >= 0)

@@ -42,7 +42,7 @@ class PredicateWindow(BaseModel):
     >>> windows = PredicateWindow(ends="trip:arrives").open()
     >>> memory, position = windows.memory(), {"_rank": [0] * 3, "_offset": [0, 1, 2], "_time": [10, 30, 20]}
     >>> records = pa.table({**position, "event": ["start", "start", "arrival"]})
-    >>> found = windows.assign(records, np.zeros(3, np.int64), {0: memory})
+    >>> found = windows.assign(records, np.zeros(3, np.int64), [memory])
     >>> windows.ended(Watermark(25))
     >>> [move.into for move in windows.release(0, memory)], windows.close(0, memory, {10}).windows
     ([10, 10], [Window(number=10, first=10, last=10, place=20)])
@@ -93,7 +93,7 @@ class _Predicates:
     def memory(self) -> Any:
         return {}
 
-    def assign(self, records: pa.Table, codes: Array, memories: Mapping[int, Any]) -> Assignment:
+    def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
         times = Times.of(records, codes)
         late = times.values < max(self._late_before, _WAITING)
         rows, values = times.rows[~late], times.values[~late].tolist()
@@ -131,14 +131,14 @@ class _Predicates:
             memory.pop("waiting", None), memory.pop("next", None)
         else:
             memory["waiting"] = waiting[count:]
-        if memory.get("began", self._late_before) < self._late_before and not memory.get("open"):
-            del memory["began"]
         return moves
 
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
         ended = memory.pop("ended", [])
         if self._late_before > GREATEST and (window := memory.pop("open", None)):
             ended.append(window)
+        if memory.get("began", self._late_before) < self._late_before and "open" not in memory:
+            del memory["began"]
         return Closed([Window(first, first, first, last) for first, last in ended], [first for first, _ in ended])
 
     def open(self, memory: Any, panes: Collection[int]) -> Sequence[Window]:

@@ -13,7 +13,7 @@ from millstream.arrays import Array
 from millstream.config.durations import Duration
 from millstream.substreams import Watermark
 from millstream.substreams.windows.contracts import GREATEST, LEAST, Assignment, Closed, Move, Window, Windows
-from millstream.substreams.windows.times import Times, clipped, time_labels
+from millstream.substreams.windows.times import Times, time_labels
 
 __all__ = ["SessionWindow"]
 
@@ -27,7 +27,7 @@ class SessionWindow(BaseModel):
 
     >>> windows = SessionWindow(gap="10s").open()
     >>> times = pa.table({"_time": [0, 5_000_000, 20_000_000]})
-    >>> windows.assign(times, np.zeros(3, np.int64), {0: windows.memory()}).cells
+    >>> windows.assign(times, np.zeros(3, np.int64), [windows.memory()]).cells
     [(0, 0), (0, 20000000)]
     """
 
@@ -65,7 +65,7 @@ class _Sessions:
     def memory(self) -> Any:
         return {}
 
-    def assign(self, records: pa.Table, codes: Array, memories: Mapping[int, Any]) -> Assignment:
+    def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
         times = Times.of(records, codes)
         late = times.values < self._late_before
         kept = ~late
@@ -103,7 +103,8 @@ class _Sessions:
         ]
 
     def due(self, memory: Any, panes: Collection[int]) -> int:
-        return clipped(min(memory.values()) + self._gap + self.lateness) if memory else GREATEST
+        sessions: dict[int, int] = memory
+        return min(min(sessions.values()) + self._gap + self.lateness, GREATEST) if sessions else GREATEST
 
     def window(self, code: int, number: int) -> Window:
         raise NotImplementedError  # they are not consecutive
@@ -139,6 +140,15 @@ class _Sessions:
     def _extend(self, code: int, sessions: dict[int, int], start: int, end: int, moves: list[Move]) -> int:
         """Add records from `start` to `end` to the sessions of a key; return the number of their session."""
         gap = self._gap
+        if not sessions:
+            sessions[start] = end
+            return start
+        if len(sessions) == 1:
+            ((first, last),) = sessions.items()
+            if first <= start and start - last < gap:  # the usual case
+                if end > last:
+                    sessions[first] = end
+                return first
         near = [first for first, last in sessions.items() if first - end < gap and start - last < gap]
         if not near:
             sessions[start] = end

@@ -39,7 +39,7 @@ class TumblingWindow(BaseModel):
     >>> import numpy as np, pyarrow as pa
     >>> windows = TumblingWindow(size="1s", lateness="500ms").open()
     >>> windows.ended(Watermark(1_500_000))
-    >>> found = windows.assign(pa.table({"_time": [999_999, 1_000_000, None]}), np.zeros(3, np.int64), {})
+    >>> found = windows.assign(pa.table({"_time": [999_999, 1_000_000, None]}), np.zeros(3, np.int64), [])
     >>> found.late.tolist(), found.cells, found.untimed.tolist()
     ([0], [(0, 1)], [2])
     """
@@ -116,7 +116,7 @@ class _Spans:
     def memory(self) -> Any:
         return [self._first_open] if self._size != self._slide else None
 
-    def assign(self, records: pa.Table, codes: Array, memories: Mapping[int, Any]) -> Assignment:
+    def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
         times = Times.of(records, codes)
         missed = times.values // self._slide  # the last window with this time
         late = missed < self._first_open
