@@ -19,6 +19,7 @@ from benchmarks.figures import (
     text_accuracy,
     text_models,
     text_pipelines,
+    windows,
 )
 from benchmarks.kit.measurement import Figure, Measurement
 
@@ -38,6 +39,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Digests": digests.MEASUREMENTS,
     "Retention": retention.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
+    "Windows": windows.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
 }
 
