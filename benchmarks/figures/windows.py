@@ -79,8 +79,9 @@ def _sessions(setting: Setting) -> Iterator[Value]:
 MEASUREMENTS = (
     Measurement(
         (Figure("sliding_vs_tumbling", "x", at_least(0.8)),),
-        f"Popularity of {_TOPICS} topics in windows of 1 h, one every minute, with {_SLIDE:,} records a minute in batches "
-        f"of {_BATCH:,}: records per second of processor time of the step, divided by those with tumbling windows of 1 h.",
+        f"Popularity of {_TOPICS} topics in windows of 1 h, one every minute, with {_SLIDE:,} records a minute in "
+        f"batches of {_BATCH:,}: records per second of processor time of the step, divided by those with tumbling "
+        "windows of 1 h.",
         _sliding,
     ),
     Measurement(

@@ -9,7 +9,7 @@ import pytest
 from support.windowed_runs import Record, cut_run, random_epochs, rows_of, table
 
 from millstream.steps.checks import check_step
-from millstream.steps.space_saving import SpaceSaving
+from millstream.steps.frequency_sketch import SpaceSaving
 from millstream.steps.top_k import TopK
 
 

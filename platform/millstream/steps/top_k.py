@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from millstream.arrays import Array
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Step
-from millstream.steps.space_saving import Counted, SpaceSaving
+from millstream.steps.frequency_sketch import Counted, SpaceSaving
 from millstream.steps.windowed.measures import Row
 from millstream.steps.windowed.options import WindowedOptions
 from millstream.steps.windowed.step import WindowedStep

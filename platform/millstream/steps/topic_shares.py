@@ -74,8 +74,8 @@ class TopicShares:
             contents[name] = contents.get(name, 0) + count
 
     def merge(self, contents: Sequence[_Counts]) -> _Counts:
-        whole: _Counts = {}
-        for counts in contents:
+        whole = dict(contents[0]) if contents else {}
+        for counts in contents[1:]:
             for topic, count in counts.items():
                 whole[topic] = whole.get(topic, 0) + count
         return whole

@@ -146,8 +146,14 @@ class _Spans:
     def open(self, memory: Any, panes: Collection[int]) -> Sequence[Window]:
         return self._between(self._first_open, GREATEST, panes)
 
-    def _between(self, first: int, stop: int, panes: Iterable[int]) -> Sequence[Window]:
+    def _between(self, first: int, stop: int, panes: Collection[int]) -> Sequence[Window]:
         """The windows with numbers in [first, stop) that have some of these panes."""
+        if not panes:
+            return []
+        first, stop = max(first, self._first_with(min(panes))), min(stop, self._last_with(max(panes)) + 1)
+        if stop - first <= len(panes):
+            windows = map(self._window, range(first, stop))
+            return [window for window in windows if any(window.first <= pane <= window.last for pane in panes)]
         numbers: set[int] = set()
         for pane in panes:
             numbers.update(range(max(first, self._first_with(pane)), min(stop, self._last_with(pane) + 1)))

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.errors import ConfigError
 from millstream.steps.checks import check_step
-from millstream.steps.trending import Trending
+from millstream.steps.rising_words import Trending
 from millstream.substreams import Watermark
 
 
