@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from millstream.steps.rising_words import Trending
 from millstream.substreams import Watermark
 
 
-def table(texts: list[tuple[str | None, str | None]]) -> pa.Table:
+def table(texts: Sequence[tuple[str | None, str | None]]) -> pa.Table:
     columns = {
         "_rank": [0] * len(texts),
         "_offset": range(len(texts)),
@@ -26,7 +27,7 @@ def table(texts: list[tuple[str | None, str | None]]) -> pa.Table:
     return pa.table(columns)
 
 
-def rows(texts: list[tuple[str | None, str | None]], size: int, **options: Any) -> list[dict[str, Any]]:
+def rows(texts: Sequence[tuple[str | None, str | None]], size: int, **options: Any) -> list[dict[str, Any]]:
     records = table(texts)
     window = {"type": "count", "size": size}
     step = Trending.model_validate({"window": window, "least": 2, **options}).build(records.schema)
@@ -80,7 +81,7 @@ def test_the_past_of_the_rarest_words_is_dropped_above_the_bound() -> None:
     step = Trending.model_validate({"window": window, "words": 5}).build(records.schema)
     step.process(records)
     [state] = step.save().values()
-    saved = bytes(state)  # type: ignore[arg-type]
+    saved = bytes(state)
     assert saved.count(b"word") == 4 + 1 and b"often" in saved  # and the name `words`
 
 

@@ -43,6 +43,7 @@ class TopicShares:
     output = "topics"
     identity: tuple[str, ...] = ("topic",)
     ordered = False
+    subtracts = True
 
     def __init__(self, of: str, threshold: float, half_life: float | None, *, follows: bool) -> None:
         self._of = of
@@ -79,6 +80,13 @@ class TopicShares:
             for topic, count in counts.items():
                 whole[topic] = whole.get(topic, 0) + count
         return whole
+
+    def subtract(self, whole: _Counts, part: _Counts) -> None:
+        for topic, count in part.items():
+            if whole[topic] == count:
+                del whole[topic]
+            else:
+                whole[topic] -= count
 
     def rows(self, past: _Standing, number: int, contents: _Counts) -> Sequence[Row]:
         counts, before = contents, past.popular

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import Array
+from millstream.steps.windowed.sums import PaneSum
 from millstream.substreams.windows.contracts import GREATEST
 
 __all__ = ["Key", "Keys"]
@@ -20,7 +21,7 @@ class Key:
 
     For early rows: `changed` has the panes that changed since the last one, `since` the interval of the first of these
     changes, and `emissions` the number of early rows of each open window that has some. They are None, as `past` is,
-    until they are needed: there may be many keys.
+    until they are needed: there may be many keys. `sum` is for windows of several panes.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Key:
     changed: set[int] | None = None
     since: int | None = None
     emissions: dict[int, int] | None = None
+    sum: PaneSum | None = None
 
 
 class Keys:

@@ -31,6 +31,8 @@ class Measure(Protocol):
     """The columns that identify a row within its window and its key."""
     ordered: bool
     """True if contents depend on the order of the records."""
+    subtracts: bool
+    """True if contents without those of a pane are known exactly."""
 
     def read(self, records: pa.Table) -> Any:
         """Return the columns that the measure needs, in a form that `add` and `topics` get."""
@@ -50,6 +52,10 @@ class Measure(Protocol):
 
     def merge(self, contents: Sequence[Any]) -> Any:
         """Return the contents of several panes together, without changing them; later panes last."""
+        ...
+
+    def subtract(self, whole: Any, part: Any) -> None:
+        """Take away from merged contents those of a pane, if the measure `subtracts`."""
         ...
 
     def rows(self, past: Any, number: int, contents: Any) -> Sequence[Row]:

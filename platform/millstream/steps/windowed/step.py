@@ -19,6 +19,7 @@ from millstream.steps.windowed.keys import Key, Keys
 from millstream.steps.windowed.measures import Measure, Row
 from millstream.steps.windowed.options import Emit, WindowedOptions
 from millstream.steps.windowed.record_rows import late_rows, late_schema, rejected_rows
+from millstream.steps.windowed.sums import PaneSum
 from millstream.steps.windowed.texts import plain_texts
 from millstream.substreams import Watermark
 from millstream.substreams.windows import Move, Window
@@ -61,6 +62,7 @@ class WindowedStep:
         key = [pa.field(self._by, pa.string())] if self._by is not None else []
         emission = [pa.field("_emission", pa.int64()), pa.field("_final", pa.bool_())] if self._emit is not None else []
         self._made = pa.schema([label, *key, *measure.columns, *emission])
+        self._no_rows = no_records(self._made)
         self._late = late_schema(self._windows.label)
         self._forgotten: set[str] = set()
         """The keys that were forgotten since the last save."""
@@ -94,7 +96,7 @@ class WindowedStep:
         if not records.num_rows:
             return Result(records)
         codes = self._codes(records)
-        touched = np.unique(codes[codes >= 0]).tolist()
+        touched = [0] if self._by is None else np.unique(codes[codes >= 0]).tolist()
         assigned = self._windows.assign(records, codes, self._keys.memories)
         self._move(assigned.moves)
         read = self._measure.read(records)
@@ -183,6 +185,8 @@ class WindowedStep:
             key = self._keys[code]
             if self._emit is not None:
                 self._note_change(key, pane)
+            if key.sum is not None:
+                key.sum.change(pane)
             contents = key.panes.get(pane)
             if contents is None:
                 contents = key.panes[pane] = self._measure.contents()
@@ -208,7 +212,10 @@ class WindowedStep:
         self._open -= pane in key.panes
         if key.changed is not None:
             key.changed.discard(pane)
-        return key.panes.pop(pane, None)
+        contents = key.panes.pop(pane, None)
+        if key.sum is not None and contents is not None:
+            key.sum.drop(pane, contents)
+        return contents
 
     def _note_change(self, key: Key, pane: int) -> None:
         if not key.changed:
@@ -238,7 +245,12 @@ class WindowedStep:
         return made
 
     def _final(self, key: Key, window: Window) -> _Made:
-        rows = self._measure.rows(key.past, window.number, self._contents(key, window))
+        if window.first < window.last and self._measure.subtracts:
+            key.sum = key.sum or PaneSum(self._measure)
+            contents = key.sum.of(window, key.panes)
+        else:
+            contents = self._contents(key, window)
+        rows = self._measure.rows(key.past, window.number, contents)
         emission = key.emissions.pop(window.number, 0) if key.emissions is not None else 0
         return _Made(window.place, key.name, window.number, rows, emission, True)
 
@@ -301,7 +313,7 @@ class WindowedStep:
     def _table(self, made: list[_Made]) -> pa.Table:
         made = sorted((each for each in made if each.rows), key=lambda each: each[:3])
         if not made:
-            return no_records(self._made)
+            return self._no_rows
         numbers = [each.number for each in made for _ in each.rows]
         columns: list[Any] = [self._windows.labels(numbers)]
         if self._by is not None:

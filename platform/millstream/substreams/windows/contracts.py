@@ -160,9 +160,15 @@ def group_by_pane(codes: Array, panes: Array) -> tuple[list[tuple[int, int]], Ar
     if not len(codes):
         return [], no_rows()
     if (codes == codes[0]).all():
-        code = int(codes[0])
-        found, cell_of = np.unique(panes, return_inverse=True)
-        return [(code, pane) for pane in found.tolist()], cell_of
+        code, least = int(codes[0]), int(panes.min())
+        if int(panes.max()) - least >= len(panes):  # far apart
+            found, cell_of = np.unique(panes, return_inverse=True)
+            return [(code, pane) for pane in found.tolist()], cell_of
+        places = panes - least
+        present = np.flatnonzero(np.bincount(places))
+        index = np.zeros(int(present[-1]) + 1, np.int64)
+        index[present] = np.arange(len(present))
+        return [(code, least + place) for place in present.tolist()], index[places]
     order = np.lexsort((panes, codes))
     codes, panes = codes[order], panes[order]
     begins = np.r_[True, (codes[1:] != codes[:-1]) | (panes[1:] != panes[:-1])]
