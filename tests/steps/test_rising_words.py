@@ -14,6 +14,8 @@ from millstream.steps.checks import check_step
 from millstream.steps.rising_words import Trending
 from millstream.substreams import Watermark
 
+Texts = list[tuple[str | None, str | None]]
+
 
 def table(texts: Sequence[tuple[str | None, str | None]]) -> pa.Table:
     columns = {
@@ -41,8 +43,8 @@ def test_a_word_that_was_as_frequent_before_does_not_rise() -> None:
 
 
 def test_a_word_rises_in_the_topic_of_most_of_its_records() -> None:
-    before = [("rain", "weather")] * 6
-    after = [("storm", "sport"), ("the storm", "weather"), ("Storm, storm!", "weather"), *[("rain", None)] * 3]
+    before: Texts = [("rain", "weather")] * 6
+    after: Texts = [("storm", "sport"), ("the storm", "weather"), ("Storm, storm!", "weather"), *[("rain", None)] * 3]
     [row] = rows(before + after, 6)
     assert row == {
         "_window": 1,
