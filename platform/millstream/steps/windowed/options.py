@@ -41,5 +41,8 @@ class WindowedOptions(BaseModel):
     )
     emit: Emit | None = Field(default=None, description="Rows of windows that are still open; null for none.")
     max_open: int = Field(
-        default=500_000, ge=1, description="The most open windows, and the most keys; the run stops above it."
+        default=500_000,
+        ge=1,
+        description="The most open windows, and the most keys; the run stops above it.",
+        json_schema_extra={"may_change": True},
     )
