@@ -22,6 +22,7 @@ from benchmarks.figures import (
     text_accuracy,
     text_models,
     text_pipelines,
+    windows,
 )
 from benchmarks.kit.measurement import Figure, Measurement
 
@@ -43,6 +44,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Joins": joins.MEASUREMENTS,
     "Retention": retention.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
+    "Windows": windows.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
     "Studies": studies.MEASUREMENTS,
 }

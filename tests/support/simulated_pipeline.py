@@ -59,7 +59,7 @@ class SimulatedPipeline:
 
 
 PipelineFactory = Callable[..., SimulatedPipeline]
-"""Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, and a model."""
+"""Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, a model, and a last step."""
 
 
 def demo_pipelines(folder: Path) -> PipelineFactory:
@@ -80,11 +80,13 @@ def keyed_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFa
     sys.modules.pop("simulated_functions", None)
     write_documents(folder / "documents", records=160)
 
-    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL) -> SimulatedPipeline:
+    def make(
+        delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL, window: Any = STEPS[-1]
+    ) -> SimulatedPipeline:
         config = {
             "name": "keyed",
             "source": {"type": "files", "path": "documents", "ends": True},
-            "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, STEPS[-1]]},
+            "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, window]},
             "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
             "engine": {"type": "local"},
         }

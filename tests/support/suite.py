@@ -42,6 +42,7 @@ POINTS = [
 ]
 CHECKPOINT_EVERY = (4, 1)
 WINDOW = MappingProxyType({"type": "tumbling", "size": "10m", "lateness": "1m"})
+_PREDICTIONS = {"predictions": {"type": "files", "format": "jsonl"}}
 FEATURES = MappingProxyType({"type": "hashed_text", "name": "features", "dimensions": 256})
 
 
@@ -68,8 +69,9 @@ def _keyed(store: str) -> Recipe:
         {"type": "classify", "model": {"type": "complement_nb", "batch_size": 16}},
     ]
     fields = {name: name for name in ("text", "label", "time", "author")}
-    sinks = {"predictions": {"type": "files", "format": "jsonl"}}
-    return Recipe({"steps": steps, "source": {"fields": fields}, "sinks": sinks, "placement": {}}, sign_documents)
+    return Recipe(
+        {"steps": steps, "source": {"fields": fields}, "sinks": _PREDICTIONS, "placement": {}}, sign_documents
+    )
 
 
 _COUNTED_BEFORE: list[dict[str, Any]] = [
@@ -165,6 +167,21 @@ GRAPHS: Mapping[str, Recipe] = {
     ),
 }
 """Graphs that are no chain."""
+_WINDOWS: list[dict[str, Any]] = [
+    {"type": "classify", "model": {"type": "naive_bayes", "features": {}}},
+    {"type": "top_k", "of": "predicted", "k": 2, "counters": 2, "window": {"type": "count", "size": 37}},
+    {"type": "trending", "window": {"type": "tumbling", "size": "10m", "lateness": "1m"}, "least": 2, "rise": 1.5},
+]
+
+
+def _sessions_by_author() -> Recipe:
+    window = {"type": "session", "gap": "4m", "lateness": "30s"}
+    step = {"type": "popularity", "of": "label", "by": "author", "window": window, "emit": {"early": "3m"}}
+    fields = {name: name for name in ("text", "label", "time", "author")}
+    sinks = {"topics": {"type": "journal", "path": "{run}-topics"}}
+    return Recipe({"steps": [step], "source": {"fields": fields}, "sinks": sinks, "placement": {}}, sign_documents)
+
+
 MODELS: Mapping[str, Recipe] = {
     "naive_bayes": _model({"type": "naive_bayes"}),
     "half_life": _model({"type": "naive_bayes", "half_life": 4}),
@@ -183,6 +200,9 @@ PIPELINES: Mapping[str, Recipe] = {
     "counted_before": Recipe({"steps": _COUNTED_BEFORE}, add_topics),
     "count_windows": Recipe({"window": {"type": "count", "size": 37}}),
     "functions": Recipe({"steps": _FUNCTIONS, "placement": {}}),
+    "sliding": Recipe({"window": {"type": "sliding", "size": "15m", "slide": "5m", "lateness": "1m"}}),
+    "sessions_by_author": _sessions_by_author(),
+    "words": Recipe({"steps": _WINDOWS, "sinks": _PREDICTIONS, "placement": {}}),
     "keyed_memory": _keyed("memory"),
     "keyed_rocksdb": _keyed("rocksdb"),
     **GRAPHS,

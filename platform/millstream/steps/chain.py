@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from millstream.digests import Digest, digest_of, digests_by
 from millstream.log.epochs import PartitionTable, Scores
 from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order
-from millstream.steps.contracts import Result
+from millstream.steps.contracts import Result, ends_at
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
@@ -147,8 +147,11 @@ class Chain:
                 if self._digested[node.name]:
                     digest = digest_of(result.records.select(self._digested[node.name]))
                     epoch.streams[node.name] = epoch.streams.get(node.name, Digest()) + digest
-            if watermark is not None and "time" in node.traits.ends:
-                result = node.step.ended(watermark.held_back(self._graph.held_back[node.name]))
+            if watermark is None:
+                continue
+            behind = watermark.held_back(self._graph.held_back[node.name])
+            if ends_at(node.traits, behind):
+                result = node.step.ended(behind)
                 check_result(node.name, result, node.made, node.step.outputs)
                 self._collect_at_end(node, result, epoch)
         epoch.at_end = {}

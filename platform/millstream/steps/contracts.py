@@ -32,6 +32,7 @@ __all__ = [
     "StepConfig",
     "Traits",
     "WindowRows",
+    "ends_at",
     "position_fields",
     "rejects_schema",
 ]
@@ -60,7 +61,7 @@ class Traits:
     result. `idempotent`: the same records processed again by the same step give the same results and change no state.
     `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
     columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
-    of substreams whose end the step must see: "time" for windows over event time.
+    of substreams whose end the step must see: "time" for windows over event time, "all" for the end of all sources.
 
     `key` of a keyed step is the text column whose value decides which state a record uses, or several such columns.
     The names in the step's state are the keys (`millstream.steps.keys`), so an engine can give each key's state to one
@@ -82,6 +83,16 @@ class Traits:
     def key_fields(self) -> tuple[str, ...]:
         """The columns of the key; none for a step that is not keyed."""
         return (self.key,) if isinstance(self.key, str) else self.key or ()
+
+
+def ends_at(traits: Traits, watermark: Watermark) -> bool:
+    """True if the step of these traits must see that this watermark was reached.
+
+    >>> counts = Traits(Scope.GLOBAL, ends=frozenset({"all"}))
+    >>> ends_at(counts, Watermark(50)), ends_at(counts, Watermark(None))
+    (False, True)
+    """
+    return "time" in traits.ends or ("all" in traits.ends and watermark.time is None)
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,10 @@ class Step(Protocol):
     def process(self, records: pa.Table) -> Result: ...
 
     def ended(self, substream: Any) -> Result:
-        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended."""
+        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended.
+
+        A keyed step that must know the present watermark after `restore` has `resume` too (`FindsLateRecords`).
+        """
         ...
 
     def save(self) -> State:
