@@ -1,4 +1,4 @@
-"""Flink ML's OnlineLogisticRegression: the Java program is compiled, and runs jobs that fail where they are told to."""
+"""Flink ML's OnlineLogisticRegression: compiles the Java program, and runs its jobs, which fail at given records."""
 
 from __future__ import annotations
 

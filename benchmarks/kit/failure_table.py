@@ -110,12 +110,12 @@ def _range(values: Sequence[float]) -> str:
 
 
 def write(path: Path, outcomes: Sequence[Outcome], **about: Any) -> None:
-    """Write all outcomes, one a line, and what is to be known about them."""
+    """Write all outcomes, one a line, after a mapping `about` them: versions, command, sizes."""
     lines = ",\n  ".join(json.dumps(asdict(outcome)) for outcome in outcomes)
     path.write_text(f'{{\n "about": {json.dumps(about)},\n "outcomes": [\n  {lines}\n ]\n}}\n')
 
 
 def read(path: Path) -> tuple[Mapping[str, Any], list[Outcome]]:
-    """What is known about the outcomes of a file, and the outcomes."""
+    """Return the mapping `about` the outcomes of a file, and the outcomes."""
     found = json.loads(path.read_text())
     return found["about"], [Outcome(**{**line, "at": tuple(line["at"])}) for line in found["outcomes"]]
