@@ -12,12 +12,15 @@ import pytest
 
 from millstream.config.pipeline import NamedStep
 from millstream.config.sources import SourceTime
-from millstream.log.epochs import Added, Epoch, PartitionName
+from millstream.log.epochs import Added, Ended, Epoch, PartitionName
 from millstream.log.ranges import records_schema
 from millstream.steps.contracts import Output, Result, Scope, Traits, WindowRows
 from millstream.steps.functions import Filter, Map
 from millstream.steps.graph import Graph, build_graph
+from millstream.steps.popularity import Popularity
 from millstream.steps.processor import EpochProcessor, EpochResult
+from millstream.steps.rising_words import Trending
+from millstream.steps.top_k import TopK
 from millstream.substreams import Watermark
 
 FIELDS = ["text", "time"]
@@ -31,6 +34,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     module.twice = lambda record: {"text": record["text"] * 2}
     module.long = lambda record: len(record["text"]) > 3
     module.keep = lambda record: {}
+    module.all = lambda record: True
     monkeypatch.setitem(sys.modules, "rules", module)
 
 
@@ -55,10 +59,15 @@ def processed(graph: Graph, *rows: tuple[int, int, int | None, str], number: int
 
 
 def epoch_of(
-    processor: EpochProcessor, graph: Graph, *rows: tuple[int, int, int | None, str], number: int = 0, **parts: Any
+    processor: EpochProcessor,
+    graph: Graph,
+    *rows: tuple[int, int, int | None, str],
+    number: int = 0,
+    events: tuple[Ended, ...] = (),
+    **parts: Any,
 ) -> EpochResult:
     added = (Added(PartitionName("news", "a", 0)), Added(PartitionName("blogs", "b", 0)))
-    epoch = Epoch(number, {}, added if number == 0 else (), **parts)
+    epoch = Epoch(number, {}, (*(added if number == 0 else ()), *events), **parts)
     return processor.process(epoch, records(*rows, graph=graph))
 
 
@@ -229,3 +238,27 @@ def test_the_rows_of_a_window_at_a_later_boundary_do_not_come_again() -> None:
     epoch_of(processor, graph, (0, 0, 5, "b"), (1, 0, 6, "a"))
     again = epoch_of(processor, graph, (0, 1, 7, "c"), number=1)
     assert again.receipt.watermarks == {"count": 4, "ends": 4} and again.rows["ends"].num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        (Popularity, {"by": "text", "emit": {"early": "5us"}}),
+        (Popularity, {"window": {"type": "count", "size": 2}}),
+        (TopK, {}),
+        (Trending, {"least": 1}),
+    ],
+)
+def test_a_step_reads_the_rows_of_every_windowed_step(config: Any, options: dict[str, Any]) -> None:
+    window = {"window": {"type": "tumbling", "size": "10us"}}
+    windowed = NamedStep("count", config.model_validate({"of": "text", **window, **options}))
+    output = windowed.config.build(records_schema(FIELDS)).outputs[0].name
+    reader = NamedStep("reader", Filter(function="rules:all"), reads=(f"count.{output}",))
+    graph = build_graph([windowed, reader], FIELDS, SOURCES, [output, "reader"])
+    three = [(1, offset, 13, "three") for offset in range(4)]  # trending needs a window before, and several records
+    rows = [(0, 0, 1, "one"), (0, 1, 2, "two"), (0, 2, 12, "one"), *three, (1, 4, 40, "two")]
+    result = processed(graph, *rows, events=(Ended(0), Ended(1)))
+    made, read = result.rows[output], result.rows["reader"]
+    assert made.num_rows and set(read["_source"].to_pylist()) == {"count"}
+    by_text = sorted(map(str, read.select(made.column_names).to_pylist()))  # the order of a stream is that of paths
+    assert by_text == sorted(map(str, made.to_pylist()))

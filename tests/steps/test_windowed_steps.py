@@ -236,6 +236,27 @@ def test_a_predicate_that_fails_names_the_function_and_the_record(name: str, mes
     assert (failed.value.rank, failed.value.offset) == (1, 7)
 
 
+@pytest.mark.parametrize("window", KINDS, ids=lambda window: window["type"])
+def test_a_row_has_the_time_of_the_end_of_its_window(window: dict[str, Any]) -> None:
+    step = popularity(window).build(table([]).schema)
+    assert not len(step.process(table([])).windows["topics"].numbers)  # a reader knows the stream before the first row
+    records = [Record(0, number, 3 * number, topic) for number, topic in enumerate("abbcabca")]
+    results = [step.process(table(records)), step.ended(Watermark(None))]
+    found = []
+    for result in results:
+        labels = [row["_window"] for row in rows_of(result.outputs["topics"])]
+        windows = result.windows["topics"]
+        found += zip(labels, windows.numbers.to_pylist(), windows.times.to_pylist(), strict=True)
+    expected = {
+        "count": {(0, 0, 6), (1, 1, 15), (2, 2, None)},  # the last one closes without its last record
+        "tumbling": {(start, start // 10, start + 9) for start in (0, 10, 20)},
+        "sliding": {(start, start // 8, start + 11) for start in (-8, 0, 8, 16)},
+        "session": {(0, 0, 26)},
+        "predicate": {(0, 0, 9), (12, 12, 18), (21, 21, 21)},
+    }
+    assert set(found) == expected[window["type"]]
+
+
 def test_a_half_life_weighs_the_windows_before() -> None:
     step = popularity({"type": "count", "size": 4}, half_life_records=4).build(table([]).schema)
     rows = step.process(table([Record(0, n, None, topic) for n, topic in enumerate("aaaabbbb")])).outputs["topics"]

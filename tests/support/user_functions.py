@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["clip", "close", "count", "follow", "mark", "not_dropped", "short", "shout", "words"]
+__all__ = ["changed", "clip", "close", "count", "follow", "mark", "not_dropped", "short", "shout", "words"]
+
+
+def changed(row: Mapping[str, Any]) -> bool:
+    """A row of a topic that became popular, or is no longer popular."""
+    return bool(row["changed"])
 
 
 def clip(record: Mapping[str, Any]) -> dict[str, str]:

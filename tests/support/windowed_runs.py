@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from millstream.steps.contracts import Scope, Step, StepConfig
+from millstream.steps.contracts import FindsLateRecords, Result, Step, StepConfig
 from millstream.substreams import Watermark
 
 __all__ = ["SCHEMA", "Record", "cut_run", "random_epochs", "rows_of", "table"]
@@ -61,7 +61,10 @@ def random_epochs(dice: random.Random, *, ends: bool = True) -> list[Epoch]:
 
 
 def cut_run(config: StepConfig, epochs: Sequence[Epoch], dice: random.Random | None = None) -> dict[str, pa.Table]:
-    """The outputs over these epochs. With dice, epochs come in several batches, and the step is often restored."""
+    """The outputs over these epochs, and the windows of their rows.
+
+    With dice, epochs come in several batches, and the step is often restored.
+    """
     step = config.build(SCHEMA)
     made: dict[str, list[pa.Table]] = {output.name: [output.schema.empty_table()] for output in step.outputs}
     greatest: Watermark | None = None
@@ -70,15 +73,22 @@ def cut_run(config: StepConfig, epochs: Sequence[Epoch], dice: random.Random | N
         if dice is not None:
             places = sorted([*places, *(dice.randint(0, len(records)) for _ in range(3))])
         for start, stop in itertools.pairwise(places):
-            for name, rows in step.process(whole.slice(start, stop - start)).outputs.items():
-                made[name].append(rows)
+            _collect(step.process(whole.slice(start, stop - start)), made)
             step = _restored(config, step, greatest) if dice is not None and dice.random() < 0.3 else step
         if watermark is not None and _rises(greatest, watermark):
             greatest = watermark
-            for name, rows in step.ended(watermark).outputs.items():
-                made[name].append(rows)
+            _collect(step.ended(watermark), made)
             step = _restored(config, step, greatest) if dice is not None and dice.random() < 0.5 else step
     return {name: pa.concat_tables(tables) for name, tables in made.items()}
+
+
+def _collect(result: Result, made: dict[str, list[pa.Table]]) -> None:
+    """Add the rows of a result, and the number and the time of the window of each row."""
+    for name, rows in result.outputs.items():
+        made[name].append(rows)
+    for name, windows in result.windows.items():
+        placed = pa.table({"number": windows.numbers, "time": windows.times})
+        made.setdefault(f"windows of {name}", []).append(placed)
 
 
 def rows_of(rows: pa.Table) -> list[dict[str, Any]]:
@@ -100,6 +110,6 @@ def _restored(config: StepConfig, step: Step, watermark: Watermark | None) -> St
     """A new step with the state of this one, as an engine restores it."""
     other = config.build(SCHEMA)
     other.restore(step.save())
-    if step.traits.scope is Scope.KEYED and watermark is not None:
-        assert not sum(rows.num_rows for rows in other.ended(watermark).outputs.values())
+    if isinstance(other, FindsLateRecords) and watermark is not None:
+        other.resume(watermark)
     return other

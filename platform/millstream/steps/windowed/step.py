@@ -96,7 +96,7 @@ class WindowedStep:
 
     def process(self, records: pa.Table) -> Result:
         if not records.num_rows:
-            return Result(records)
+            return self._result(records, [], [], {})
         codes = self._codes(records)
         touched = [0] if self._by is None else np.unique(codes[codes >= 0]).tolist()
         assigned = self._windows.assign(records, codes, self._keys.memories)
@@ -328,20 +328,18 @@ class WindowedStep:
         self, records: pa.Table, made: list[_Made], times: Sequence[int | None], outputs: Mapping[str, pa.Table]
     ) -> Result:
         """The result with the rows of these windows, whose times are `times`."""
+        output = self._measure.output
         order = sorted((index for index, each in enumerate(made) if each.rows), key=lambda index: made[index][:3])
-        if not order:
-            return Result(records, {self._measure.output: self._no_rows, **outputs})
-        made, times = [made[index] for index in order], [times[index] for index in order]
-        counts = [len(each.rows) for each in made]
-        rows = WindowRows(
-            pa.array(np.repeat([each.number for each in made], counts), pa.int64()),
-            pa.array(times, pa.int64()).take(pa.array(np.repeat(np.arange(len(made)), counts))),
-        )
-        return Result(
-            records, {self._measure.output: self._table(made), **outputs}, windows={self._measure.output: rows}
-        )
+        made = [made[index] for index in order]
+        counts = np.array([len(each.rows) for each in made], np.int64)
+        numbers = pa.array(np.repeat(np.array([each.number for each in made], np.int64), counts))
+        places = pa.array(np.repeat(np.array(order, np.int64), counts))
+        windows = WindowRows(numbers, pa.array(times, pa.int64()).take(places))
+        return Result(records, {output: self._table(made), **outputs}, windows={output: windows})
 
     def _table(self, made: Sequence[_Made]) -> pa.Table:
+        if not made:
+            return self._no_rows
         numbers = [each.number for each in made for _ in each.rows]
         columns: list[Any] = [self._windows.labels(numbers)]
         if self._by is not None:
