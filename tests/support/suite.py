@@ -54,6 +54,8 @@ class Recipe:
     change: Callable[[Path], None] | None = None
     topics: bool = False
     """Reads a topic and writes to topics."""
+    of_state: frozenset[str] = frozenset()
+    """Outputs whose rows depend on the records before: after a loss or a repetition, a join has other pairs."""
 
 
 def _model(model: dict[str, Any], *, new_topics: bool = True, features: bool = False) -> Recipe:
@@ -157,6 +159,7 @@ GRAPHS: Mapping[str, Recipe] = {
             "sinks": {"unmatched": _FILES, "predictions": _FILES, "again": _FILES},
         },
         sign_documents,
+        of_state=frozenset({"predictions", "again", "rejects"}),
     ),
     "two_sources": Recipe(
         {
