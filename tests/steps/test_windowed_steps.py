@@ -242,7 +242,7 @@ def test_a_row_has_the_time_of_the_end_of_its_window(window: dict[str, Any]) -> 
     assert not len(step.process(table([])).windows["topics"].numbers)  # a reader knows the stream before the first row
     records = [Record(0, number, 3 * number, topic) for number, topic in enumerate("abbcabca")]
     results = [step.process(table(records)), step.ended(Watermark(None))]
-    found = []
+    found: list[tuple[int, int, int | None]] = []
     for result in results:
         labels = [row["_window"] for row in rows_of(result.outputs["topics"])]
         windows = result.windows["topics"]

@@ -159,7 +159,7 @@ GRAPHS: Mapping[str, Recipe] = {
             "sinks": {"unmatched": _FILES, "predictions": _FILES, "again": _FILES},
         },
         sign_documents,
-        of_state=frozenset({"predictions", "again", "rejects"}),
+        of_state=frozenset({"predictions", "repeated", "again", "rejects"}),
     ),
     "two_sources": Recipe(
         {
