@@ -52,7 +52,7 @@ def labels_in_bursts() -> Array:
 def run_once(folder: Path, run: Path, wait: float | None) -> tuple[bool, float]:
     """Start the run, and kill it after `wait` seconds of work; true if it was killed, and the time of its work.
 
-    It is CPU time: a busy machine gives a start little of it, and must not kill it earlier for that.
+    The seconds are those of CPU time: on a busy machine a start gets less of it, and is not killed earlier for that.
     """
     context = fork_server(load_config(folder / "burst.yaml").config)
     reading, writing = context.Pipe(duplex=False)

@@ -149,7 +149,7 @@ def write_documents(folder: Path) -> None:
             for number in range(EPOCHS * EPOCH // 2):
                 topic = int(rng.integers(0, min(6, 2 + number // 100)))
                 words = [
-                    f"t{topic}w{rng.integers(9)}" if rng.random() < 0.5 else f"w{rng.integers(60)}" for _ in "8 words"
+                    f"t{topic}w{rng.integers(9)}" if rng.random() < 0.5 else f"w{rng.integers(60)}" for _ in range(7)
                 ]
                 time_of = 1_700_000_000 + number * 20 + int(rng.integers(0, 60))
                 file.write(json.dumps({"text": " ".join(words), "label": f"topic{topic}", "time": time_of}) + "\n")

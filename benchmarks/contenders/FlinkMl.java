@@ -50,7 +50,7 @@ import org.apache.flink.types.Row;
 public final class FlinkMl {
     private static final long NEVER = 24L * 3600 * 1000;
 
-    /** What the source, the sink and `main` share; all of them are in this process. */
+    /** The state that the source, the sink and `main` share; all of them are in this process. */
     private static final class Shared {
         static final List<LogisticRegressionModelData> models = Collections.synchronizedList(new ArrayList<>());
         static volatile int updates;

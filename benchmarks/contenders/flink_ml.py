@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ _JARS = re.compile(r"(flink-(dist|connector-files|csv|json|scala|table|cep|ml-ub
 _OPENS = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.lang", "java.util", "java.time")]
 _SHORT_LIVED = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _LONGEST = 900.0
+"""The most seconds of a job."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,16 @@ class FlinkMl:
             work = Path(name)
             files = [_options(work / str(number), job) for number, job in enumerate([*jobs, killed])]
             with (work / "log").open("wb") as log:
-                process = subprocess.Popen([*self._program, *files], stdout=subprocess.PIPE, stderr=log, text=True)
-                assert process.stdout is not None  # noqa: S101 - a pipe was asked for
-                reached = any(line.startswith("waiting for SIGKILL") for line in process.stdout)
-                process.kill()
-                process.wait()
+                command = [*self._program, *map(str, files)]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+                    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+                    limit = threading.Timer(_LONGEST * len(files), process.kill)
+                    limit.start()
+                    try:
+                        reached = any(line.startswith("waiting for SIGKILL") for line in process.stdout)
+                    finally:
+                        limit.cancel()
+                        process.kill()
             if not reached:
                 raise RuntimeError(f"Flink's program ended before its kill:\n{(work / 'log').read_text()[-3000:]}")
             taken = files[-1].with_name("checkpoints").glob("*/chk-*/_metadata")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["indented", "json_object", "json_text", "one_line", "printable"]
+__all__ = ["indented", "json_object", "json_text", "one_line", "printable", "short"]
+
+_SHORT = 40
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that a terminal may interpret, but for tab and newline: controls, ends of lines, changes of direction.
@@ -39,6 +41,15 @@ def one_line(text: str) -> str:
     'sport\\n10 rejects'
     """
     return printable(text).replace("\n", "\\n")
+
+
+def short(text: str) -> str:
+    """The text, or the beginning of a text of more than 40 characters, which would not fit into a table or a list.
+
+    >>> short("sport"), short("a" * 50)
+    ('sport', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...')
+    """
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
 
 
 def json_text(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import flink_ml
+from benchmarks.contenders import flink_ml as contender
 from benchmarks.contenders.flink_ml import parsed
 from benchmarks.contenders.ftrl_reference import distance, trained
 from benchmarks.contenders.number_features import NumberFeatures
@@ -74,6 +76,15 @@ def test_an_optimiser_that_starts_over_gives_another_model_unless_it_had_not_beg
 def test_a_file_of_models_that_is_not_whole_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no model|unpack"):
         parsed(text)
+
+
+def test_a_program_that_hangs_is_ended_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contender, "_LONGEST", 0.1)
+    flink = object.__new__(contender.FlinkMl)
+    flink._folder, flink._program = tmp_path, [sys.executable, "-c", "import time; time.sleep(3600)"]
+    job = contender.Job(tmp_path / "stream.txt", 3, 100, 0.1, 0.1, 500)
+    with pytest.raises(RuntimeError, match="Flink's program ended before its kill"):
+        flink.run([], replace(job, failure="kill", fail_at=50))
 
 
 def test_a_row_of_the_table_has_means_and_counts() -> None:

@@ -105,7 +105,7 @@ def test_exactly_once_that_is_impossible_says_why(millstream: Millstream, demo: 
 
 
 @pytest.mark.parametrize("option", ["--failures-per-month", "--records-per-second"])
-@pytest.mark.parametrize("value", ["0", "-1", "many"])
+@pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf", "1e300"])
 def test_a_rate_that_is_no_number_above_zero_is_refused(
     millstream: Millstream, demo: Path, option: str, value: str
 ) -> None:

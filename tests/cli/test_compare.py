@@ -118,7 +118,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(
 
 
 def test_labels_cannot_write_to_the_terminal(millstream: Millstream, tmp_path: Path) -> None:
-    labels = ["\x1b]0;title\x07red", "\x9b31m\nmillstream: done"]
+    labels = ["\x1b]0;title\x07red", "\x9b31m\nmillstream: done" + " and so on" * 100]
     lines = [json.dumps({"text": f"word{number % 7}", "label": labels[number % 2]}) for number in range(200)]
     (tmp_path / "some.jsonl").write_text("\n".join(lines))
     changes = {
@@ -133,7 +133,25 @@ def test_labels_cannot_write_to_the_terminal(millstream: Millstream, tmp_path: P
     found = millstream("compare", path, "--out", tmp_path / "out")
     assert found.code == 0 and "small: 5 trials" in found.out
     assert "\\x1b]0;title\\x07red" in found.out and "\\x9b31m\\nmillstream: done" in found.out
+    assert max(len(line) for line in found.out.splitlines()[1:-1]) < 140
     wrong = millstream("compare", path, "--out", tmp_path / "out", "--set", "failures.0.topic=blue")
     assert wrong.code == 2 and "the data has no label 'blue'" in wrong.err
     for text in (found.out, wrong.err):
         assert not any(control in text for control in "\x1b\x07\x9b") and "\nmillstream: done" not in text
+
+
+@pytest.mark.parametrize("place", ["taken", "taken/below"])
+def test_a_file_in_place_of_the_folder_is_refused(millstream: Millstream, tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken").write_text("notes")
+    found = millstream("compare", write_study(tmp_path / "small.yaml", {}), "--out", tmp_path / place)
+    assert found.code == 2 and f"{tmp_path / 'taken'} is a file; name a folder for the results" in found.err
+    assert (tmp_path / "taken").read_text() == "notes"
+
+
+def test_a_refused_start_leaves_the_folder_to_other_data(millstream: Millstream, tmp_path: Path) -> None:
+    path, out = tmp_path / "small.yaml", tmp_path / "out"
+    refused = millstream("compare", write_study(path, {"data__source__topics": 1}), "--out", out)
+    assert refused.code == 2 and "the data has one label" in refused.err
+    run_here(load_study(write_study(path, {})), out)
+    other = millstream("compare", write_study(path, {"data__source__topics": 3}), "--out", out)
+    assert other.code == 3 and "over other data" in other.err

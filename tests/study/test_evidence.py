@@ -33,6 +33,7 @@ def trial(treatment: str, seed: int, accuracy: float, **changes: Any) -> dict[st
         "between_last": 1.0,
         "seed": seed,
         "records": 10_000,
+        "holdout": 1_000,
         "trained_before": 0,
         "holdout_accuracy": accuracy,
         "trained_twice": 800 if treatment == ALO else 0,
@@ -70,8 +71,21 @@ def test_crashes_at_random_moments_are_another_cell_than_the_worst_ones() -> Non
 
 
 def test_a_trial_without_its_exactly_once_trial_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"the seeds \[9\] have no exactly-once trial to pair with"):
-        accuracy_rows([*controls(), trial(ALO, 1, 0.5), trial(ALO, 9, 0.5)])
+    trials = [trial(ALO, seed, 0.5) for seed in (0, 1, 2, 3, 9)]
+    with pytest.raises(ValueError, match=r"the seeds \[9\] have a trial on one side only"):
+        accuracy_rows([*controls(), *trials])
+
+
+def test_an_exactly_once_trial_that_is_there_twice_is_refused() -> None:
+    trials = [trial(ALO, seed, 0.5) for seed in range(4)]
+    with pytest.raises(ValueError, match="a seed occurs more than once in the control"):
+        accuracy_rows([*controls(), *controls(), *trials])
+
+
+def test_equal_differences_have_the_spread_of_rounding() -> None:
+    [row] = accuracy_rows([*controls(), *(trial(ALO, seed, 0.80 + seed / 100 + 0.001) for seed in range(4))])
+    assert row.difference == pytest.approx(0.1)
+    assert row.half_width == pytest.approx(3.182 * 0.1 / 12**0.5 / 4**0.5, rel=0.001)
 
 
 def row(stream: str, dose: float, learner: dict[str, Any] = BAYES) -> AccuracyRow:

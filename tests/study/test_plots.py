@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,27 @@ def test_the_tables_of_earlier_work_are_beside_those_of_a_study_of_their_design(
     sport = labels_of(table).index("sport")
     once = [row for row in table.to_pylist() if row["stream"] == "blocks" and not row["failures"]]
     assert round(100 * np.mean([row["predicted_shares"][sport] for row in once]), 6) in first
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_any_label_can_be_in_a_plot_in_a_line_that_is_not_long(run: RunStudy, tmp_path: Path, *, frozen: bool) -> None:
+    labels = ["$\\no{formula$", "sport\nnews " * 30]
+    lines = [json.dumps({"text": f"word{number % 7}", "label": labels[number % 2]}) for number in range(1200)]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines))
+    table = run(
+        data__source={"type": "files", "path": "some.jsonl", "fields": {"text": "text", "label": "label"}},
+        data__trained_before=100 if frozen else 0,
+        streams={"blocks": {"order": "blocks", "size": 100}},
+        learners={"softmax": {"type": "softmax"}},
+        failures=[{"span": 60, "number": 1, "placement": "topic", "topic": label} for label in labels],
+        treatments=["at_least_once", "at_most_once"] if frozen else ["at_least_once", "late"],
+    )
+    cells = cells_of(table, {})
+    files = write_plots(table, cells, tmp_path / "plots")
+    name = "earlier_work" if frozen else "late_repeats"
+    assert name in [file.stem for file in files]
+    texts = [text for panel in shown(name, table, cells) for text in (panel.get_title("left"), panel.get_ylabel())]
+    assert any("formula" in text for text in texts) and all(len(text) < 150 for text in texts)
 
 
 def test_python_has_the_plots_of_a_study_as_figures(run: RunStudy, tmp_path: Path) -> None:

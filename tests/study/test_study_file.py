@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.studies import WriteStudy
 
+from millstream.config.document import Setting
 from millstream.errors import ConfigError
 from millstream.study.grid import groups_of
 from millstream.study.study_file import load_study
@@ -25,6 +26,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"treatments": []}, "treatments: empty"),
     ({"seeds": []}, "seeds: empty"),
     ({"seeds": 0}, "seeds: empty"),
+    ({"seeds": -3}, "seeds: -3 is not allowed; at least 0"),
+    ({"seeds": 10**9}, "seeds: 1000000000 is not allowed; at most 10000"),
+    ({"seeds": [-1, 2]}, "seeds.0: -1 is not allowed; at least 0"),
+    ({"seeds": [0, 10**23]}, "is not allowed; at most 4294967295"),
     ({"checkpoint_every": []}, "checkpoint_every: empty"),
     ({"seeds": [4, 5, 4]}, "seeds: 4 is there twice; a repeated value would count its trials twice"),
     ({"commit_every": [1, 1]}, "commit_every: 1 is there twice"),
@@ -65,6 +70,25 @@ def test_the_quick_size_is_checked_too(write: WriteStudy) -> None:
     assert load_study(study).study.data.records == 600
     with pytest.raises(ConfigError, match="need 120 records, and there are 100"):
         load_study(study, quick=True)
+
+
+def test_a_value_of_set_wins_over_the_quick_size(write: WriteStudy) -> None:
+    path = write(quick={"records": 300, "holdout": 50, "seeds": 1})
+
+    def sizes(*sets: Setting) -> tuple[int, int, int]:
+        study = load_study(path, quick=True, sets=sets).study
+        return study.data.records, study.data.holdout, len(study.seed_list)
+
+    assert sizes() == (300, 50, 1)
+    assert sizes("seeds=3", ("data.records", 400)) == (400, 50, 3)
+    assert sizes(("data.holdout", 100)) == (300, 100, 1)
+
+
+def test_a_study_without_a_quick_size_is_refused_at_quick_size(write: WriteStudy) -> None:
+    path = write(quick={})
+    assert load_study(path).study.data.records == 600
+    with pytest.raises(ConfigError, match="quick: the study names no smaller size"):
+        load_study(path, quick=True)
 
 
 def test_the_quick_size_takes_the_first_seeds_and_keeps_shares(write: WriteStudy) -> None:

@@ -150,6 +150,16 @@ def test_finished_trials_are_not_run_again_and_new_levels_are_added(run: RunStud
     assert more.drop_columns(TIMES).equals(whole.drop_columns(TIMES))
 
 
+def test_files_that_killed_commands_left_are_removed_and_no_others(run: RunStudy, tmp_path: Path) -> None:
+    run(seeds=1)
+    out = tmp_path / "out"
+    left = ("parts/ab12.77.tmp", "trials.parquet.77.tmp", "collection.arrow.tmp", "study.json.77.tmp")
+    for name in (*left, "notes.tmp"):
+        (out / name).write_text("a part")
+    run_study(load_study(tmp_path / "small.yaml"), out)
+    assert not [name for name in left if (out / name).exists()] and (out / "notes.tmp").exists()
+
+
 def test_a_table_has_a_row_for_each_trial_and_names_the_labels(run: RunStudy, tmp_path: Path) -> None:
     run()
     table = pq.read_table(tmp_path / "out/trials.parquet")

@@ -18,7 +18,7 @@ _OPTIONS = re.compile(
     r"|(?P<place>\(--set\))"
     r"|(?P<fresh>(?<![\w-])--fresh\b)"
     r"|(?P<debug>--debug shows more)"
-    r"|(?<![\w-])--(?P<name>crash|follow|records|replay|run)\b"
+    r"|(?<![\w-])--(?P<name>crash|follow|out|records|replay|run)\b"
 )
 _LITERALS = {"null": "None", "true": "True", "false": "False"}
 """Values of YAML that Python writes otherwise."""

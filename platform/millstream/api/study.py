@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream import arguments
+from millstream.api.argument_names import naming_arguments
 from millstream.config.document import Setting
 from millstream.errors import ConfigError
 from millstream.study.comparison import Progress, run_study
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from millstream.study.cells import Cell
 
-__all__ = ["Study", "compare"]
+__all__ = ["Study", "compare", "compared"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def compare(
     *,
     out: str | os.PathLike[str] | None = None,
     quick: bool = False,
-    set: Mapping[str, Any] | Sequence[Setting] = (),
+    set: Mapping[str, Any] | None = None,
     tasks: int | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     warn: Callable[[str], None] = warnings.warn,
@@ -78,9 +80,26 @@ def compare(
     `quick` runs the study at the size of its `quick`; `set` changes values by key path. `watch` is called with the
     progress, `warn` if MLflow fails. Without `out`, the folder is `studies/NAME`.
     """
-    sets = [*set.items()] if isinstance(set, Mapping) else [*set]
-    loaded = load_study(Path(path), quick=quick, sets=sets)
-    folder = Path("studies") / loaded.study.name if out is None else Path(out)
+    file, folder = arguments.path("path", path), None if out is None else arguments.path("out", out)
+    sets, small = [*arguments.settings("set", set).items()], arguments.flag("quick", quick)
+    count = None if tasks is None else arguments.whole_number("tasks", tasks)
+    with naming_arguments():
+        return compared(file, folder, quick=small, sets=sets, tasks=count, watch=watch, warn=warn)
+
+
+def compared(
+    file: Path,
+    folder: Path | None,
+    *,
+    quick: bool,
+    sets: Sequence[Setting],
+    tasks: int | None,
+    watch: Callable[[Progress], None],
+    warn: Callable[[str], None],
+) -> Study:
+    """Return the study as `compare` does; errors name the options of the command."""
+    loaded = load_study(file, quick=quick, sets=sets)
+    folder = folder or Path("studies") / loaded.study.name
     with loaded.document.secrets.redacting():
         table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
     return Study(loaded.study, folder, table, labels_of(table))

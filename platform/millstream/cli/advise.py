@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["advise"]
 
-_ABOVE_ZERO = click.FloatRange(0, min_open=True)
+
+class _AboveZero(click.FloatRange):
+    """A number above 0, at most 1e12; `nan` is refused too, which is neither below nor above a limit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if str(value).strip().lower().lstrip("+-") == "nan":
+            self.fail(f"{value} is not a number above 0", param, ctx)
+        return float(super().convert(value, param, ctx))
+
+
+_ABOVE_ZERO = _AboveZero(0, 1e12, min_open=True)
 
 
 @click.command()

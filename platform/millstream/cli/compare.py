@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from millstream.plain_text import one_line
+from millstream.plain_text import one_line, short
 
 if TYPE_CHECKING:
     from millstream.study.cells import Cell
@@ -38,11 +39,12 @@ def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tas
     after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial, DIR/cells.csv one for
     each combination of factors, and DIR/plots has the plots.
     """
-    from millstream.api import study as studies
+    from millstream.api.study import compared
 
     began = time.monotonic()
     shown = _Lines()
-    found = studies.compare(study, out=out, quick=quick, set=sets, tasks=tasks, watch=shown.show, warn=_warn)
+    folder = None if out is None else Path(out)
+    found = compared(Path(study), folder, quick=quick, sets=sets, tasks=tasks, watch=shown.show, warn=_warn)
     seconds = time.monotonic() - began
     click.echo(one_line(f"{found.name}: {found.table.num_rows:,} trials in {found.path}, in {seconds:.0f} s"))
     for line in [*_verdicts(found.cells), *_table(found.cells)]:
@@ -108,7 +110,7 @@ def _row(cell: Cell) -> Iterator[str]:
     yield cell.factors["stream"]
     yield cell.factors["learner"]
     yield cell.treatment
-    yield cell.failures
+    yield short(one_line(cell.failures))
     yield f"{100 * cell.holdout_accuracy:.2f}"
     interval = f" \u00b1 {100 * cell.interval.half_width:.2f}" if cell.interval else ""
     yield f"{100 * cell.accuracy_difference:+.2f}{interval}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from millstream.guarantees.delivery import Delivery
+from millstream.plain_text import short
 from millstream.study.advice import Advice, Deviation, Effect, GuaranteeAdvice
 from millstream.study.conditions import FAILURES_PER_MONTH
 from millstream.study.evidence import evidence
@@ -47,7 +48,7 @@ def _labels(advice: Advice) -> str:
     part = "all" if sample.whole else "the first"
     return (
         f"{part} {sample.records:,} records read: {_count(len(labels.names), 'label')}, the largest "
-        f"{labels.names[largest]!r} with {labels.shares[largest]:.0%}; deff {advice.deff:.3g} in spans of "
+        f"{short(labels.names[largest])!r} with {labels.shares[largest]:.0%}; deff {advice.deff:.3g} in spans of "
         f"{_count(advice.burst_span or 0, 'record')}"
     )
 

@@ -14,7 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import Array
-from millstream.study.statistics import Interval, Verdict, compare_family, mean_interval, noise_band
+from millstream.study.statistics import (
+    Interval,
+    Verdict,
+    compare_family,
+    mean_interval,
+    noise_band,
+    paired_differences,
+)
 from millstream.study.trial import EXACTLY_ONCE
 
 __all__ = ["Cell", "cells_of", "cells_table"]
@@ -115,6 +122,10 @@ def cells_of(table: pa.Table, margins: Mapping[str, float]) -> list[Cell]:
     known = {number: margins[stream] for number, stream in streams.items() if stream in margins}
     resolution = 1 / max(rows.columns["holdout"], default=1)
     judged = {cell.name: cell for cell in compare_family(differences, known, resolution=resolution)}
+
+    def band(values: Array | None) -> Interval | None:
+        return None if values is None else noise_band(values, resolution=resolution)
+
     cells = []
     for number, (factors, found) in enumerate(rows.groups.items()):
         noise = rows.noise(factors)
@@ -130,9 +141,9 @@ def cells_of(table: pa.Table, margins: Mapping[str, float]) -> list[Cell]:
                 margin=margins.get(rows.columns["stream"][found[0]]),
                 adjusted_p=None if verdict is None else verdict.adjusted,
                 verdict=None if verdict is None else verdict.verdict,
-                accuracy_noise=None if noise is None else noise_band(rows.differences("holdout_accuracy", noise)),
+                accuracy_noise=band(None if noise is None else rows.differences("holdout_accuracy", noise)),
                 labels_changed=rows.mean("labels_changed", found),
-                changed_noise=None if noise is None else noise_band(rows.values("labels_changed", noise)),
+                changed_noise=band(None if noise is None else rows.values("labels_changed", noise)),
                 first_difference=float(rows.differences("accuracy_first", found).mean()),
                 first_interval=rows.interval("accuracy_first", found),
                 all_difference=float(rows.differences("accuracy_all", found).mean()),
@@ -167,17 +178,17 @@ def _flat(cell: Cell) -> dict[str, Any]:
 
 
 class _Rows:
-    """The rows of a result table by cell, each with the row of its pair."""
+    """The rows of a result table by cell, those of a cell in the order of their seeds."""
 
     def __init__(self, table: pa.Table) -> None:
         self.columns = {name: table[name].to_pylist() for name in table.column_names}
         self.groups: dict[tuple[Any, ...], list[int]] = {}
-        once, keys = {}, [*zip(*(self.columns[name] for name in ("stream", "learner", "seed")), strict=True)]
         for row, factors in enumerate(zip(*(self.columns[name] for name in _FACTORS), strict=True)):
             self.groups.setdefault(factors, []).append(row)
-            if self.columns["treatment"][row] == EXACTLY_ONCE:
-                once[keys[row]] = row
-        self._pairs = np.array([once[key] for key in keys])
+        for rows in self.groups.values():
+            rows.sort(key=self.columns["seed"].__getitem__)
+        once = ((factors, rows) for factors, rows in self.groups.items() if factors[2] == EXACTLY_ONCE)
+        self._pairs = {factors[:2]: rows for factors, rows in once}
 
     def family(self) -> list[tuple[int, list[int]]]:
         """Return the cells that are compared, each by its number with its rows."""
@@ -185,7 +196,7 @@ class _Rows:
         cells = enumerate(self.groups.values())
         return [(number, found) for number, found in cells if treatment[found[0]] != EXACTLY_ONCE and len(found) > 1]
 
-    def values(self, name: str, rows: Sequence[int] | Array) -> Array:
+    def values(self, name: str, rows: Sequence[int]) -> Array:
         return np.array([self.columns[name][row] for row in rows], np.float64)
 
     def mean(self, name: str, rows: Sequence[int]) -> float:
@@ -196,12 +207,20 @@ class _Rows:
         return None if any(self.columns[name][row] is None for row in rows) else self.mean(name, rows)
 
     def differences(self, name: str, rows: Sequence[int]) -> Array:
-        """Return the differences to the pairs, one a seed."""
-        return self.values(name, rows) - self.values(name, self._pairs[rows])
+        """Return the differences to the pairs, in the order of the seeds."""
+        return paired_differences(*self._by_seed(name, rows), *self._by_seed(name, self.pairs(rows)))
+
+    def _by_seed(self, name: str, rows: Sequence[int]) -> tuple[list[int], Array]:
+        return [self.columns["seed"][row] for row in rows], self.values(name, rows)
+
+    def pairs(self, rows: Sequence[int]) -> list[int]:
+        """Return the rows of the pairs of a cell, in the order of the seeds."""
+        return self._pairs[self.columns["stream"][rows[0]], self.columns["learner"][rows[0]]]
 
     def interval(self, name: str, rows: Sequence[int]) -> Interval | None:
-        """Return the 95 % t-interval of the mean difference to the pairs."""
-        return mean_interval(self.differences(name, rows)) if len(rows) > 1 else None
+        """Return the 95 % t-interval of the mean difference of a prequential accuracy to the pairs."""
+        resolution = 1 / self.columns["records"][rows[0]]
+        return mean_interval(self.differences(name, rows), resolution=resolution) if len(rows) > 1 else None
 
     def noise(self, factors: tuple[Any, ...]) -> list[int] | None:
         """Return the rows of the first interleaved cell with the stream and learner of these factors."""
@@ -219,7 +238,7 @@ class _Rows:
 
     def shorter_difference(self, rows: Sequence[int]) -> float | None:
         shorter = self.known_mean("shorter_accuracy", rows)
-        return None if shorter is None else shorter - float(self.values("holdout_accuracy", self._pairs[rows]).mean())
+        return None if shorter is None else shorter - self.mean("holdout_accuracy", self.pairs(rows))
 
     def closed_form(self, rows: Sequence[int]) -> float | None:
         known = self.columns["closed_form_share_bias"][rows[0]] is not None
@@ -228,7 +247,7 @@ class _Rows:
     def deff(self, rows: Sequence[int]) -> float | None:
         if self.columns["deff"][rows[0]] is None:
             return None
-        shares = self.values("label_shares", self._pairs[rows])
+        shares = self.values("label_shares", self.pairs(rows))
         return float(np.average(self.values("deff", rows), weights=shares * (1 - shares)))
 
 

@@ -13,6 +13,7 @@ from pyarrow import csv
 
 from millstream.errors import ConfigError
 from millstream.extras import check_parts, require
+from millstream.log.journal.durability import make_folder
 from millstream.log.journal.lock import FolderLock
 from millstream.study.collection import Collection, data_identity, open_collection, write_collection
 from millstream.study.factors import LostOptimiser, StaleState
@@ -58,10 +59,16 @@ def run_study(
     require("study", "a study")
     if study.mlflow is not None:
         require("mlflow", "`mlflow` of a study")
+    for place in (out, *out.parents):
+        if place.exists() and not place.is_dir():
+            raise ConfigError(f"{place} is a file; name a folder for the results")
     folder = ResultFolder(out)
     identity = data_identity(loaded, folder.path)
-    folder.claim(study.name, identity)
+    folder.check(study.name, identity)
+    make_folder(folder.path)
     with FolderLock(folder.path):
+        folder.claim(study.name, identity)
+        folder.remove_partial()
         write_collection(loaded, folder.collection, identity)
         _check(loaded, open_collection(folder.collection))
         table = _table(loaded, folder, tasks, watch)

@@ -29,6 +29,8 @@ _CELL = (
     "records",
 )
 """The columns of a study's table that make one cell; the trials of a cell differ by their seeds."""
+_PAIR = ("stream", "learner_config", "records")
+"""The columns that a cell has in common with the exactly-once trials with which it is paired."""
 _SAME_DOSE = 1.1
 """Doses that differ by no more than this factor count as the same."""
 
@@ -119,31 +121,28 @@ def accuracy_rows(results: Iterable[Mapping[str, Any]]) -> list[AccuracyRow]:
     """
     from millstream.study.statistics import mean_interval, paired_differences
 
-    trials = list(results)
-    controls: dict[Any, dict[int, float]] = {}
+    controls: dict[Any, list[Mapping[str, Any]]] = {}
     cells: dict[Any, list[Mapping[str, Any]]] = {}
-    for trial in trials:
+    for trial in results:
         if trial["treatment"] == Delivery.EXACTLY_ONCE:
-            key = (trial["stream"], trial["learner_config"], trial["records"])
-            controls.setdefault(key, {})[trial["seed"]] = trial["holdout_accuracy"]
+            controls.setdefault(tuple(trial[name] for name in _PAIR), []).append(trial)
         elif not (trial["simulated"] or trial["trained_before"]) and _anywhere(trial):
             cells.setdefault(tuple(trial[name] for name in _CELL), []).append(trial)
     rows = []
-    for (stream, learner, treatment, *_, records), found in cells.items():
-        control = controls.get((stream, learner, records), {})
-        seeds = [trial["seed"] for trial in found]
-        missing = sorted(set(seeds) - control.keys())
-        if missing:
-            message = (
-                f"stream {stream!r}, learner {learner}: the seeds {missing} have no exactly-once trial to pair with"
-            )
-            raise ValueError(message)
-        values, base = [trial["holdout_accuracy"] for trial in found], [control[seed] for seed in seeds]
-        interval = mean_interval(100 * paired_differences(seeds, values, seeds, base))
-        dose = sum(trial["trained_twice"] + trial["not_trained"] for trial in found) / len(found) / records
-        measured = (interval.mean, interval.half_width, interval.count)
-        rows.append(AccuracyRow(json.loads(learner), stream, treatment, dose, *measured))
+    for found in cells.values():
+        one = found[0]
+        once = controls.get(tuple(one[name] for name in _PAIR), [])
+        differences = 100 * paired_differences(*_accuracies(found), *_accuracies(once))
+        interval = mean_interval(differences, resolution=100 / one["holdout"])
+        dose = sum(trial["trained_twice"] + trial["not_trained"] for trial in found) / len(found) / one["records"]
+        measured = (dose, interval.mean, interval.half_width, interval.count)
+        rows.append(AccuracyRow(json.loads(one["learner_config"]), one["stream"], one["treatment"], *measured))
     return sorted(rows, key=lambda row: (str(row.learner), row.stream, row.delivery, row.dose))
+
+
+def _accuracies(trials: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[float]]:
+    """Return the seeds of trials, and their accuracies."""
+    return [trial["seed"] for trial in trials], [trial["holdout_accuracy"] for trial in trials]
 
 
 def _anywhere(trial: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
+from millstream.plain_text import short
 from millstream.runs.watch.mlflow import tracking_uri
 from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
 from millstream.study.cells import Cell, cells_table
@@ -91,7 +92,7 @@ def _write(loaded: LoadedStudy, folder: Path, table: pa.Table, cells: Sequence[C
 def _write_cell(client: Any, experiment: str, study: str, cell: Cell, now: int) -> None:
     from mlflow.entities import Metric, Param
 
-    name = f"{cell.factors['stream']} {cell.factors['learner']} {cell.treatment} {cell.failures}"
+    name = f"{cell.factors['stream']} {cell.factors['learner']} {cell.treatment} {short(cell.failures)}"
     nested = client.create_run(experiment, run_name=name, tags={"mlflow.parentRunId": study}).info.run_id
     params = [Param(factor, str(value)) for factor, value in cell.factors.items() if value != ""]
     metrics = [Metric(metric, float(getattr(cell, metric)), now, 0) for metric in _METRICS]

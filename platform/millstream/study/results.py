@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,14 +79,18 @@ _NAMES = b"labels"
 
 
 def write_part(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:
-    """Write finished trials as one file of the folder of parts, atomically; its name is a digest of their keys."""
+    """Write finished trials as one file of the folder of parts, durably; its name is a digest of their keys."""
     if not rows:
         return
     schema = _SCHEMA.with_metadata({_NAMES: json.dumps(list(labels)).encode()})
     name = hashlib.blake2b(" ".join(row["key"] for row in rows).encode(), digest_size=12).hexdigest()
-    partial = folder / f"{name}.{os.getpid()}.tmp"
-    pq.write_table(pa.Table.from_pylist(list(rows), schema), partial)
-    partial.rename(folder / f"{name}.parquet")
+    _write_table(folder / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema))
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    made = pa.BufferOutputStream()
+    pq.write_table(table, made)
+    write_whole(path, made.getvalue().to_pybytes())
 
 
 def labels_of(table: pa.Table) -> list[str]:
@@ -107,18 +110,30 @@ class ResultFolder:
         self.spark_log = path / "spark.log"
         self._identity = path / "study.json"
 
-    def claim(self, name: str, data: str) -> None:
-        """Make the folder that of this study and data; `Contradiction` if it holds the trials of another study."""
-        identity = {"format": _FORMAT, "study": name, "data": data}
+    def check(self, name: str, data: str) -> None:
+        """Raise `Contradiction` if the folder is that of another study, or holds trials over other data."""
         if self._identity.exists():
+            identity = {"format": _FORMAT, "study": name, "data": data}
             found = json.loads(self._identity.read_text())
-            if found != identity:
+            untried = {**found, "data": data} == identity and not any(self.parts.glob("*.parquet"))
+            if found != identity and not untried:
                 raise Contradiction(self._refusal(found, identity))
         elif self.table.exists():
             message = f"{self.table} is there without {self._identity.name}, so its study is unknown"
             raise Contradiction(f"{message}; choose another --out, or remove the file")
+
+    def claim(self, name: str, data: str) -> None:
+        """Make the folder that of this study and data, after `check`; the caller holds the folder's lock."""
+        self.check(name, data)
         make_folder(self.parts)
-        write_whole(self._identity, json.dumps(identity))
+        write_whole(self._identity, json.dumps({"format": _FORMAT, "study": name, "data": data}))
+
+    def remove_partial(self) -> None:
+        """Remove the files that killed commands were writing; the caller holds the lock of the folder."""
+        names = (self._identity.name, self.collection.name, self.table.name, "mlflow.json")
+        partial = [file for name in names for file in self.path.glob(f"{name}.*tmp")]
+        for file in [*partial, *self.parts.glob("*.tmp")]:
+            file.unlink(missing_ok=True)
 
     def finished(self) -> frozenset[str]:
         """Return the keys of the trials that are finished."""
@@ -137,9 +152,7 @@ class ResultFolder:
         found = pa.concat_tables([pq.read_table(file) for file in sorted(self.parts.glob("*.parquet"))])
         places = {key: place for place, key in enumerate(found["key"].to_pylist())}
         table = found.take(pa.array([places[key] for key in keys], pa.int64())).combine_chunks()
-        partial = self.table.with_name(f"{self.table.name}.{os.getpid()}.tmp")
-        pq.write_table(table, partial)
-        partial.rename(self.table)
+        _write_table(self.table, table)
         return table
 
     def _refusal(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

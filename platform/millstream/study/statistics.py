@@ -44,9 +44,6 @@ class Interval:
     def high(self) -> float:
         return self.mean + self.half_width
 
-    def contains(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
 
 @dataclass(frozen=True)
 class Equivalence:
@@ -66,8 +63,8 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One comparison of a family: its name, the interval of the mean difference, its p-value and Holm's."""
+class Comparison:
+    """One cell of a family beside its pairs: its name, the interval of the mean difference, its p-value and Holm's."""
 
     name: str
     interval: Interval
@@ -77,9 +74,12 @@ class Cell:
 
 
 def paired_differences(
-    seeds: Sequence[int], values: Sequence[float], control_seeds: Sequence[int], control_values: Sequence[float]
+    seeds: Sequence[int],
+    values: Sequence[float] | Array,
+    control_seeds: Sequence[int],
+    control_values: Sequence[float] | Array,
 ) -> Array:
-    """Return treatment minus control for each seed, in the order of the seeds.
+    """Return treatment minus control for each seed, the seeds in ascending order.
 
     Every seed occurs once on both sides.
 
@@ -93,7 +93,7 @@ def paired_differences(
     return np.array([treated[seed] - control[seed] for seed in sorted(treated)], dtype=float)
 
 
-def _by_seed(seeds: Sequence[int], values: Sequence[float], side: str) -> Mapping[int, float]:
+def _by_seed(seeds: Sequence[int], values: Sequence[float] | Array, side: str) -> Mapping[int, float]:
     found = dict(zip(seeds, values, strict=True))
     if len(found) < len(seeds):
         message = f"a seed occurs more than once in the {side}; a pair is one trial on each side"
@@ -104,7 +104,7 @@ def _by_seed(seeds: Sequence[int], values: Sequence[float], side: str) -> Mappin
 def mean_interval(values: Sequence[float] | Array, confidence: float = 0.95, *, resolution: float = 0.0) -> Interval:
     """Return the mean with its interval by Student's t distribution.
 
-    Values that are multiples of a `resolution` have at least the spread of rounding, unless all of them are 0.
+    Values that are multiples of a `resolution` have at least the spread of rounding.
 
     >>> found = mean_interval([1.0, 2.0, 3.0])
     >>> found.mean, round(found.half_width, 3), found.count
@@ -165,17 +165,18 @@ def equivalence(
     return Equivalence(p, margin, p < alpha)
 
 
-def noise_band(values: Sequence[float] | Array, confidence: float = 0.95) -> Interval:
+def noise_band(values: Sequence[float] | Array, confidence: float = 0.95, *, resolution: float = 0.0) -> Interval:
     """Return the interval that holds the value of one more run, given those of exactly-once runs in other legal orders.
 
     A distance, such as the share of changed labels, is never below 0, so it is compared with this band, not with 0.
+    `resolution` as in `mean_interval`.
 
     >>> band = noise_band([1.0, 2.0, 3.0])
     >>> band.mean, round(band.half_width, 3)
     (2.0, 4.968)
     """
     sample = _sample(values)
-    width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * float(sample.std(ddof=1))
+    width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * _deviation(sample, resolution)
     return Interval(float(sample.mean()), width * float(np.sqrt(1 + 1 / len(sample))), len(sample))
 
 
@@ -185,12 +186,12 @@ def compare_family(
     alpha: float = 0.05,
     *,
     resolution: float = 0.0,
-) -> list[Cell]:
+) -> list[Comparison]:
     """Compare the paired differences of every cell with 0; p-values are adjusted for the whole family by Holm's method.
 
     A cell is `different` if its adjusted p-value is below `alpha`, otherwise `equivalent` if the equivalence test
-    holds with the cell's margin, otherwise `open`. A cell without a margin is never equivalent. `resolution` is that of
-    the values, as in `mean_interval`.
+    holds with the cell's margin, otherwise `open`. A cell without a margin is never equivalent. The equivalence tests
+    are not adjusted: each is wrong with the probability `alpha` at most. `resolution` is as in `mean_interval`.
 
     >>> cells = {"a": [0.4, 0.5, 0.6, 0.5], "b": [0.01, -0.01, 0.02, 0.0], "c": [1.0, -1.0, 1.0, -0.5]}
     >>> [str(cell.verdict) for cell in compare_family(cells, dict.fromkeys(cells, 0.2))]
@@ -203,17 +204,16 @@ def compare_family(
         if verdict is Verdict.OPEN and (margin := margins.get(name)) is not None:
             tested = equivalence(differences, margin, alpha, resolution=resolution)
             verdict = Verdict.EQUIVALENT if tested.equivalent else Verdict.OPEN
-        found.append(Cell(name, mean_interval(differences, resolution=resolution), alone, adjusted, verdict))
+        found.append(Comparison(name, mean_interval(differences, resolution=resolution), alone, adjusted, verdict))
     return found
 
 
 def _deviation(sample: Array, resolution: float) -> float:
-    """The standard deviation, at least that of rounding to multiples of the resolution unless all values are 0.
+    """The standard deviation, at least that of rounding to multiples of the resolution.
 
     A few accuracies on the same hold-out records may be equal by chance, which is no proof that they always are.
     """
-    measured = float(sample.std(ddof=1))
-    return max(measured, resolution / float(np.sqrt(12))) if sample.any() else measured
+    return max(float(sample.std(ddof=1)), resolution / float(np.sqrt(12)))
 
 
 def _sample(values: Sequence[float] | Array) -> Array:

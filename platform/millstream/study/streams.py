@@ -9,13 +9,14 @@ import numpy as np
 
 from millstream.arrays import Array
 from millstream.errors import ConfigError
+from millstream.plain_text import short
 from millstream.study.factors import Blocks, Drift, Iid, Natural, Swap, Tail
 from millstream.suggestions import suggestion
 
 __all__ = ["OrderedStream", "label_number", "order_stream"]
 
-_FEW, _LONG = 20, 40
-"""An error shows so many labels, and so many characters of each."""
+_FEW = 20
+"""The number of labels that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _swapped(config: Swap, stream: OrderedStream, there: Array, names: Sequence[
 def label_number(name: str, names: Sequence[str]) -> int:
     """Return the index of a label; `ConfigError` if the data does not have it."""
     if name not in names:
-        shown = [known if len(known) <= _LONG else f"{known[:_LONG]}..." for known in names[:_FEW]]
+        shown = map(short, names[:_FEW])
         more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
         there = f"there are {', '.join(shown)}{more}"
         message = f"the data has no label {name!r}{suggestion(name, names, there)}"

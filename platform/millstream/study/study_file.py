@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -26,6 +26,8 @@ __all__ = ["LoadedStudy", "StudyConfig", "load_study"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 _Every = Annotated[int, Field(ge=1, le=10_000)]
+_Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+_Seeds = Annotated[int, Field(ge=0, le=10_000)]
 
 
 class Data(Section):
@@ -69,7 +71,7 @@ class StudyConfig(Section):
         default=[], description="The kinds of failures; each is a factor level. Some treatments need none."
     )
     treatments: list[Treatment] = Field(description="The treatments; `exactly_once` is always one of them.")
-    seeds: int | list[int] = Field(description="The number of seeds, from 0 on, or a list of seeds.")
+    seeds: _Seeds | list[_Seed] = Field(description="The number of seeds, from 0 on, or a list of seeds.")
     fewer_seeds: dict[str, Annotated[int, Field(ge=1)]] = Field(
         default={}, description="For a learner that is slow: only so many of the seeds."
     )
@@ -94,11 +96,15 @@ class StudyConfig(Section):
         """Return the number of records in a stream."""
         return self.streams[stream].records or self.data.records
 
-    def at_quick_size(self) -> StudyConfig:
-        """Return the study with the sizes of `quick`."""
-        sizes = {name: size for name in ("records", "holdout") if (size := getattr(self.quick, name)) is not None}
-        data = self.data.model_copy(update=sizes)
-        return self.model_copy(update={"data": data, "seeds": self.seed_list[: self.quick.seeds]})
+    def at_quick_size(self, given: Collection[str] = ()) -> StudyConfig:
+        """Return the study with the sizes of `quick`; values at the key paths `given` stay."""
+        sizes = {
+            name: size
+            for name in ("records", "holdout")
+            if (size := getattr(self.quick, name)) is not None and not {"data", f"data.{name}"} & {*given}
+        }
+        seeds = self.seed_list if "seeds" in given else self.seed_list[: self.quick.seeds]
+        return self.model_copy(update={"data": self.data.model_copy(update=sizes), "seeds": seeds})
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,10 @@ class LoadedStudy:
 
 
 def load_study(file: Path | str, *, quick: bool = False, sets: Sequence[Setting] = ()) -> LoadedStudy:
-    """Read and validate a study file; `ConfigError` lists every problem. `sets` are the values of `--set`."""
+    """Read and validate a study file; `ConfigError` lists every problem.
+
+    `sets` are the values of `--set`, which win over the sizes of `quick`.
+    """
     file = Path(file)
     document = parse(config_text(file))
     folder = file.absolute().parent
@@ -132,7 +141,12 @@ def load_study(file: Path | str, *, quick: bool = False, sets: Sequence[Setting]
         study = StudyConfig.model_validate(document.data)
     except ValidationError as error:  # it shows values, so it is no cause of the error raised here
         raise refusal(str(file), document, problems_of(error, StudyConfig, document)) from None
-    study = study.at_quick_size() if quick and not [*_problems(study)] else study
+    if quick and study.quick == Quick():
+        message = "the study names no smaller size; give `quick` records, holdout or seeds, or run it at full size"
+        raise refusal(str(file), document, [Problem(("quick",), message)])
+    if quick and not [*_problems(study)]:
+        given = [setting.partition("=")[0] if isinstance(setting, str) else setting[0] for setting in sets]
+        study = study.at_quick_size(given)
     if problems := [*_problems(study)]:
         raise refusal(str(file), document, problems)
     return LoadedStudy(study, str(file), folder, document)

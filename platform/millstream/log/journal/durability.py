@@ -61,15 +61,15 @@ def make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically and durably: a reader, or a loss of power, never finds a part of the text.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file atomically and durably: a reader, or a loss of power, never finds a part of the content.
 
     Several processes may write the same file: the last one wins.
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with partial.open("w") as file:
-            file.write(text)
+        with partial.open("w" if isinstance(content, str) else "wb") as file:
+            file.write(content)
             file.flush()
             sync_file(file.fileno())
         partial.rename(path)

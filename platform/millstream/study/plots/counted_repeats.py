@@ -40,7 +40,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     colours = colours_of(learners)
     wrong = sum(_is_wrong(cell) for cell in shown)
     number = f"{wrong} of {len(shown)} cells"
-    title = f"Counting repeats flatters prequential accuracy: a clear loss looks like a gain in {number}"
+    title = f"Prequential accuracy difference with and without repeats: a clear loss looks like a gain in {number}"
     figure, axes = panels(1, len(streams), title, height=2.7)
     for panel, stream in zip(axes[0], streams, strict=True):
         for cell in shown:
@@ -56,7 +56,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
     entries = [line(learner, colour, marker="o", linestyle="") for learner, colour in colours.items()]
     entries += [
         line("no flattery", "#888888"),
-        line("a loss looks like a gain (large points: clearly)", _SHADE, linewidth=6),
+        line("a loss looks like a gain (large points: by both 95 % intervals)", _SHADE, linewidth=6),
     ]
     legend_below(figure, entries)
     return figure

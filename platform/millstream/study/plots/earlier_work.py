@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import POINTS, colours_of, legend_below, line, panels
+from millstream.study.plots.style import POINTS, colours_of, label_words, legend_below, line, panels
 from millstream.study.results import labels_of
 
 __all__ = ["applies", "draw"]
@@ -51,12 +51,13 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
             rare = config["label"]
             tails.append((_tail_words(row, config["share"]), row))
     shown = [
-        (f"share of the first topic, %\n(published: sport; ours: {first})", _FIRST, blocks, first),
-        (f"share of the second topic, %\n(published: science; ours: {second})", _SECOND, blocks, second),
+        (f"share of the first topic, %\n(published: sport; ours: {label_words(first)})", _FIRST, blocks, first),
+        (f"share of the second topic, %\n(published: science; ours: {label_words(second)})", _SECOND, blocks, second),
     ]
     if tails:
-        shown.append((f"share of a topic that comes last, %\n(published: animals; ours: {rare})", _RARE, tails, rare))
-    title = "One failure moves the shares of predicted topics as in earlier work; lost records move them the other way"
+        subject = f"share of a topic that comes last, %\n(published: animals; ours: {label_words(rare)})"
+        shown.append((subject, _RARE, tails, rare))
+    title = "The shares of predicted topics after one failure: the tables of earlier work, and those of this study"
     figure, [axes] = panels(1, len(shown), title, height=3.4)
     series = list(dict.fromkeys([_PUBLISHED, *(row["learner"] for row in rows)]))
     colours = {_PUBLISHED: "#888888", **colours_of(series[1:])}

@@ -13,7 +13,7 @@ from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
 from millstream.study.cells import Cell
-from millstream.study.plots.style import POINTS, panels
+from millstream.study.plots.style import POINTS, label_words, panels
 
 __all__ = ["applies", "draw"]
 
@@ -62,7 +62,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
         if not row:
             panel.set_title(learner, fontsize=9)
         if not column:
-            panel.set_ylabel(f"{failures}\ndelay, records", fontsize=8)
+            panel.set_ylabel(f"{label_words(failures)}\ndelay, records", fontsize=8)
     return figure
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from millstream.study.cells import Cell
 from millstream.study.plots.style import POINTS, colours_of, legend_below, line, panels
@@ -27,7 +28,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
         (cell.factors["stream"], cell.failures, _lost(cell)): cell for cell in cells if cell.closed_form_share_bias
     }
     figure, [[bias, flips]] = panels(
-        1, 2, "The share bias that failures cause is the one that the closed form predicts", height=3.6
+        1, 2, "The share bias that failures cause: measured, against the prediction of the closed form", height=3.6
     )
     streams = list(dict.fromkeys(stream for stream, *_ in shown))
     entries = []
@@ -40,6 +41,10 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
                 _point(flips, cell.closed_form_flips, cell.flips, colour, marker)
         entries.append(line(f"{stream}: {_burstiness(found)}", colour, marker="s", linestyle=""))
     bias.set(xscale="log", yscale="log")
+    for axis in (bias.xaxis, bias.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+    bias.minorticks_off()
     ratios = [cell.share_bias / cell.closed_form_share_bias for cell in shown.values() if cell.closed_form_share_bias]
     low, middle, high = np.quantile(ratios, [0.05, 0.5, 0.95])
     note = f"measured / predicted:\nmedian {middle:.2f}, 90 % in {low:.2f} to {high:.2f}"

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from millstream.plain_text import one_line, short
 from millstream.study.cells import Cell
 from millstream.study.statistics import Interval
 
@@ -23,6 +24,7 @@ __all__ = [
     "POINTS",
     "colours_of",
     "failure_words",
+    "label_words",
     "legend_below",
     "line",
     "panels",
@@ -96,7 +98,16 @@ def failure_words(cell: Cell) -> str:
     """
     number = "one failure" if cell.factors["failures"] == 1 else f"{cell.factors['failures']} failures"
     _, _, place = cell.failures.partition(f" x {cell.factors['span']}")
-    return f"{number} of {cell.factors['span']} records{place}"
+    return f"{number} of {cell.factors['span']} records{label_words(place)}"
+
+
+def label_words(label: str) -> str:
+    r"""Return a label of the data, or a text with one, for a plot: short, on one line, and no formula of matplotlib.
+
+    >>> label_words("under $5\nor $6")
+    'under \\$5\\nor \\$6'
+    """
+    return short(one_line(label)).replace("$", r"\$")
 
 
 def colours_of(names: Sequence[_Name]) -> dict[_Name, str]:

@@ -21,7 +21,11 @@ Sequenced = tuple[tuple[int, bool], ...]
 
 @dataclass(frozen=True)
 class Durable:
-    """S, C, and for every sink D, at the time of a crash; -1 means no epoch. `checkpoint` is the number of S's."""
+    """S, C, and for every sink D, on the disk at the time of a crash, whichever start wrote them; -1 means no epoch.
+
+    `checkpoint` is the number of S's. `DurableEpochs` are those of one start, from which `effects_of` computes: the
+    history does without both, because it is what they are compared with.
+    """
 
     checkpointed: int
     committed: int
