@@ -257,6 +257,13 @@ def test_a_row_has_the_time_of_the_end_of_its_window(window: dict[str, Any]) -> 
     assert set(found) == expected[window["type"]]
 
 
+def test_siblings_that_wait_for_predicates_keep_their_order() -> None:
+    step = popularity({"type": "predicate", "ends": "window_functions:ends"}).build(table([]).schema)
+    step.process(table([Record(0, 0, 5, "c"), Record(0, 0, 5, "a")]))  # two children of one record
+    rows = rows_of(step.ended(Watermark(None)).outputs["topics"])
+    assert [(row["_window"], row["topic"], row["count"]) for row in rows] == [(5, "c", 1), (6, "a", 1)]
+
+
 def test_a_half_life_weighs_the_windows_before() -> None:
     step = popularity({"type": "count", "size": 4}, half_life_records=4).build(table([]).schema)
     rows = step.process(table([Record(0, n, None, topic) for n, topic in enumerate("aaaabbbb")])).outputs["topics"]
