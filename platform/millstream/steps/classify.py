@@ -305,5 +305,7 @@ def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         column = column.cast(kind)
     if column.num_chunks == 1:
         return column.chunk(0)
+    if not len(column):
+        return pa.nulls(0, kind)  # `combine_chunks` imports pandas
     array = column.combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

@@ -30,6 +30,8 @@ __all__ = ["WindowedStep"]
 
 _WHOLE = ""
 """The name of the only key of a step without keys."""
+_NO_WINDOWS = WindowRows(pa.nulls(0, pa.int64()), pa.nulls(0, pa.int64()))
+"""The windows of no rows, made without pandas, which `pa.array` imports."""
 
 
 class _Made(NamedTuple):
@@ -123,7 +125,8 @@ class WindowedStep:
         if reasons:
             rejected = sorted(reasons)
             outputs["rejects"] = reject_rows(self._name, records, rejected, [reasons[row] for row in rejected])
-        times = records[TIME].take(pa.array([each.place for each in made], pa.int64())).to_pylist()
+        all_times = records[TIME].combine_chunks() if made else []
+        times = [all_times[each.place].as_py() for each in made]  # each window closes with its last record
         return self._result(records, made, times, outputs)
 
     def ended(self, substream: Any) -> Result:
@@ -330,6 +333,8 @@ class WindowedStep:
         """The result with the rows of these windows, whose times are `times`."""
         output = self._measure.output
         order = sorted((index for index, each in enumerate(made) if each.rows), key=lambda index: made[index][:3])
+        if not order:
+            return Result(records, {output: self._no_rows, **outputs}, windows={output: _NO_WINDOWS})
         made = [made[index] for index in order]
         counts = np.array([len(each.rows) for each in made], np.int64)
         numbers = pa.array(np.repeat(np.array([each.number for each in made], np.int64), counts))
@@ -338,8 +343,6 @@ class WindowedStep:
         return Result(records, {output: self._table(made), **outputs}, windows={output: windows})
 
     def _table(self, made: Sequence[_Made]) -> pa.Table:
-        if not made:
-            return self._no_rows
         numbers = [each.number for each in made for _ in each.rows]
         columns: list[Any] = [self._windows.labels(numbers)]
         if self._by is not None:
