@@ -118,7 +118,7 @@ def test_the_parts_of_the_docs_pass_the_battery_and_a_crash_leaves_no_trace(fold
 
 def test_the_package_of_the_docs_registers_names(folder: Path) -> None:
     reader, rows = parts_of_the_docs(folder)
-    assert "2 passed" in reader.plays("docs/plugins.md", "A package")
+    assert "3 passed" in reader.plays("docs/plugins.md", "A package")
     assert len(reader.types("millstream read runs/short predictions").splitlines()) == rows
 
 
