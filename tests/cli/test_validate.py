@@ -60,7 +60,8 @@ LINES = {
     "an unknown kind of window": (
         "type: tumbling",
         "type: tumblin",
-        'news.yaml:7 pipeline.popularity.window: `type` "tumblin" is not allowed; one of count, tumbling; '
+        'news.yaml:7 pipeline.popularity.window: `type` "tumblin" is not allowed; one of count, '
+        "predicate, session, sliding, tumbling; "
         "did you mean `tumbling`?",
     ),
     "an unknown engine": (
