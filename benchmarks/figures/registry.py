@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from benchmarks.figures import (
     checkpoints,
     digests,
+    graphs,
+    joins,
     journals,
     kafka,
     local_latency,
@@ -20,6 +22,7 @@ from benchmarks.figures import (
     text_accuracy,
     text_models,
     text_pipelines,
+    windows,
 )
 from benchmarks.kit.measurement import Figure, Measurement
 
@@ -29,6 +32,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Text models": text_models.MEASUREMENTS,
     "Accuracy of the text models": text_accuracy.MEASUREMENTS,
     "Pipelines with compiled models": text_pipelines.MEASUREMENTS,
+    "Graphs": graphs.MEASUREMENTS,
     "Python loops": python_loops.MEASUREMENTS,
     "Throughput on Spark": spark_throughput.MEASUREMENTS,
     "Latency on Spark": spark_latency.MEASUREMENTS,
@@ -37,8 +41,10 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Workers of the local engine": local_workers.MEASUREMENTS,
     "Journals and epoch log": journals.MEASUREMENTS,
     "Digests": digests.MEASUREMENTS,
+    "Joins": joins.MEASUREMENTS,
     "Retention": retention.MEASUREMENTS,
     "Checkpoints and state by key": checkpoints.MEASUREMENTS,
+    "Windows": windows.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
     "Studies": studies.MEASUREMENTS,
 }

@@ -17,7 +17,17 @@ from millstream.runs.start import Options, start
 from millstream.runs.watch.metrics import Metrics
 from millstream.runs.watch.observer import Observer, Watched
 
-__all__ = ["CLASSIFY", "PER_RECORD", "Run", "kept_spark", "run_local", "run_pipeline", "run_spark", "with_model"]
+__all__ = [
+    "CLASSIFY",
+    "PER_RECORD",
+    "Run",
+    "kept_spark",
+    "run_graph",
+    "run_local",
+    "run_pipeline",
+    "run_spark",
+    "with_model",
+]
 
 _WARM = 2_000
 
@@ -59,7 +69,6 @@ def run_pipeline(
         "name": "bench",
         "source": {"type": "files", "path": str(source)} if isinstance(source, Path) else dict(source),
         "pipeline": dict(pipeline),
-        "sinks": {"predictions": {"type": "files"}},
         "engine": {"type": "local", "epoch": {"max_records": epoch}, **options},
     }
     loaded = read_config(config, folder, "bench.yaml")
@@ -93,6 +102,13 @@ def run_local(model: str, file: str, work: str, records: int, epoch: int, *, who
         run_pipeline(engine, source, folder, 2 * _WARM, _WARM, pipeline)
     ran = run_pipeline(engine, source, folder, records, epoch, pipeline)
     return ran.whole if whole else ran.rate
+
+
+def run_graph(steps: Sequence[Mapping[str, Any]], file: str, work: str, records: int, epoch: int) -> Rate:
+    """The rate of the local engine with these steps over a file, from its first epoch on."""
+    from millstream.engines.local.engine import LocalEngine
+
+    return run_pipeline(LocalEngine(), Path(file), Path(work), records, epoch, {"steps": list(steps)}).rate
 
 
 def run_spark(documents: str, work: str, records: int, epoch: int, *, guarantee: bool) -> Rate:

@@ -1,8 +1,9 @@
 """Records in columns: identities, times, and the schema that a log yields.
 
-The identity of a record is its position: source, partition and offset. Within Millstream a partition has a *rank*, its
-index in the epoch log in the order of first appearance; users see `_source` and `_partition`. Times are int64
-microseconds in UTC; a missing time is null and sorts before all other times.
+The identity of a record is its position: source, partition and offset. Where several records of a stream may have one
+position, a *path* in the column `_path` tells them apart: numbers, each as four bytes, big-endian. Within Millstream a
+partition has a *rank*, its index in the epoch log in the order of first appearance; users see `_source` and
+`_partition`. Times are int64 microseconds in UTC; a missing time is null and sorts before all other times.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import pyarrow.compute as pc
 
 __all__ = [
     "OFFSET",
+    "OTHER",
+    "PATH",
     "RANK",
     "REJECT",
     "TIME",
+    "identity_of",
     "in_step_order",
     "is_text",
     "log_schema",
@@ -27,7 +31,10 @@ __all__ = [
 
 RANK = "_rank"
 OFFSET = "_offset"
+PATH = "_path"
 TIME = "_time"
+OTHER = "_other"
+"""The identity of the record that was joined to the one that has the position of a joined record."""
 REJECT = "_reject"
 
 _LEAST = np.iinfo(np.int64).min
@@ -48,6 +55,15 @@ def log_schema(fields: Sequence[str]) -> pa.Schema:
 def _log_schema(fields: tuple[str, ...]) -> pa.Schema:
     head = [pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(REJECT, pa.string())]
     return pa.schema([*head, *(pa.field(name, pa.string()) for name in fields if name != "time")])
+
+
+def identity_of(columns: Sequence[str]) -> list[str]:
+    """The columns of a stream that identify a record.
+
+    >>> identity_of(["_rank", "_offset", "_time", "text"]), identity_of(["_rank", "_offset", "_time", "_path"])
+    (['_rank', '_offset'], ['_rank', '_offset', '_path'])
+    """
+    return [RANK, OFFSET, *([PATH] if PATH in columns else [])]
 
 
 def no_records(schema: pa.Schema) -> pa.Table:

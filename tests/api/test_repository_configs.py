@@ -37,7 +37,10 @@ SMALLER = {"source.records": 5000, "engine.epoch.max_records": 500}
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The configs of the repository with data to read, in the current folder."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    (tmp_path / "news.jsonl").write_text("".join(json.dumps(line) + "\n" for line in NEWS))
+    texts = [{"id": f"{n}", "text": line["text"], "time": line["published_at"]} for n, line in enumerate(NEWS)]
+    labels = [{"id": f"{n}", "label": line["label"], "time": line["published_at"]} for n, line in enumerate(NEWS)]
+    for file, lines in (("news", NEWS), ("texts", texts), ("labels", labels)):
+        (tmp_path / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -55,7 +58,8 @@ def by_python(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_configs_are_these() -> None:
-    assert WITHOUT_BROKER == ["configs/demo.yaml", "configs/news.yaml"]
+    names = ("demo", "joined", "news", "trending", "two_models")
+    assert [f"configs/{name}.yaml" for name in names] == WITHOUT_BROKER
     assert set(CONFIGS) - set(WITHOUT_BROKER) == {"configs/kafka.yaml", *CHAIN}
 
 
@@ -63,7 +67,7 @@ def test_the_configs_are_these() -> None:
 @pytest.mark.parametrize("name", WITHOUT_BROKER)
 def test_a_config_has_the_digests_of_the_command(checkout: Path, name: str, workers: int) -> None:
     start_fork_server()
-    smaller = SMALLER if "demo" in name else {}
+    smaller = SMALLER if name in ("configs/demo.yaml", "configs/trending.yaml") else {}
     assert by_python(name, {**smaller, "engine.workers": workers}) == by_command(name, smaller)
 
 

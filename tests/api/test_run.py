@@ -42,7 +42,7 @@ def test_a_run_has_what_the_commands_print(folder: Path, capsys: pytest.CaptureF
     run = ms.run("news.yaml")
     assert run.path == folder / "runs/news" and repr(run) == f"<Run {folder}/runs/news>"
     assert run.outputs == ("rejects", "predictions", "topics", "late")
-    assert run.summary is not None and json.loads((run.path / "summary.json").read_text()) == asdict(run.summary)
+    assert run.summary is not None and json.loads((run.path / "summary.json").read_text()) == run.summary.content()
     assert all(run.output(name).num_rows for name in ("predictions", "topics"))
     for name, columns in COLUMNS.items():
         assert run.output(name).schema.names == columns

@@ -10,14 +10,17 @@ import pytest
 from support.docs_pages import ROOT, TEXTS, blocks, section, table
 from support.docs_reader import Reader
 
+from millstream.cli import main
 from millstream_connectors.kafka.broker import Broker, free_port
 
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
+    ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
+    ("docs/joins.md", "Try it"),
     ("docs/kafka.md", "Five commands"),
     ("docs/local.md", "Try it"),
     ("docs/local.md", "Your own text"),
@@ -43,6 +46,18 @@ def test_a_first_run_on_spark_and_a_crash_on_the_local_engine_give_the_same_mode
 
 def test_a_crash_at_least_once_leaves_what_the_guarantees_say(folder: Path) -> None:
     Reader(folder).plays("docs/guarantees.md", "Try it")
+
+
+def test_a_graph_has_two_models_with_an_accuracy_each(folder: Path) -> None:
+    printed = Reader(folder).plays("docs/graphs.md", "Try it")
+    assert re.findall(r"^  accuracy +(\w+) 0\.9", printed, re.MULTILINE) == ["bayes", "softmax"]
+    assert 'n1 -->|"to one"| n3' in printed and '"predicted":' in printed
+
+
+def test_the_picture_of_the_graph_is_that_of_the_config(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["explain", str(ROOT / "configs/two_models.yaml"), "--graph", str(tmp_path / "drawn.svg")])
+    assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs/two_models.svg").read_text()
 
 
 def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:
@@ -82,6 +97,10 @@ def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:
     Reader(folder).plays("docs/local.md", "Your own text")
 
 
+def test_a_join_makes_the_rows_that_the_text_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/joins.md", "Try it")
+
+
 def test_the_local_engine_is_tried_in_a_command(folder: Path) -> None:
     assert "demo on local, exactly_once" in Reader(folder).plays("docs/local.md", "Try it")
 
@@ -99,7 +118,7 @@ def test_the_parts_of_the_docs_pass_the_battery_and_a_crash_leaves_no_trace(fold
 
 def test_the_package_of_the_docs_registers_names(folder: Path) -> None:
     reader, rows = parts_of_the_docs(folder)
-    assert "2 passed" in reader.plays("docs/plugins.md", "A package")
+    assert "3 passed" in reader.plays("docs/plugins.md", "A package")
     assert len(reader.types("millstream read runs/short predictions").splitlines()) == rows
 
 

@@ -21,7 +21,14 @@ from millstream.extras import EXTRAS
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
 from millstream.runs.watch.metrics import WINDOW
 from millstream.runs.watch.prometheus import METRICS
-from millstream.substreams.windows import CountWindow, TumblingWindow
+from millstream.steps.join import Join
+from millstream.substreams.windows import (
+    CountWindow,
+    PredicateWindow,
+    SessionWindow,
+    SlidingWindow,
+    TumblingWindow,
+)
 from millstream_connectors.kafka.client.security import Security
 
 PARTS = section("docs/reference.md", "## Parts")
@@ -33,7 +40,13 @@ KINDS = {
     "model": plugins.MODELS,
     "pipeline": plugins.PIPELINES,
 }
-WINDOWS: dict[str, type[BaseModel]] = {"tumbling": TumblingWindow, "count": CountWindow}
+WINDOWS: dict[str, type[BaseModel]] = {
+    "tumbling": TumblingWindow,
+    "sliding": SlidingWindow,
+    "session": SessionWindow,
+    "predicate": PredicateWindow,
+    "count": CountWindow,
+}
 
 
 # ---------------------------------------------------------------- parts and their options
@@ -85,13 +98,21 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
         "path": "a.jsonl",
         "bootstrap": "localhost:9092",
         "topic": "documents",
+        "by": "id",
+        "within": "1h",
         "function": "operator:truth",
         "key": "author",
         "model": {"type": "river_nb"},
         "window": {"type": "count", "size": 2},
-        "size": "2s" if config is TumblingWindow else 2,
+        "size": 2 if config is CountWindow else "2s",
+        "slide": "1s",
+        "gap": "1s",
+        "of": "predicted",
     }
-    return config.model_validate({**{key: something[key] for key in needed}, **options})
+    if config is PredicateWindow:
+        options = {"ends": "operator:truth", **{key: value for key, value in options.items() if key == "lateness"}}
+    either = {"within": "1h"} if config is Join else {}  # or `window`
+    return config.model_validate({**{key: something[key] for key in needed}, **options, **either})
 
 
 def test_the_extras_are_those_of_the_code() -> None:

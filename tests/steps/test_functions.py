@@ -260,6 +260,16 @@ def test_a_map_function_that_returns_undeclared_fields_or_other_types_stops_the_
     assert (failed.value.rank, failed.value.offset) == (0, 10)
 
 
+def test_the_rest_of_a_filter_has_the_refused_records_and_not_the_rejects(define: Define) -> None:
+    for per, function in FILTERS:
+        step = build_filter(function=define(function), per=per, rest=True, on_error="reject")
+        result = step.process(records("a", "", "bad", None))
+        assert rows(result.outputs["rest"]) == [(1, 11, 1, "", "x", 0.5), (0, 13, None, None, "x", 0.5)]
+        assert result.outputs["rest"].schema == SCHEMA == next(o.schema for o in step.outputs if o.name == "rest")
+        assert result.outputs["rejects"]["_offset"].to_pylist() == [12]
+        assert "rest" not in step.process(records("a")).outputs
+
+
 # Traits and the battery
 
 
@@ -287,10 +297,11 @@ def upper_batch(batch): return batch.append_column("old", batch["text"])
     [
         Filter(function="filed_rules:keep", on_error="reject"),
         Filter(function="filed_rules:keep_batch", per="batch"),
+        Filter(function="filed_rules:keep_batch", per="batch", rest=True),
         Map(function="filed_rules:upper", on_error="reject", adds=("old",)),
         Map(function="filed_rules:upper_batch", per="batch", adds=("old",)),
     ],
-    ids=lambda config: config.function,
+    ids=lambda config: f"{config.function}-{getattr(config, 'rest', False)}",
 )
 def test_filter_and_map_pass_the_battery(config: Filter | Map, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "filed_rules.py").write_text(RULES)

@@ -13,7 +13,7 @@ from millstream.errors import ConfigError
 from millstream.state.shards import shard_of
 from millstream.steps.contracts import Result, Scope, State, Step, Traits
 from millstream.steps.graph import build_graph, check_graph
-from millstream.steps.keys import shards_of
+from millstream.steps.keys import key_of, keys_of, shards_of
 
 
 def test_shards_never_change() -> None:
@@ -48,6 +48,25 @@ def test_the_shards_of_a_column_are_the_shards_of_its_keys(column: Any) -> None:
 def test_an_empty_column_has_no_shards_and_null_keys_belong_to_shard_0(empty: Any) -> None:
     assert shards_of(empty, 3).tolist() == []
     assert shards_of(pa.nulls(2, pa.string()), 3).tolist() == [0, 0]
+
+
+def test_the_key_of_several_fields_is_their_canonical_json_list() -> None:
+    table = pa.table({"author": ["ann", "é", "ann", None], "country": ["nz", '"', "nz", "nz"]})
+    keys = keys_of(table, ["author", "country"])
+    assert keys.to_pylist() == ['["ann","nz"]', '["é","\\""]', '["ann","nz"]', None]
+    assert keys_of(table, ["author"]).to_pylist() == table["author"].to_pylist()
+    assert [key_of(list(row.values())) for row in table.to_pylist()] == keys.to_pylist()
+    assert shards_of(keys, 7).tolist() == [shard_of(key, 7) for key in keys.to_pylist()]
+    assert keys_of(table.slice(0, 0), ["author", "country"]).to_pylist() == []
+
+
+def test_columns_with_dictionaries_have_the_same_keys() -> None:
+    plain = pa.table({"a": ["x", None, "y", "x"], "b": ["1", "1", None, "2"]})
+    coded = pa.table({name: plain[name].dictionary_encode() for name in plain.column_names})
+    assert keys_of(coded, ["a", "b"]).to_pylist() == keys_of(plain, ["a", "b"]).to_pylist()
+    assert keys_of(pa.concat_tables([coded, coded]), ["b", "a"]).to_pylist() == [
+        '["1","x"]', None, None, '["2","x"]', '["1","x"]', None, None, '["2","x"]',
+    ]  # fmt: skip
 
 
 class KeyedStep:

@@ -120,12 +120,21 @@ def by_time(events: Sequence[Event], size: int, lateness: int, threshold: float)
 
 
 def by_count(events: Sequence[Event], size: int, threshold: float) -> Rows:
-    records = [event for event in events if isinstance(event, Record)]
+    """The reference for count windows: the last part closes at the end, and a record after it begins a window."""
     reference = ReferenceRows(threshold)
     topics: list[tuple[Any, ...]] = []
-    for window in range(len(records) // size):
-        held = records[window * size : (window + 1) * size]
-        topics += reference.rows(window, [record.topic for record in held if record.topic is not None])
+    held: list[str | None] = []
+    window = 0
+    for event in [*events]:
+        if isinstance(event, Record):
+            held.append(event.topic)
+        topic_held = any(topic is not None for topic in held)
+        if len(held) == size or (topic_held and event == End(None)):
+            topics += reference.rows(window, [topic for topic in held if topic is not None])
+            held, window = [], window + 1
+        if event == End(None):
+            window += bool(held)
+            held, reference.popular = [], set()
     return {"topics": topics, "late": [], "rejects": []}
 
 
@@ -295,10 +304,13 @@ def test_records_without_a_time_are_rejected_with_the_name_of_the_step_and_passe
     assert step.ended(Watermark(None)).outputs["topics"]["count"].to_pylist() == [1]
 
 
-def test_the_last_records_make_no_row_if_they_do_not_fill_a_count_window() -> None:
+def test_the_last_records_fill_no_count_window_and_close_it_when_all_sources_have_ended() -> None:
     step = build_step({"type": "count", "size": 2})
     made = step.process(table([Record(0, offset, None, "a") for offset in range(3)])).outputs["topics"]
     assert made["_window"].to_pylist() == [0]
+    assert step.ended(Watermark(50)).outputs["topics"].num_rows == 0
+    last = step.ended(Watermark(None)).outputs["topics"]
+    assert last.select(["_window", "topic", "count"]).to_pylist() == [{"_window": 1, "topic": "a", "count": 1}]
     assert step.ended(Watermark(None)).outputs["topics"].num_rows == 0
 
 

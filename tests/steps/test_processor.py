@@ -12,16 +12,16 @@ from millstream.steps.functions import Filter
 from millstream.steps.graph import build_graph
 from millstream.steps.popularity import Popularity
 from millstream.steps.processor import EpochProcessor, EpochResult
-from millstream.substreams.windows import TumblingWindow
+from millstream.substreams.windows import CountWindow, TumblingWindow
 
 FIELDS = ["text", "label", "time"]
 ADDED = tuple(Added(PartitionName("news", name, number)) for number, name in enumerate("ab"))
 
 
-def processor() -> EpochProcessor:
+def processor(by: str | None = None) -> EpochProcessor:
     steps = [
         NamedStep("before", Filter(function="support.user_functions:short")),
-        NamedStep("count", Popularity(of="label", window=TumblingWindow(size="10us", lateness="3us"))),
+        NamedStep("count", Popularity(of="label", window=TumblingWindow(size="10us", lateness="3us"), by=by)),
         NamedStep("after", Filter(function="support.user_functions:short")),
     ]
     made = EpochProcessor(build_graph(steps, FIELDS, {"news": SourceTime(ahead=5)}))
@@ -82,3 +82,23 @@ def test_an_epoch_that_is_lost_adds_its_partitions_and_keeps_its_idle_ones() -> 
     held = process(made, 3, {0: 90}).receipt
     assert (held.watermarks["before"], held.held_by) == (24, 1)
     assert process(made, 4, {}, Idle(1)).receipt.watermarks["before"] == 90
+
+
+def test_a_restored_step_by_key_knows_the_time_although_no_key_has_it() -> None:
+    made = processor(by="text")
+    process(made, 0, {0: 24, 1: 50}, *ADDED)
+    process(made, 1, {0: 90, 1: 90})
+    restored = processor(by="text")
+    restored.restore(made.save(), [event.partition for event in ADDED])
+    expected, found = (each for each in (process(each, 2, {0: 9, 1: 90}) for each in (made, restored)))
+    assert expected.rows["late"].num_rows == 1
+    assert found.receipt == expected.receipt
+
+
+def test_a_count_window_closes_with_what_it_has_when_all_sources_have_ended() -> None:
+    steps = [NamedStep("count", Popularity(of="label", window=CountWindow(size=10)))]
+    made = EpochProcessor(build_graph(steps, FIELDS))
+    made.restore({}, [])
+    assert not process(made, 0, {0: 24, 1: 50}, *ADDED).rows["topics"].num_rows
+    assert not process(made, 1, {0: 60}, Ended(0)).rows["topics"].num_rows
+    assert process(made, 2, {}, Ended(1)).rows["topics"]["count"].to_pylist() == [3]

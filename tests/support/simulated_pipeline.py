@@ -1,4 +1,4 @@
-"""Pipelines for the simulator: the demo's, and one with keyed steps, rejects, windows and partitions that end."""
+"""Pipelines for the simulator: the demo's, and two with keyed steps, rejects and windows, a chain and a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.config.models import Config
 from millstream.engines.simulated.world.logs import Recorded, recorded
 from millstream.log.contracts import OpenContext
 
-__all__ = ["PipelineFactory", "SimulatedPipeline", "demo_pipelines", "keyed_pipelines"]
+__all__ = ["PipelineFactory", "SimulatedPipeline", "demo_pipelines", "graph_pipelines", "keyed_pipelines"]
 
 DEMO = Path(__file__).parents[2] / "configs/demo.yaml"
 FUNCTIONS = """
@@ -37,6 +37,18 @@ STEPS: list[dict[str, Any]] = [
     {"type": "popularity", "window": {"type": "tumbling", "size": "10m", "lateness": "1m"}, "threshold": 0.3},
 ]
 
+WORD, SEEN = STEPS[0], STEPS[1]
+GRAPH: list[dict[str, Any]] = [
+    {**WORD, "from": "first"},
+    {**WORD, "name": "other", "from": "second"},
+    {**SEEN, "name": "seen", "from": ["word", "other", "first_words"]},
+    {**WORD, "name": "first_words", "from": "first"},
+    {"type": "classify", "name": "bayes", "model": {"type": "naive_bayes", "features": {}}, "from": "seen"},
+    {"type": "classify", "name": "soft", "model": {"type": "softmax", "features": {}}, "from": ["other", "word"]},
+    {**STEPS[-1], "from": "bayes"},
+]
+"""A fork, a union whose inputs share a source, a union of two sources, and two models."""
+
 
 @dataclass(frozen=True)
 class SimulatedPipeline:
@@ -47,7 +59,7 @@ class SimulatedPipeline:
 
 
 PipelineFactory = Callable[..., SimulatedPipeline]
-"""Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, and a model."""
+"""Makes a pipeline with a delivery; optional are the distances of checkpoints and commits, a model, and a last step."""
 
 
 def demo_pipelines(folder: Path) -> PipelineFactory:
@@ -68,15 +80,42 @@ def keyed_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFa
     sys.modules.pop("simulated_functions", None)
     write_documents(folder / "documents", records=160)
 
-    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL) -> SimulatedPipeline:
+    def make(
+        delivery: str, checkpoint_every: int = 1, commit_every: int = 1, model: Any = MODEL, window: Any = STEPS[-1]
+    ) -> SimulatedPipeline:
         config = {
             "name": "keyed",
             "source": {"type": "files", "path": "documents", "ends": True},
-            "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, STEPS[-1]]},
+            "pipeline": {"steps": [*STEPS[:-1], {"type": "classify", "model": model}, window]},
             "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
             "engine": {"type": "local"},
         }
         return _with_records(read_config(config, folder, "keyed.yaml"), folder / "cache", 160)
+
+    return make
+
+
+def graph_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
+    """Pipelines with two sources and a graph of steps; their documents and functions are in the folder."""
+    (folder / "simulated_functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(folder))
+    sys.modules.pop("simulated_functions", None)
+    write_documents(folder / "documents", records=120)
+
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1) -> SimulatedPipeline:
+        sources = {
+            name: {"type": "files", "path": f"documents/part{index}.jsonl", "ends": True}
+            for index, name in enumerate(("first", "second"))
+        }
+        config = {
+            "name": "graph",
+            "sources": sources,
+            "pipeline": {"steps": GRAPH},
+            "sinks": {"seen": {"type": "files"}},
+            "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
+            "engine": {"type": "local"},
+        }
+        return _with_records(read_config(config, folder, "graph.yaml"), folder / "cache", 60)
 
     return make
 
@@ -86,6 +125,8 @@ def _guarantee(delivery: str, checkpoint_every: int, commit_every: int) -> dict[
 
 
 def _with_records(loaded: Loaded, cache: Path, most: int) -> SimulatedPipeline:
-    source = loaded.config.logs[0]
-    log = source.config.open(OpenContext(loaded.folder, cache))
-    return SimulatedPipeline(loaded.config, recorded({source.name: log}, most))
+    logs = {
+        source.name: source.config.open(OpenContext(loaded.folder, cache / source.name))
+        for source in loaded.config.logs
+    }
+    return SimulatedPipeline(loaded.config, recorded(logs, most))

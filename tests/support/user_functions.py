@@ -5,7 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["follow", "short", "shout"]
+__all__ = ["changed", "clip", "close", "count", "follow", "mark", "not_dropped", "short", "shout", "words"]
+
+
+def changed(row: Mapping[str, Any]) -> bool:
+    """A row of a topic that became popular, or is no longer popular."""
+    return bool(row["changed"])
+
+
+def clip(record: Mapping[str, Any]) -> dict[str, str]:
+    """Keeps the last words of a text, and adds a field."""
+    words = record["text"].split()
+    return {"text": " ".join(words[3:]), "first": words[0]}
+
+
+def close(key: Mapping[str, str], state: int) -> dict[str, str] | None:
+    """A row for a word that came more than once before it ended."""
+    return {"words": str(state), "of": " ".join(key.values())} if state > 1 else None
+
+
+def count(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], int]:
+    """Adds the number of earlier words, so that a model depends on the order of siblings."""
+    if record["word"].endswith("11"):
+        raise ValueError("not eleven")
+    return {"text": f"{record['word']} {state or 0}"}, (state or 0) + 1
 
 
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
@@ -15,6 +38,17 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     if seen["texts"] == 12:
         return changes, None
     return changes, {"texts": seen["texts"] + 1, "last": record["text"].partition(" ")[0]}
+
+
+def not_dropped(record: Mapping[str, Any]) -> bool:
+    """Drops the texts that a test has marked."""
+    return bool(record["text"] != "dropped")
+
+
+def mark(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """Marks a wrong prediction."""
+    wrong = record["predicted"] != record["label"]
+    return {"predicted": f"{record['predicted']}?"} if wrong else {}
 
 
 def short(record: Mapping[str, Any]) -> bool:
@@ -27,3 +61,8 @@ def shout(record: Mapping[str, Any]) -> dict[str, str]:
     if "word7" in record["text"]:
         raise ValueError("not seven")
     return {"text": record["text"].upper(), "first": record["text"].split()[0]}
+
+
+def words(record: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A child for each word of a text."""
+    return [{"word": word} for word in record["text"].split()]

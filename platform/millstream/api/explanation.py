@@ -9,6 +9,7 @@ from typing import Any
 
 from millstream.api.argument_names import naming_arguments
 from millstream.api.config import Overlays, Source, loaded_of
+from millstream.api.graph_picture import Picture, picture_of
 from millstream.config.load import Loaded
 from millstream.config.sources import NamedSource
 from millstream.engines.spark.placement import worker_steps
@@ -18,7 +19,8 @@ from millstream.guarantees.explain import Outcome, outcomes, restart
 from millstream.guarantees.validation import checked_graph
 from millstream.log.contracts import OpenContext
 from millstream.runs.sinks import sink_configs
-from millstream.steps.graph import Graph, Node
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 
 __all__ = ["explain", "explanation_of"]
 
@@ -28,6 +30,8 @@ class Explanation:
     """The explanation of a config: `content` is the object of `millstream explain --json`, `str()` the text."""
 
     content: Mapping[str, Any]
+    picture: Picture
+    """The graph of the steps: boxes and arrows."""
 
     def __str__(self) -> str:
         from millstream.api.explanation_text import explanation_text  # rich is needed for the text only
@@ -49,7 +53,10 @@ def explain(config: Source, *, set: Mapping[str, Any] | None = None, overlays: O
 def explanation_of(loaded: Loaded) -> Explanation:
     """Explain a config that is loaded already."""
     with loaded.redacting():
-        return Explanation(_description(loaded, checked_graph(loaded)))
+        graph = checked_graph(loaded)
+        sources = {source.name: source.config.type for source in loaded.config.logs}
+        sinks = {name: sink.type for name, sink in sink_configs(loaded.config, graph).items()}
+        return Explanation(_description(loaded, graph), picture_of(graph, sources, sinks))
 
 
 def _description(loaded: Loaded, graph: Graph) -> dict[str, Any]:
@@ -84,6 +91,7 @@ def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
         {
             "name": node.name,
             "type": node.config.type,
+            "reads": list(node.reads),
             "runs": processes[node.name],
             "state": str(node.traits.scope),
             "ordered": node.traits.ordered,
@@ -116,7 +124,8 @@ def _processes(loaded: Loaded, graph: Graph) -> dict[str, str]:
 
 def _outputs(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
     context = OpenContext(loaded.folder, Path("runs") / loaded.config.name, loaded.config.name)
-    made = {output.name: node.name for node in graph.steps for output in node.step.outputs if output.name != "rejects"}
+    made = {name: step for (step, _), name in graph.made.names.items() if name not in graph.made.shared}
+    made |= {name: name for name in graph.made.records}
     return [
         {
             "name": name,

@@ -114,14 +114,20 @@ class Run:
         return self._parts(self._output(name))
 
     @_named
-    def model(self) -> CheckpointModel:
-        """Return the model of the newest checkpoint, for many predictions; it does not learn."""
-        return load_model(self._present(), self._loaded())
+    def model(self, step: str | None = None) -> CheckpointModel:
+        """Return the model of the newest checkpoint, for many predictions; it does not learn.
+
+        `step` names the step of the model, if several steps classify.
+        """
+        return load_model(self._present(), self._loaded(), step)
 
     @_named
-    def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
-        """Return a prediction for each text, by the model of the newest checkpoint, with its `top` likeliest labels."""
-        return self.model().predict(texts, top=top)
+    def predict(self, texts: Iterable[str], *, top: int = 1, step: str | None = None) -> list[Prediction]:
+        """Return a prediction for each text, by the model of the newest checkpoint, with its `top` likeliest labels.
+
+        `step` names the step of the model, if several steps classify.
+        """
+        return self.model(step).predict(texts, top=top)
 
     @_named
     def metrics(self) -> pa.Table:

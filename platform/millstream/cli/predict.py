@@ -21,13 +21,14 @@ _CHUNK_BYTES = 1 << 16
 @click.command()
 @click.argument("run", metavar="RUN")
 @click.argument("text", required=False)
+@click.option("--step", metavar="NAME", help="The step of the model, if several steps classify.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines: text, predicted, probability.")
-def predict(run: str, text: str | None, as_json: bool) -> None:
+def predict(run: str, text: str | None, step: str | None, as_json: bool) -> None:
     """Print the label that the model of RUN predicts for TEXT, or for each line of standard input that is not blank.
 
     The command uses the newest checkpoint and learns nothing. RUN may be running at the same time.
     """
-    model = open_run_as_given(run).model()
+    model = open_run_as_given(run).model(step)
     for texts in [[text]] if text is not None else _lines(sys.stdin.buffer):
         for prediction in model.predict(texts):
             click.echo(_as_json(prediction) if as_json else _as_text(prediction))

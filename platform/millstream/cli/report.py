@@ -48,12 +48,15 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     event_time = event_time_status(watched.epoch_log.totals)
     if watched.graph.waits_for_time and event_time.held_by is not None:
         yield f"  watermark  {event_time.describe()}"
-    yield from accuracy_lines(summary.accuracy, summary.baselines, ", each record predicted before it was learned")
+    how = ", each record predicted before it was learned"
+    yield from accuracy_lines(summary.accuracy, summary.baselines, how, summary.steps)
     if new:
         later = f"; {speed:,.0f}/s after the first epoch" if speed else ""
         yield f"  speed      {summary.records_per_second:,.0f} records/s, {summary.seconds:.1f} s in all{later}"
-    if summary.model is not None:
-        yield f"  model      {_short(summary.model)}"
+    models = {f" of {step}": each["model"] for step, each in summary.steps.items()} or {"": summary.model}
+    for step, model in models.items():
+        if model is not None:
+            yield f"  model      {_short(model)}{step}"
     yield f"  state      {_short(summary.state)}"
     yield "  outputs"
     yield from _outputs(summary, _locations(watched))
@@ -75,11 +78,13 @@ def _short(digest: str) -> str:
 
 
 def _next_commands(summary: Summary, run: str) -> Iterator[str]:
-    output = next((name for name in ("topics", "predictions") if summary.delivered.get(name)), None)
+    made = {name.rpartition(".")[2]: name for name, rows in summary.delivered.items() if rows}
+    output = next((made[short] for short in ("topics", "predictions") if short in made), None)
     if output is not None:
         yield f"  {program()} read {run} {output} | tail -n 5"
     if summary.model is not None:
-        yield f'  {program()} predict {run} "some text"'
+        step = f" --step {next(iter(summary.steps))}" if summary.steps else ""
+        yield f'  {program()} predict {run} "some text"{step}'
     yield f"  {program()} status {run}"
 
 

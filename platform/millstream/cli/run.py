@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -101,7 +101,7 @@ def run(
         watch = _Observers(screen, port, log.epoch_lines(screen))
         summary = _run(loaded, options, screen, watch)
     if as_json or not quiet:
-        click.echo(json_object(asdict(summary)) if as_json else watch.report(summary))
+        click.echo(json_object(summary.content()) if as_json else watch.report(summary))
 
 
 def _open_port(port: int) -> MetricsPort:

@@ -47,7 +47,7 @@ def _lines(found: RunStatus) -> Iterator[str]:
     )
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
-    yield from accuracy_lines(found.accuracy, found.baselines)
+    yield from accuracy_lines(found.accuracy, found.baselines, steps=found.steps)
     if found.stats is not None:
         yield from _stats(found.stats)
     age = "" if found.checkpoint_age is None else f", {_duration(found.checkpoint_age)} ago"

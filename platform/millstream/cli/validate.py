@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from millstream.cli.options import config_options
 from millstream.cli.session import current_session
 from millstream.config.load import Loaded, load_config
 from millstream.plain_text import one_line
+
+if TYPE_CHECKING:
+    from millstream.steps.graph import Graph
 
 __all__ = ["validate"]
 
@@ -24,12 +29,15 @@ def validate(config: str, sets: tuple[str, ...], overlays: tuple[str, ...]) -> N
     loaded = load_config(config, sets, overlays=overlays)
     current_session().redact = loaded.redact
     graph = checked_graph(loaded)
-    summary = _summary(loaded, [node.name for node in graph.steps], list(graph.outputs))
+    summary = _summary(loaded, graph)
     click.echo(one_line(f"{config}: valid ({summary})"))
 
 
-def _summary(loaded: Loaded, steps: list[str], outputs: list[str]) -> str:
+def _summary(loaded: Loaded, graph: Graph) -> str:
     config = loaded.config
     sources = " + ".join(str(source.config.type) for source in config.logs)
-    flow = f"{sources} -> {' -> '.join(steps)} -> {', '.join(outputs)}"
+    steps = " -> ".join(node.name for node in graph.steps)
+    if not graph.is_chain:
+        steps = ", ".join(f"{node.name} (from {' + '.join(node.reads)})" for node in graph.steps)
+    flow = f"{sources} -> {steps} -> {', '.join(graph.outputs)}"
     return f"{config.name}: {flow}; {config.guarantee.delivery} on {config.engine.type}"

@@ -13,10 +13,12 @@ from millstream.config.durations import Duration, parse_duration
 from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
 from millstream.config.plugins import SINKS, plugin_field
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
+from millstream.config.stream_names import STREAM
 
 __all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
+StreamName = Annotated[str, Field(pattern=STREAM)]
 
 _RECOVERIES: Mapping[str, Sequence[str]] = {"epochs": ("spark", "local"), "snapshots": (), "transactions": ()}
 
@@ -158,8 +160,10 @@ class Config(_Section):
     pipeline: Annotated[Any, pipeline_field()] = Field(
         description="A named pipeline (`use`) with its options, or a list of steps (`steps`)."
     )
-    sinks: dict[PlainName, Annotated[Any, plugin_field(SINKS)]] = Field(
-        default={}, description="The sink of each output; outputs without a sink are files in the run directory."
+    sinks: dict[StreamName, Annotated[Any, plugin_field(SINKS)]] = Field(
+        default={},
+        description="The sink of each output, or of a step's records; outputs without a sink are files in the run "
+        "directory.",
     )
     guarantee: Guarantee = Guarantee()
     engine: EngineConfig = EngineConfig()

@@ -29,6 +29,7 @@ from pydantic_core import (
 
 from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
+from millstream.config.stream_names import READS, READS_SCHEMA
 from millstream.errors import ConfigError
 
 __all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "init_details", "pipeline_field", "pipeline_steps"]
@@ -45,11 +46,15 @@ _PIPELINE = plugin_field(PIPELINES, key="use")
 
 @dataclass(frozen=True)
 class NamedStep:
-    """A step: its name, its config, and the key path of its options in `pipeline`."""
+    """A step: its name, its config, the key path of its options in `pipeline`, and the streams that it reads.
+
+    Without `reads`, the first step reads all sources, and every other step the step before it.
+    """
 
     name: str
     config: Any
     path: tuple[str | int, ...] = ()
+    reads: tuple[str, ...] | None = None
 
 
 def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitErrorDetails:
@@ -80,7 +85,7 @@ def _default_name(kind: object) -> str:
 
 @dataclass(frozen=True)
 class _StepField:
-    """An item of `steps`: a step plug-in's mapping, with a `name` and its options."""
+    """An item of `steps`: a step plug-in's mapping, with a `name`, the streams that it reads, and its options."""
 
     def validate(self, value: object) -> NamedStep:
         if isinstance(value, NamedStep):
@@ -95,36 +100,43 @@ class _StepField:
             return NamedStep(name or _default_name(getattr(value, "type", type(value).__name__)), value)
         model = _STEP.chosen(value)
         own = model is not None and "name" in model.model_fields  # the step's own options include its name
-        if not isinstance(value, Mapping) or (not own and "name" not in value):
+        if not isinstance(value, Mapping) or (not own and not {"name", "from"} & set(value)):
             step = _STEP.validate(value)
             return NamedStep(_default_name(step.type), step)
         problems: list[InitErrorDetails] = []
+        reads: tuple[str, ...] | None = None
+        try:
+            reads = tuple(READS.validate_python(value["from"])) if "from" in value else None
+        except ValidationError as wrong:
+            problems += [init_details({**error, "loc": ("from", *error["loc"])}) for error in wrong.errors()]
         name = value.get("name", _default_name(value.get("type")))
         if not isinstance(name, str):
             problems.append(InitErrorDetails(type="string_type", loc=("name",), input=name))
         elif not re.match(NAME, name):
             context = {"pattern": NAME}
             problems.append(InitErrorDetails(type="string_pattern_mismatch", loc=("name",), input=name, ctx=context))
-        options = {key: option for key, option in value.items() if key != "name"}
+        options = {key: option for key, option in value.items() if key not in ("name", "from")}
         try:
             step = _STEP.validate({**options, "name": str(name)} if own else options)
         except ValidationError as wrong:
             problems += [init_details(error) for error in wrong.errors(include_url=False)]
         if problems:
             raise ValidationError.from_exception_data("step", problems)
-        return NamedStep(name, step)
+        return NamedStep(name, step, reads=reads)
 
     def chosen(self, value: object) -> type[BaseModel] | None:
         model: type[BaseModel] | None = _STEP.chosen(value)
-        if model is None or "name" in model.model_fields:
+        if model is None:
             return model
-        return create_model(model.__name__, __base__=model, name=(str, ...))
+        name: dict[str, Any] = {} if "name" in model.model_fields else {"name": (str, ...)}
+        reads: Any = (str | list[str], Field(alias="from"))
+        return create_model(model.__name__, __base__=model, **name, reads_=reads)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
             self.validate,
             serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda step: {**step.config.model_dump(mode="json"), "name": step.name}
+                lambda step: {**step.config.model_dump(mode="json"), "name": step.name, **_from(step)}
             ),
         )
 
@@ -133,8 +145,16 @@ class _StepField:
         name = {"type": "string", "pattern": NAME, "description": "The name of the step. Default: its type."}
         for choice in described.get("oneOf", ()):
             choice.setdefault("properties", {})["name"] = name
+            choice["properties"]["from"] = dict(READS_SCHEMA)
             choice["title"] = f"{choice.get('title', '')}Step"
         return described
+
+
+def _from(step: NamedStep) -> dict[str, Any]:
+    """The value of `from` in a config; nothing for a step that reads what it reads by default."""
+    if step.reads is None:
+        return {}
+    return {"from": step.reads[0] if len(step.reads) == 1 else list(step.reads)}
 
 
 def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:

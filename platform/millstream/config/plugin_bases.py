@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from millstream.log.contracts import Log, OpenContext, Progress, Sink
 
-__all__ = ["ModelConfig", "PluginConfig", "SinkConfig", "SourceConfig", "StepConfig"]
+__all__ = ["JoinStepConfig", "ModelConfig", "PluginConfig", "SinkConfig", "SourceConfig", "StepConfig"]
 
 
 class PluginConfig(BaseModel):
@@ -112,6 +112,19 @@ class StepConfig(PluginConfig):
     @abstractmethod
     def build(self, records: pa.Schema) -> Any:
         """Build the step; raise `ConfigError` if it cannot use these records."""
+
+
+class JoinStepConfig(StepConfig):
+    """The options of a step that reads several streams, two unless `inputs` says otherwise.
+
+    `build` gets the schema of each stream, in the order of `from`.
+    """
+
+    inputs: ClassVar[int] = 2
+
+    @abstractmethod
+    def build(self, records: Sequence[pa.Schema]) -> Any:
+        """Build the step; raise `ConfigError` if it cannot use these streams."""
 
 
 class ModelConfig(PluginConfig):

@@ -40,10 +40,14 @@ class TimeOptions(BaseModel):
 
 @dataclass(frozen=True)
 class SourceTime:
-    """The event time of a source's records: `timed` records may have a time, at most `ahead` of the clock."""
+    """The event time of a source's records: `timed` records may have a time, at most `ahead` of the clock.
+
+    `fields` are the source's; None: the fields of all sources.
+    """
 
     timed: bool = True
     ahead: int | None = None
+    fields: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class NamedSource:
 
     @property
     def time(self) -> SourceTime:
-        return SourceTime("time" in self.config.fields, self.times.ahead)
+        return SourceTime("time" in self.config.fields, self.times.ahead, tuple(self.config.fields))
 
 
 @dataclass(frozen=True)

@@ -245,13 +245,20 @@ class EpochLifecycle:
         result = self._steps.process(epoch, len(before) + 1)
         assert result.epoch.number == epoch.number == self._last + 1
         for receipt in (each for each in before[:1] if each.merged is None):
-            compare_replay(receipt, result.receipt, outputs=self._guarded)
+            changed = self._changed_sinks(receipt)
+            compare_replay(receipt, result.receipt, outputs=self._guarded, other_sinks=changed)
         self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
         self._watermarks = result.receipt.watermarks
         self._last = epoch.number
         self._dirty = True
         return result
+
+    def _changed_sinks(self, receipt: EpochReceipt) -> set[str]:
+        """The outputs whose sinks were removed since this receipt, or added after its epoch."""
+        begun = self.log.totals.sinks
+        later = {name for name, key in self.sink_keys.items() if begun.get(key, receipt.epoch + 1) > receipt.epoch}
+        return later | (receipt.outputs.keys() - self.sinks.keys())
 
     def _deliver(self, group: _Group) -> None:
         """Append to every sink the rows that it does not have."""

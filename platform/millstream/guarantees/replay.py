@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog, DifferentReplay
@@ -11,10 +11,13 @@ from millstream.log.epochs import EpochReceipt
 __all__ = ["compare_replay"]
 
 
-def compare_replay(first: EpochReceipt, again: EpochReceipt, *, outputs: bool) -> None:
+def compare_replay(
+    first: EpochReceipt, again: EpochReceipt, *, outputs: bool, other_sinks: Collection[str] = ()
+) -> None:
     """Refuse a replay whose inputs differ; with `outputs`, also a replay whose steps or outputs differ.
 
-    Without exactly_once, the model may have learned more since the first attempt, so outputs may differ.
+    Without exactly_once, the model may have learned more since the first attempt, so outputs may differ. The outputs in
+    `other_sinks` are compared only if both attempts made them: their sinks were added or removed since.
     """
     where = f"epoch {again.epoch} differs on its replay"
     for source in sorted(first.inputs.keys() | again.inputs.keys()):
@@ -26,7 +29,9 @@ def compare_replay(first: EpochReceipt, again: EpochReceipt, *, outputs: bool) -
             raise AlteredLog(message)
     if outputs:
         _compare_made(where, "step", first.streams, again.streams)
-        _compare_made(where, "output", first.outputs, again.outputs)
+        one_sided = (first.outputs.keys() ^ again.outputs.keys()) & set(other_sinks)
+        before, after = ({n: d for n, d in each.outputs.items() if n not in one_sided} for each in (first, again))
+        _compare_made(where, "output", before, after)
         if (first.watermarks, first.held_by) != (again.watermarks, again.held_by):
             message = f"{where}: the watermark was {dict(first.watermarks)} and is {dict(again.watermarks)}"
             raise DifferentReplay(message)

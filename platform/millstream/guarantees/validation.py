@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from millstream.config.document import Problem
 from millstream.config.load import Loaded
@@ -14,7 +13,8 @@ from millstream.guarantees.notebook_classes import notebook_problems
 from millstream.java import missing_java
 from millstream.log.checked_source import problems_of
 from millstream.log.contracts import OpenContext
-from millstream.steps.graph import Graph, Node, check_graph, sink_problems
+from millstream.steps.graph import Graph, check_graph
+from millstream.steps.graph_problems import sink_problems, unread_steps
 from millstream.steps.placement import placement_problems
 
 __all__ = ["checked_graph"]
@@ -37,28 +37,29 @@ def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
     problems += notebook_problems(config)
     problems += _missing_packages(config) if packages else []
     fields = [field for source in config.logs for field in source.config.fields]
-    graph, found = check_graph(config.steps, fields, config.source_times)
+    graph, found = check_graph(config.steps, fields, config.source_times, config.sinks)
     problems += found
     if graph is not None:
         problems += sink_problems(graph, config.sinks)
-        problems += _unsupported(config, graph.steps)
+        problems += unread_steps(graph, config.steps)
+        problems += _unsupported(config, graph)
     if graph is None or problems:
         loaded.refuse(problems)
     return graph
 
 
-def _unsupported(config: Config, steps: Sequence[Node]) -> list[Problem]:
+def _unsupported(config: Config, graph: Graph) -> list[Problem]:
     """Problems with a guarantee or an engine placement that these steps do not support."""
     problems = []
     if Delivery(config.guarantee.delivery) is Delivery.EXACTLY_ONCE:
-        for node in steps:
+        for node in graph.steps:
             if not node.traits.deterministic:
                 message = (
                     f"exactly_once is impossible: step {node.name!r} is not deterministic, so a replay after a crash "
                     "would make other rows; choose at_least_once or at_most_once"
                 )
                 problems.append(Problem(("guarantee", "delivery"), message))
-    return problems + placement_problems(config.engine.placement, steps)
+    return problems + placement_problems(config.engine.placement, graph)
 
 
 def _missing_packages(config: Config) -> list[Problem]:

@@ -7,7 +7,7 @@ by its module, `type: my_module:MyModel`. `millstream.plugin.checks` has the che
 
 from millstream.arrays import Array
 from millstream.config.pipeline import NamedStep
-from millstream.config.plugin_bases import ModelConfig, SinkConfig, SourceConfig, StepConfig
+from millstream.config.plugin_bases import JoinStepConfig, ModelConfig, SinkConfig, SourceConfig, StepConfig
 from millstream.errors import (
     AlteredLog,
     ConfigError,
@@ -23,7 +23,7 @@ from millstream.log.contracts import OpenContext, Partition, Progress
 from millstream.log.formats.rows import json_lines, table_of
 from millstream.log.ranges import Range
 from millstream.plugin.connectors import Log, Sink
-from millstream.plugin.processors import Model, Step
+from millstream.plugin.processors import JoinStep, Model, Step
 from millstream.records import log_schema
 from millstream.state.dirty_rows import DirtyRows
 from millstream.state.keyed_state import Entries, KeyedStore
@@ -38,6 +38,8 @@ __all__ = [
     "Entries",
     "ForeignSink",
     "InUse",
+    "JoinStep",
+    "JoinStepConfig",
     "KeyedStore",
     "Log",
     "MillstreamError",

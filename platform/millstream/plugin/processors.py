@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.arrays import Array
 from millstream.steps.contracts import Output, Result, State, Traits
 
-__all__ = ["Model", "Step"]
+__all__ = ["JoinStep", "Model", "Step"]
 
 
 class Step(ABC):
@@ -44,6 +44,45 @@ class Step(ABC):
     def ended(self, substream: Any) -> Result:
         """Return the rows of the windows that close because this substream has ended."""
         return Result(self.process(self.records.empty_table()).records)
+
+    def save(self) -> State:
+        """Return the whole state: arrays and bytes, as copies."""
+        return {}
+
+    def restore(self, state: State) -> None:
+        """Set the state to one that `save` returned. An empty state makes the step a new one."""
+        return
+
+
+class JoinStep(ABC):
+    """One step that reads several streams. `millstream.steps.contracts` has the whole contract.
+
+    A subclass defines `traits` and `process`, and all else as for a `Step`; `made` is the schema of its records.
+
+    >>> from millstream.steps.contracts import Scope
+    >>> class OnlyFirst(JoinStep):
+    ...     traits = Traits(Scope.STATELESS, ordered=False)
+    ...     def process(self, inputs, order):
+    ...         return Result(inputs[0])
+    >>> first, second = pa.table({"_offset": [0, 1]}), pa.table({"_offset": [5]})
+    >>> OnlyFirst(first.schema).process([first, second], [0, 1, 0]).records.to_pydict()
+    {'_offset': [0, 1]}
+    """
+
+    traits: Traits
+    outputs: Sequence[Output] = ()
+
+    def __init__(self, made: pa.Schema) -> None:
+        self.made = made
+        """The schema of the records that the step makes."""
+
+    @abstractmethod
+    def process(self, inputs: Sequence[pa.Table], order: Array) -> Result:
+        """Process the next records: `order[i]` is the input of the i-th record, and each table is in order."""
+
+    def ended(self, substream: Any) -> Result:
+        """Return the rows that this substream's end makes."""
+        return Result(self.made.empty_table())
 
     def save(self) -> State:
         """Return the whole state: arrays and bytes, as copies."""

@@ -12,13 +12,15 @@ import pyarrow as pa
 from millstream import arguments
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
-from millstream.records import OFFSET, RANK
+from millstream.records import OFFSET, PATH, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of
 from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.stored_states import States
-from millstream.steps.graph import Node
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 from millstream.steps.runner import process_batch
+from millstream.suggestions import suggestion
 
 __all__ = ["CheckpointModel", "Prediction", "load_model"]
 
@@ -51,8 +53,12 @@ class CheckpointModel:
     run: Path
     records: pa.Schema
     before: Sequence[Node]
-    classify: Any
+    node: Node
     loaded: Loaded
+
+    @property
+    def classify(self) -> Any:
+        return self.node.step
 
     def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, with its `top` labels; each text becomes a record with no other field."""
@@ -64,7 +70,8 @@ class CheckpointModel:
         records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
         for node in self.before:
             self._check_key(node, records)
-            records = process_batch(node, records, _TextOnly()).records
+            records = process_batch(node, _fitted(records, node), _TextOnly()).records
+        records = _fitted(records, self.node)
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
             message = f"the model of {self.run} has not learned any label yet; continue the run with labelled records"
@@ -87,13 +94,13 @@ class CheckpointModel:
 
     def _check_key(self, node: Node, records: pa.Table) -> None:
         """Refuse records without the key that a step needs: it would remove them all."""
-        key = node.traits.key
-        if key is not None and records.num_rows and records[key].null_count == records.num_rows:
-            message = (
-                f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
-                f"{node.name!r}, which needs the field {key!r}"
-            )
-            raise MillstreamError(message)
+        for field in node.traits.key_fields:
+            if records.num_rows and records[field].null_count == records.num_rows:
+                message = (
+                    f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
+                    f"{node.name!r}, which needs the field {field!r}"
+                )
+                raise MillstreamError(message)
 
     @staticmethod
     def _column(field: pa.Field, texts: Sequence[str]) -> pa.Array:
@@ -106,23 +113,30 @@ class CheckpointModel:
         return pa.nulls(len(texts), field.type)
 
 
-def load_model(directory: RunDirectory, loaded: Loaded) -> CheckpointModel:
-    """Load the model of the newest checkpoint; `MillstreamError` if the run has none."""
+def _fitted(records: pa.Table, node: Node) -> pa.Table:
+    """The records as a step gets them: with an empty path, if it reads a union whose records have one."""
+    if PATH not in node.records.names or PATH in records.column_names:
+        return records
+    return records.append_column(PATH, pa.repeat(pa.scalar(b"", pa.binary()), records.num_rows))
+
+
+def load_model(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> CheckpointModel:
+    """Load the model of the newest checkpoint, that of `step` if several steps classify.
+
+    `MillstreamError` if the run has no model.
+    """
     directory.check_epoch_log()
     graph = graph_of(loaded)
-    index = next((index for index, node in enumerate(graph.steps) if hasattr(node.step, "ask")), None)
-    if index is None:
-        names = ", ".join(node.name for node in graph.steps)
-        message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
-        raise MillstreamError(message)
-    if "text" not in graph.records.names:
+    model = _chosen(directory, graph, step)
+    nodes = _way_to(graph, model)
+    first = (*nodes, model)[0]
+    if "text" not in first.records.names:
         fields = ", ".join(graph.fields)
         message = f"the records of {directory.path} have no field 'text' to predict from; their fields are {fields}"
         raise MillstreamError(message)
-    nodes = graph.steps[: index + 1]
 
     def restore(checkpoint: Checkpoint, states: States) -> Checkpoint:
-        for node in nodes:
+        for node in (*nodes, model):
             node.step.restore(states.get(node.name, {}))
         return checkpoint
 
@@ -131,4 +145,33 @@ def load_model(directory: RunDirectory, loaded: Loaded) -> CheckpointModel:
     if found is None:
         message = f"{directory.path} has no checkpoint yet; the run writes one with its first epochs"
         raise MillstreamError(message)
-    return CheckpointModel(directory.path, graph.records, nodes[:-1], nodes[-1].step, loaded)
+    return CheckpointModel(directory.path, first.records, nodes, model, loaded)
+
+
+def _chosen(directory: RunDirectory, graph: Graph, step: str | None) -> Node:
+    """The step that classifies, that of this name if several do."""
+    found = {node.name: node for node in graph.steps if hasattr(node.step, "ask")}
+    if not found:
+        names = ", ".join(node.name for node in graph.steps)
+        message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
+        raise MillstreamError(message)
+    if step is None and len(found) > 1:
+        message = f"several steps of {directory.path} classify: {', '.join(found)}; name one of them as `step`"
+        raise MillstreamError(message)
+    if step is not None and step not in found:
+        meant = suggestion(step, found, f"one of {', '.join(found)}")
+        raise MillstreamError(f"no step {step!r} of {directory.path} classifies{meant}")
+    return found[step] if step is not None else next(iter(found.values()))
+
+
+def _way_to(graph: Graph, model: Node) -> list[Node]:
+    """The steps through which a record comes to the model, by the first stream that each of them reads."""
+    way: list[Node] = []
+    node = model
+    while (maker := graph.streams[node.reads[0]].maker) is not None:
+        if maker != node.reads[0]:
+            message = f"step {model.name!r} cannot predict from a text alone: it gets rows of {node.reads[0]!r}"
+            raise MillstreamError(message)
+        node = graph.node(maker)
+        way.insert(0, node)
+    return way

@@ -87,10 +87,11 @@ def load_run(directory: RunDirectory) -> Loaded:
 
 def graph_of(loaded: Loaded) -> Graph:
     """The steps of a run, built from its config; its sources need not exist any more."""
-    fields = [field for source in loaded.config.logs for field in source.config.fields]
+    config = loaded.config
+    fields = [field for source in config.logs for field in source.config.fields]
     with loaded.redacting():
         try:
-            return build_graph(loaded.config.steps, fields, loaded.config.source_times)
+            return build_graph(config.steps, fields, config.source_times, config.sinks)
         except ConfigError:
             loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
             raise

@@ -19,7 +19,7 @@ from millstream.guarantees.delivery import Delivery
 from millstream.log.epochs import Base, Epoch, EpochReader, Event, SinkAdded, SinkRemoved, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, outputs_of
-from millstream.runs.sinks import sink_key
+from millstream.runs.sinks import default_sink, sink_key
 from millstream.runs.start import Options, start
 from millstream.runs.user_code import changed_code, last_code, user_code
 from millstream.runs.watch.run_status import ended_cleanly
@@ -65,7 +65,7 @@ def _golden_config(loaded: Loaded) -> Loaded:
         loaded.refuse(unset)
     config = loaded.config
     changes = {
-        "sinks": {},
+        "sinks": dict.fromkeys(config.sinks, default_sink()),  # their keys choose outputs and the names of outputs
         "guarantee": Guarantee(
             delivery=config.guarantee.delivery, shards=config.guarantee.shards
         ),  # without crashes, `recovery` and `checkpoint_every` change nothing

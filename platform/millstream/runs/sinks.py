@@ -11,7 +11,7 @@ from millstream.config.models import Config
 from millstream.log.contracts import OpenContext, SinkConfig
 from millstream.steps.graph import Graph
 
-__all__ = ["in_run_directory", "sink_configs", "sink_key", "sinks_of"]
+__all__ = ["default_sink", "in_run_directory", "sink_configs", "sink_key", "sinks_of"]
 
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
@@ -21,10 +21,11 @@ def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
 
 def sinks_of(config: Config, outputs: Iterable[str]) -> dict[str, SinkConfig]:
     """The sink of each of these outputs, in their order."""
-    return {output: config.sinks.get(output) or _default_sink() for output in outputs}
+    return {output: config.sinks.get(output) or default_sink() for output in outputs}
 
 
-def _default_sink() -> SinkConfig:
+def default_sink() -> SinkConfig:
+    """The sink of an output without a sink in the config: files in the run directory."""
     files: Any = plugins.load(plugins.SINKS, "files")
     config: SinkConfig = files(type="files")
     return config

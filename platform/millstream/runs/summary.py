@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from millstream.config.load import Loaded
 from millstream.digests import Digest
 from millstream.errors import UnknownFormat
-from millstream.log.epochs import EpochLog
+from millstream.log.epochs import EpochLog, Scores
 from millstream.runs.directory import RunDirectory
 from millstream.runs.watch.speed import per_second
 from millstream.steps.outcome import Outcome
@@ -24,6 +25,8 @@ class Summary:
 
     The counts cover all starts in the run directory; `seconds` and `records_per_second` cover this start only.
     `delivered` and `outputs` are sums over all rows that were ever appended to a sink, which its progress has too.
+    If several steps predict, `accuracy` and `baselines` are those of all their predictions, `model` is the first model,
+    and `steps` has the model, the accuracy and the baselines of each of these steps; otherwise there is no `steps`.
     """
 
     run: str
@@ -44,9 +47,17 @@ class Summary:
     versions: Mapping[str, str]
     seconds: float
     records_per_second: float
+    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def content(self) -> dict[str, Any]:
+        """The summary as a JSON object."""
+        content = asdict(self)
+        if not self.steps:
+            del content["steps"]
+        return content
 
     def json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(self.content())
 
     @classmethod
     def read(cls, path: Path) -> Summary:
@@ -93,4 +104,13 @@ def summarise(
         versions=versions,
         seconds=round(seconds, 3),
         records_per_second=round(per_second(totals.processed - processed_before, seconds) or 0.0, 1),
+        steps=_by_step(outcome, totals.scores) if len(outcome.models) > 1 else {},
     )
+
+
+def _by_step(outcome: Outcome, scores: Mapping[str, Scores]) -> dict[str, dict[str, Any]]:
+    found = {step: (model, scores.get(step, Scores())) for step, model in outcome.models.items()}
+    return {
+        step: {"model": model, "accuracy": score.accuracy, "baselines": score.baseline_accuracies}
+        for step, (model, score) in found.items()
+    }

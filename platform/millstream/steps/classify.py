@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import FEW_ROWS
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError, MillstreamError
-from millstream.records import OFFSET, RANK, TIME, no_records
+from millstream.records import no_records
 from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
@@ -27,6 +27,7 @@ from millstream.steps.contracts import (
     Scope,
     State,
     Traits,
+    position_fields,
 )
 from millstream.steps.declarations import check_state, plain_type
 from millstream.steps.predictions import check_predictions, checked_arrays
@@ -34,7 +35,6 @@ from millstream.steps.predictions import check_predictions, checked_arrays
 __all__ = ["Classifier", "Classify"]
 
 _MODEL, _BASELINES = "model/", "baselines/"
-_POSITION = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
 
 
@@ -107,7 +107,8 @@ class Classifier:
         for column in _ANSWER:
             schema = schema.append(column)
         self._no_records = no_records(schema)
-        self._predictions = pa.schema([*_POSITION, pa.field("label", pa.string()), *_ANSWER])
+        self._position = position_fields(records)
+        self._predictions = pa.schema([*self._position, pa.field("label", pa.string()), *_ANSWER])
         self.outputs: Sequence[Output] = [Output("predictions", self._predictions)]
         self.restore({})
 
@@ -120,7 +121,7 @@ class Classifier:
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
-        rows = [*(_as_int64(records[name]) for name in (RANK, OFFSET, TIME)), labels, *answer]
+        rows = [*(_one_array(records[field.name], field.type) for field in self._position), labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
         labelled = codes >= 0
         known = codes[labelled]
@@ -296,10 +297,6 @@ def _text_array(texts: list[str]) -> pa.Array:
     return pa.array(texts, pa.string()) if texts else pa.nulls(0, pa.string())
 
 
-def _as_int64(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column if pa.types.is_int64(column.type) else column.cast(pa.int64())
-
-
 def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     """Return a column as one array of this type."""
     if pa.types.is_dictionary(column.type):
@@ -308,5 +305,7 @@ def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         column = column.cast(kind)
     if column.num_chunks == 1:
         return column.chunk(0)
+    if not len(column):
+        return pa.nulls(0, kind)  # `combine_chunks` imports pandas
     array = column.combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

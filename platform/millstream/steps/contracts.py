@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from millstream.arrays import Array
 from millstream.log.epochs import Baselines
-from millstream.records import OFFSET, RANK, TIME
+from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.state.dirty_rows import Value
+from millstream.substreams import Watermark
 
 __all__ = [
     "Array",
+    "FindsLateRecords",
+    "JoinStep",
+    "JoinStepConfig",
     "Model",
     "ModelConfig",
     "Output",
@@ -27,6 +31,9 @@ __all__ = [
     "Step",
     "StepConfig",
     "Traits",
+    "WindowRows",
+    "ends_at",
+    "position_fields",
     "rejects_schema",
 ]
 
@@ -54,10 +61,11 @@ class Traits:
     result. `idempotent`: the same records processed again by the same step give the same results and change no state.
     `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
     columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
-    of substreams whose end the step must see: "time" for windows over event time.
+    of substreams whose end the step must see: "time" for windows over event time, "all" for the end of all sources.
 
-    `key` of a keyed step is the text column whose value decides which state a record uses. The names in the step's
-    state are the keys, so an engine can give each key's state to one of several workers (`millstream.steps.keys`).
+    `key` of a keyed step is the text column whose value decides which state a record uses, or several such columns.
+    The names in the step's state are the keys (`millstream.steps.keys`), so an engine can give each key's state to one
+    of several workers.
 
     `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
     """
@@ -68,8 +76,23 @@ class Traits:
     idempotent: bool = False
     only_adds: bool = False
     ends: frozenset[str] = frozenset()
-    key: str | None = None
+    key: str | tuple[str, ...] | None = None
     held_back: int = 0
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The columns of the key; none for a step that is not keyed."""
+        return (self.key,) if isinstance(self.key, str) else self.key or ()
+
+
+def ends_at(traits: Traits, watermark: Watermark) -> bool:
+    """True if the step of these traits must see that this watermark was reached.
+
+    >>> counts = Traits(Scope.GLOBAL, ends=frozenset({"all"}))
+    >>> ends_at(counts, Watermark(50)), ends_at(counts, Watermark(None))
+    (False, True)
+    """
+    return "time" in traits.ends or ("all" in traits.ends and watermark.time is None)
 
 
 @dataclass(frozen=True)
@@ -77,7 +100,8 @@ class Output:
     """An output that a step makes: its name and its columns.
 
     `of` is the kind of thing that identifies a row. "record": the first columns are `_rank` and `_offset`, which sinks
-    get as `_source`, `_partition` and `_offset`. "window": `_window` and the columns in `key` identify the row.
+    get as `_source`, `_partition` and `_offset`; with `_path` and the columns in `key`, if there are any, they identify
+    the row. "window": `_window` and the columns in `key` identify the row.
     """
 
     name: str
@@ -86,14 +110,33 @@ class Output:
     key: tuple[str, ...] = ()
 
 
-def rejects_schema() -> pa.Schema:
+def position_fields(records: pa.Schema | None = None) -> list[pa.Field]:
+    """The identity and the time of a record, for outputs of a step that gets records of this schema."""
+    path = [pa.field(PATH, pa.binary())] if records is not None and PATH in records.names else []
+    return [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), *path]
+
+
+def rejects_schema(records: pa.Schema | None = None) -> pa.Schema:
     """Return the columns of the output `rejects`: the records that the log or a step could not use, with the reason.
+
+    A step gives the schema of its `records`: rejects have a path if the records have one.
 
     >>> rejects_schema().names
     ['_rank', '_offset', '_time', 'step', 'reason']
     """
-    position = [pa.field(RANK, pa.int64()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64())]
-    return pa.schema([*position, pa.field("step", pa.string()), pa.field("reason", pa.string())])
+    return pa.schema([*position_fields(records), pa.field("step", pa.string()), pa.field("reason", pa.string())])
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """The windows of an output's rows, so that a step can read the rows as records: one number and one time for a row.
+
+    `numbers` (int64) are the numbers of the windows, or 0. `times` (int64) are the times of the rows: the end of the
+    window less a microsecond; for a window that counts records, the time of its last record. A time may be null.
+    """
+
+    numbers: pa.Array
+    times: pa.Array
 
 
 @dataclass(frozen=True)
@@ -102,7 +145,8 @@ class Result:
 
     `labelled` is the number of records with a label, and `correct` the number of these records that were predicted
     correctly before the model learned from them. `baselines` counts the records that the two baselines predict
-    correctly.
+    correctly. `windows` has the windows of the rows of an output whose rows are those of windows; without them, no step
+    can read this output.
     """
 
     records: pa.Table
@@ -110,6 +154,7 @@ class Result:
     correct: int = 0
     labelled: int = 0
     baselines: Baselines = field(default_factory=Baselines)
+    windows: Mapping[str, WindowRows] = field(default_factory=dict)
 
 
 class Step(Protocol):
@@ -129,7 +174,10 @@ class Step(Protocol):
     def process(self, records: pa.Table) -> Result: ...
 
     def ended(self, substream: Any) -> Result:
-        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended."""
+        """Return the rows of the windows that close because this substream (`millstream.substreams`) has ended.
+
+        A keyed step that must know the present watermark after `restore` has `resume` too (`FindsLateRecords`).
+        """
         ...
 
     def save(self) -> State:
@@ -138,6 +186,38 @@ class Step(Protocol):
 
     def restore(self, state: State) -> None:
         """Set the state to one that `save` returned. An empty state makes the step a new one."""
+        ...
+
+
+class JoinStep(Protocol):
+    """A step that reads several streams as inputs of their own. All else is as in `Step`."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def outputs(self) -> Sequence[Output]: ...
+
+    def process(self, inputs: Sequence[pa.Table], order: Array) -> Result:
+        """Process the next records: `order[i]` is the input of the i-th record, and each table is in order."""
+        ...
+
+    def ended(self, substream: Any) -> Result: ...
+
+    def save(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
+@runtime_checkable
+class FindsLateRecords(Protocol):
+    """A step whose results depend on the watermark between two ends, because it finds records that are late.
+
+    The watermark cannot be in state by key. So after `restore` the step gets the last one again.
+    """
+
+    def resume(self, watermark: Watermark) -> None:
+        """Take the watermark of the last `ended` before the state was saved."""
         ...
 
 
@@ -154,6 +234,20 @@ class StepConfig(Protocol):
     def type(self) -> str: ...
 
     def build(self, records: pa.Schema) -> Step: ...
+
+
+class JoinStepConfig(Protocol):
+    """The options of a step that reads several streams: as those of a `StepConfig`, with the number of `inputs`.
+
+    `build` gets the schema of each input. A keyed step has the same key in all inputs.
+    """
+
+    inputs: ClassVar[int]
+
+    @property
+    def type(self) -> str: ...
+
+    def build(self, records: Sequence[pa.Schema]) -> JoinStep: ...
 
 
 class Model(Protocol):

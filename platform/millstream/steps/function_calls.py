@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import MillstreamError, StepFailed
-from millstream.records import OFFSET, RANK, TIME
-from millstream.steps.contracts import rejects_schema
+from millstream.records import OFFSET, RANK
+from millstream.steps.reject_rows import reject_rows
 
 __all__ = ["FunctionCalls", "Misuse", "RecordRejected", "describe_value"]
 
@@ -124,10 +124,7 @@ class FunctionCalls:
     def _make_rejects(self, records: pa.Table, faults: Mapping[int, str]) -> Mapping[str, pa.Table]:
         if not faults:
             return {}
-        rows = records.select([RANK, OFFSET, TIME]).take(pa.array(list(faults), pa.int64()))
-        rows = rows.append_column("step", pa.repeat(pa.scalar(self.step), rows.num_rows))
-        rows = rows.append_column("reason", pa.array(list(faults.values()), pa.string()))
-        return {"rejects": rows.cast(rejects_schema())}
+        return {"rejects": reject_rows(self.step, records, list(faults), list(faults.values()))}
 
 
 def _select_fields(records: pa.Table) -> pa.Table:

@@ -26,9 +26,12 @@ FunctionName = Annotated[str, AfterValidator(_function_name)]
 """The name of a function in a config: package.module:name."""
 
 
-def import_function(step: str, function: str) -> Callable[..., Any]:
-    """Import the function of this name, or raise `ConfigError` with the reason why the step cannot use it."""
-    where = f"step {step!r}, `function`"
+def import_function(step: str, function: str, option: str = "function") -> Callable[..., Any]:
+    """Import the function of this name, or raise `ConfigError` with the reason why the step cannot use it.
+
+    `option` is the option of the step that names the function.
+    """
+    where = f"step {step!r}, `{option}`"
     try:
         found = import_name(function)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Steps that call a user's function: `filter` drops records, `map` changes their fields."""
+"""Steps that call a user's function: `filter` drops records, `map` changes them, `flat_map` makes several of one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.records import no_records
+from millstream.steps.child_paths import with_child_paths
 from millstream.steps.contracts import Output, Result, Scope, Step, Traits, rejects_schema
 from millstream.steps.field_changes import FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, describe_value
 from millstream.steps.function_import import FunctionName, import_function
 from millstream.steps.stateless import StatelessStep
 
-__all__ = ["Filter", "Map"]
+__all__ = ["Filter", "FlatMap", "Map"]
+
+
+_Per = Literal["record", "batch"]
+_PER = "The function gets one record (a dict), or a batch of records (a pyarrow.Table)."
 
 
 class _FunctionConfig(BaseModel):
@@ -25,10 +30,6 @@ class _FunctionConfig(BaseModel):
 
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     function: FunctionName = Field(description="The function: package.module:name.")
-    per: Literal["record", "batch"] = Field(
-        default="record",
-        description="The function gets one record (a dict), or a batch of records (a pyarrow.Table).",
-    )
     on_error: Literal["fail", "reject"] = Field(
         default="fail",
         description="If the function raises an error: stop the run, or put the record into `rejects`.",
@@ -38,9 +39,9 @@ class _FunctionConfig(BaseModel):
         description="False if the results depend on more than the records: on clocks, on random numbers.",
     )
 
-    def _calls(self, name: str) -> FunctionCalls:
+    def _calls(self, name: str, per: _Per = "record") -> FunctionCalls:
         function = import_function(name, self.function)
-        return FunctionCalls(name, self.function, function, self.per, self.on_error == "reject")
+        return FunctionCalls(name, self.function, function, per, self.on_error == "reject")
 
     def _traits(self) -> Traits:
         scope = Scope.STATELESS
@@ -55,6 +56,8 @@ class Filter(_FunctionConfig):
     names begin with an underscore. Batches have any number of records, so the verdict on a record must not depend on
     the other records of the batch.
 
+    With `rest: true`, the other records are the rows of the output `rest`.
+
     >>> import sys, types
     >>> rules = sys.modules["rules"] = types.ModuleType("rules")
     >>> rules.short = lambda record: len(record["text"]) < 10
@@ -64,9 +67,11 @@ class Filter(_FunctionConfig):
     """
 
     type: Literal["filter"] = "filter"
+    per: _Per = Field(default="record", description=_PER)
+    rest: bool = Field(default=False, description="Make the output `rest`: the records that the function refuses.")
 
     def build(self, records: pa.Schema) -> Step:
-        return _FilterStep(records, self._calls(self.name or self.type), self._traits())
+        return _FilterStep(records, self._calls(self.name or self.type, self.per), self._traits(), self.rest)
 
 
 class Map(_FunctionConfig):
@@ -91,31 +96,60 @@ class Map(_FunctionConfig):
     """
 
     type: Literal["map"] = "map"
+    per: _Per = Field(default="record", description=_PER)
     adds: FieldNames = Field(default=(), description="The fields that the function adds; all are text.")
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        return _MapStep(records, self._calls(name), self._traits(), FieldChanges(name, records, self.adds))
+        return _MapStep(records, self._calls(name, self.per), self._traits(), FieldChanges(name, records, self.adds))
+
+
+class FlatMap(_FunctionConfig):
+    """Makes several records, or none, of each record: its children.
+
+    The function gets a record's fields as a dict and returns a list with a dict for each child: the text fields in
+    which the child differs from its record, as for `map`. The fields to add are declared in `adds`. A child has the
+    position and the time of its record, and a path: the third child of the third one of a record has the `_path` 2.2.
+
+    >>> import sys, types
+    >>> rules = sys.modules["rules"] = types.ModuleType("rules")
+    >>> rules.words = lambda record: [{"word": word} for word in record["text"].split()]
+    >>> records = pa.table({"_rank": [0, 0], "_offset": [7, 8], "_time": [5, 6], "text": ["two words", ""]})
+    >>> made = FlatMap(function="rules:words", adds=["word"]).build(records.schema).process(records).records
+    >>> made.select(["_offset", "text", "word"]).to_pylist()
+    [{'_offset': 7, 'text': 'two words', 'word': 'two'}, {'_offset': 7, 'text': 'two words', 'word': 'words'}]
+    """
+
+    type: Literal["flat_map"] = "flat_map"
+    adds: FieldNames = Field(default=(), description="The fields that the function adds; all are text.")
+
+    def build(self, records: pa.Schema) -> Step:
+        name = self.name or self.type
+        return _FlatMapStep(records, self._calls(name), self._traits(), FieldChanges(name, records, self.adds))
 
 
 class _FilterStep(StatelessStep):
-    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits) -> None:
+    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, rest: bool) -> None:
         super().__init__(records)
         self.traits = traits
-        self.outputs = _outputs(calls)
+        self.outputs = [*_outputs(calls, records), *([Output("rest", records)] if rest else [])]
         self._calls = calls
+        self._rest = rest
 
     def process(self, records: pa.Table) -> Result:
         result = self._calls.run(records, _read_verdict, _read_mask)
         mask = result.values if isinstance(result.values, pa.Array) else pa.array(result.values, pa.bool_())
-        return Result(result.records.filter(mask), result.outputs)
+        kept = result.records.filter(mask)
+        if not self._rest or kept.num_rows == result.records.num_rows:
+            return Result(kept, result.outputs)
+        return Result(kept, {**result.outputs, "rest": result.records.filter(pc.invert(mask))})
 
 
 class _MapStep(StatelessStep):
     def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, changes: FieldChanges) -> None:
         super().__init__(changes.apply(no_records(records), {}).schema)
         self.traits = traits
-        self.outputs = _outputs(calls)
+        self.outputs = _outputs(calls, records)
         self._calls = calls
         self._changes = changes
 
@@ -124,6 +158,34 @@ class _MapStep(StatelessStep):
         values = result.values
         columns = values if isinstance(values, dict) else self._changes.columns(result.records, values)
         return Result(self._changes.apply(result.records, columns), result.outputs)
+
+
+class _FlatMapStep(StatelessStep):
+    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, changes: FieldChanges) -> None:
+        self._calls = calls
+        self._changes = changes
+        self.traits = traits
+        self.outputs = _outputs(calls, records)
+        super().__init__(self._children(no_records(records), []).schema)
+
+    def process(self, records: pa.Table) -> Result:
+        result = self._calls.run_each(records, self._call)
+        return Result(self._children(result.records, result.values), result.outputs)
+
+    def _call(self, record: Mapping[str, Any]) -> Sequence[Mapping[str, str | None]]:
+        returned = self._calls.function(dict(record))
+        if not isinstance(returned, list | tuple):
+            raise Misuse(f"it returned {describe_value(returned)}, not a list with a dict for each child")
+        return [self._changes.read_one(record, child) for child in returned]
+
+    def _children(self, parents: pa.Table, changes: Sequence[Sequence[Mapping[str, str | None]]]) -> pa.Table:
+        """The children of these records, in order, with these changes."""
+        counts = np.fromiter(map(len, changes), np.int64, len(changes))
+        rows = np.repeat(np.arange(len(counts)), counts)
+        indices = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
+        children = with_child_paths(parents.take(pa.array(rows)), indices)
+        columns = self._changes.columns(children, [change for each in changes for change in each])
+        return self._changes.apply(children, columns)
 
 
 def _read_verdict(record: Mapping[str, Any], returned: Any) -> bool:
@@ -144,5 +206,5 @@ def _read_mask(fields: pa.Table, returned: Any) -> pa.Array:
     return mask
 
 
-def _outputs(calls: FunctionCalls) -> Sequence[Output]:
-    return [Output("rejects", rejects_schema())] if calls.rejects else []
+def _outputs(calls: FunctionCalls, records: pa.Schema) -> Sequence[Output]:
+    return [Output("rejects", rejects_schema(records))] if calls.rejects else []

@@ -1,61 +1,49 @@
-"""The graph of a pipeline: its steps, each built for the columns of the previous step, and their outputs."""
+"""The graph of a pipeline: its steps, each built for the streams that it reads, its streams, and its outputs."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
-from millstream.config.document import KeyPath, Problem
-from millstream.config.pipeline import NamedStep, duplicates
+from millstream.config.document import Problem
+from millstream.config.pipeline import NamedStep
 from millstream.config.sources import SourceTime
-from millstream.digests.layouts import layout_of
 from millstream.errors import ConfigError
-from millstream.extras import check_parts
-from millstream.records import OFFSET, RANK, REJECT, TIME, log_schema, no_records
-from millstream.steps.contracts import Output, Step, Traits, rejects_schema
-from millstream.steps.keys import check_key
-from millstream.suggestions import suggestion
+from millstream.records import RANK, REJECT, identity_of, log_schema
+from millstream.steps.contracts import Output
+from millstream.steps.edges import Wired, maker_of, read_path, wire
+from millstream.steps.graph_outputs import GraphOutputs, graph_outputs
+from millstream.steps.inputs import StepInput
+from millstream.steps.nodes import Node, build_node
+from millstream.steps.streams import Stream, input_schemas, output_stream, step_stream, union_schema
 
-__all__ = ["Graph", "Node", "build_graph", "build_node", "check_graph", "sink_problems"]
-
-REJECTS = "rejects"
-
-
-@dataclass(frozen=True)
-class Node:
-    """One step: its name, its options, the step itself, the columns that it makes, and its path in the config."""
-
-    name: str
-    config: Any
-    step: Step
-    made: pa.Schema
-    path: KeyPath = ()
-
-    @property
-    def traits(self) -> Traits:
-        return self.step.traits
+__all__ = ["Graph", "build_graph", "check_graph"]
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Steps in their order, and the outputs of all steps by name.
+    """Steps in topological order, the streams by name, and the outputs of all steps by name.
 
-    `fields` are the log's; `records` is the schema that the first step gets.
+    `fields` are the log's; `records` has the columns of the records of all sources.
     """
 
     steps: tuple[Node, ...]
-    outputs: Mapping[str, Output]
+    streams: Mapping[str, Stream]
+    made: GraphOutputs
     fields: tuple[str, ...]
     records: pa.Schema
     source_name: str = "source"
     """The step name in `rejects` for records that the log cannot read."""
     sources: Mapping[str, SourceTime] = field(default_factory=dict)
     """The event time of each source; a source that is missing here has the defaults of `SourceTime`."""
+
+    @property
+    def outputs(self) -> Mapping[str, Output]:
+        """The outputs by the names of their sinks."""
+        return self.made.outputs
 
     def source(self, name: str) -> SourceTime:
         """The event time of a source's records."""
@@ -71,6 +59,47 @@ class Graph:
         """The columns that the log yields."""
         return list(log_schema(self.fields).names)
 
+    @property
+    def is_chain(self) -> bool:
+        """True if the first step reads all sources, and every other step the records of the step before it."""
+        first, *others = self.steps
+        before = [(node.name,) for node in self.steps[:-1]]
+        return self.inputs[first.name].everything and [node.reads for node in others] == before
+
+    @cached_property
+    def inputs(self) -> Mapping[str, StepInput]:
+        """The input of each step."""
+        everything = {name for name, stream in self.streams.items() if stream.maker is None}
+        return {
+            node.name: StepInput.of(
+                [self.streams[name] for name in node.reads], node.records, set(node.reads) == everything, node.joined
+            )
+            for node in self.steps
+        }
+
+    @cached_property
+    def needs_order(self) -> bool:
+        """True if a step merges streams by the order of the records in their epoch."""
+        return any(each.needs_order for each in self.inputs.values())
+
+    @cached_property
+    def held_back(self) -> Mapping[str, int]:
+        """By step, how far its own watermark is behind that of the sources: the most over all ways to the step."""
+        behind: dict[str, int] = {}
+        for node in self.steps:
+            before = [self.streams[name].maker for name in node.reads]
+            ways = [0 if name is None else behind[name] + self.node(name).traits.held_back for name in before]
+            behind[node.name] = max(ways)
+        return behind
+
+    def node(self, name: str) -> Node:
+        """The step of this name."""
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.steps}
+
     @cached_property
     def digested(self) -> Mapping[str, Sequence[str]]:
         """For each step the columns that a receipt digests: the identity of a record, and those that the step adds.
@@ -78,130 +107,120 @@ class Graph:
         If the step adds none, all columns, because it may change or drop records; but none for a step with outputs.
         """
         chosen: dict[str, Sequence[str]] = {}
-        before = self.records
         for node in self.steps:
-            added = [name for name in node.made.names if name not in before.names]
+            added = [name for name in node.made.names if name not in node.records.names]
             whole = [] if node.step.outputs else node.made.names
-            chosen[node.name] = [RANK, OFFSET, *added] if added else whole
-            before = node.made
+            identity = identity_of(node.made.names)
+            chosen[node.name] = [*identity, *(name for name in added if name not in identity)] if added else whole
         return chosen
 
 
 def build_graph(
-    steps: Sequence[NamedStep], fields: Iterable[str], sources: Mapping[str, SourceTime] | None = None
+    steps: Sequence[NamedStep],
+    fields: Iterable[str],
+    sources: Mapping[str, SourceTime] | None = None,
+    sinks: Iterable[str] = (),
 ) -> Graph:
-    """Build the steps for a log with these fields, each step for the records that the previous step makes.
+    """Build the steps for a log with these fields, each step for the records of the streams that it reads.
 
     >>> from millstream_models.hashed_text import HashedText
     >>> graph = build_graph([NamedStep("features", HashedText(dimensions=1024))], ["text", "label"])
-    >>> graph.steps[0].name, list(graph.outputs)
-    ('features', ['rejects'])
+    >>> graph.steps[0].name, list(graph.outputs), list(graph.streams)
+    ('features', ['rejects'], ['source', 'features'])
     >>> build_graph([NamedStep("features", HashedText())], ["label"])
     Traceback (most recent call last):
     ...
     millstream.errors.ConfigError: step 'features': hashed_text reads the column 'text', but ...
     """
-    graph, problems = check_graph(steps, fields, sources)
+    graph, problems = check_graph(steps, fields, sources, sinks)
     if graph is None:
         raise ConfigError("\n".join(problem.message for problem in problems))
     return graph
 
 
 def check_graph(
-    steps: Sequence[NamedStep], fields: Iterable[str], sources: Mapping[str, SourceTime] | None = None
+    steps: Sequence[NamedStep],
+    fields: Iterable[str],
+    sources: Mapping[str, SourceTime] | None = None,
+    sinks: Iterable[str] = (),
 ) -> tuple[Graph | None, list[Problem]]:
-    """The graph, or None and all problems that keep it from being built."""
+    """The graph, or None and all problems that keep it from being built. `sinks` are the keys of the sinks."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
-    problems = [Problem(steps[index].path, message) for index, message in duplicates([step.name for step in steps])]
-    columns = [column for column in log_schema(names) if column.name != REJECT]
-    first = schema = pa.schema([pa.field(RANK, pa.int32()), *columns])
+    sources = sources or {"source": SourceTime()}
+    streams = {
+        name: Stream(name, _log_records(names, times.fields), None, frozenset([name]))
+        for name, times in sources.items()
+    }
+    wired, problems = wire(steps, list(streams))
     nodes: list[Node] = []
-    for index, named in enumerate(steps):
+    for step in wired:
+        if not all(maker_of(name) in streams for name in step.reads):
+            continue  # a step before cannot be built, so the columns are not known
         try:
-            nodes.append(build_node(named, schema))
+            nodes.append(_build(step, streams, names, nodes))
+        except _WrongStream as error:
+            problems.append(Problem(read_path(step.named, error.index), f"step {step.named.name!r}: {error}"))
         except ConfigError as error:
-            problems.append(Problem(named.path, f"{error}{_move_hint(steps, index, schema)}"))
-            return None, problems  # the columns for the next steps are not known
-        schema = nodes[-1].made
-    outputs, clashes = _outputs(nodes)
-    problems += clashes
+            hint = _move_hint(steps, step, streams)
+            problems.append(Problem(step.named.path, f"{error}{hint}"))
+        else:
+            below = frozenset[str]().union(*(streams[name].sources for name in step.reads))
+            streams[step.named.name] = step_stream(nodes[-1], below)
     if problems:
         return None, problems
-    return Graph(tuple(nodes), outputs, names, first, sources=sources or {}), []
+    made, problems = graph_outputs(nodes, list(sinks))
+    if problems:
+        return None, problems
+    return Graph(tuple(nodes), streams, made, names, _log_records(names), sources=sources), []
 
 
-def build_node(named: NamedStep, records: pa.Schema) -> Node:
-    """Build a step for these records; `ConfigError` if its key or its columns are wrong."""
-    try:
-        check_parts(named.config)
-        step: Step = named.config.build(records)
-        check_key(step.traits, records)
-        made: pa.Schema = step.process(no_records(records)).records.schema
-    except ConfigError as error:
-        named_already = named.name in str(error).partition(":")[0]
-        raise ConfigError(f"{error}" if named_already else f"step {named.name!r}: {error}") from error
-    except Exception as error:
-        message = f"step {named.name!r} cannot take an empty batch: {type(error).__name__}: {error}"
-        raise ConfigError(message) from error
-    lacking = [name for name in (RANK, OFFSET, TIME) if name not in made.names]
-    if lacking:
-        message = f"step {named.name!r} drops {', '.join(lacking)}; every step passes these columns on"
-        raise ConfigError(message)
-    for column in itertools.chain(made, *(output.schema for output in step.outputs)):
-        _check_type(named.name, column)
-    return Node(named.name, named.config, step, made, named.path)
+class _WrongStream(ConfigError):
+    """A stream that a step cannot read, with its index in `from`."""
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
-def _check_type(step: str, column: pa.Field) -> None:
-    """Refuse a column that a receipt could not digest."""
-    try:
-        layout_of(column.type)
-    except TypeError as error:
-        raise ConfigError(f"step {step!r}, column {column.name!r}: {error}") from error
-
-
-def _move_hint(steps: Sequence[NamedStep], index: int, records: pa.Schema) -> str:
-    """A hint, if a later step makes the columns that the step at `index` lacks."""
-    for later in steps[index + 1 :]:
+def _build(step: Wired, streams: dict[str, Stream], fields: Sequence[str], nodes: Sequence[Node]) -> Node:
+    """Build a step for the union of the streams that it reads; outputs that it reads become streams."""
+    for index, name in enumerate(step.reads):
+        if name not in streams:
+            [maker] = (node for node in nodes if node.name == maker_of(name))
+            try:
+                streams[name] = output_stream(maker, name.partition(".")[2], streams[maker.name].sources)
+            except ConfigError as error:
+                raise _WrongStream(str(error), index) from error
+    read = [streams[name] for name in step.reads]
+    if hasattr(step.named.config, "inputs"):
+        return build_node(step.named, input_schemas(read), step.reads, step.number)
+    if all(stream.maker is None for stream in read):  # fields that one of these sources lacks are null there
+        columns = {name for stream in read for name in stream.schema.names}
+        records = _log_records([name for name in fields if name in columns])
+    else:
         try:
-            build_node(steps[index], build_node(later, records).made)
+            records = union_schema(read)
+        except ConfigError as error:
+            raise _WrongStream(str(error), len(step.reads) - 1) from error
+    return build_node(step.named, records, step.reads, step.number)
+
+
+def _log_records(names: Sequence[str], chosen: Sequence[str] | None = None) -> pa.Schema:
+    """The columns of a log with these fields, or with those of them that are chosen."""
+    kept = [name for name in names if chosen is None or name in chosen]
+    columns = [column for column in log_schema(kept) if column.name != REJECT]
+    return pa.schema([pa.field(RANK, pa.int32()), *columns])
+
+
+def _move_hint(steps: Sequence[NamedStep], wrong: Wired, streams: Mapping[str, Stream]) -> str:
+    """A hint, if a later step of a chain makes the columns that a step lacks."""
+    if any(step.reads is not None for step in steps):
+        return ""
+    records = streams[wrong.reads[0]].schema
+    for later in steps[wrong.number + 1 :]:
+        try:
+            build_node(wrong.named, build_node(later, records).made)
         except ConfigError:
             continue
         return f"; or move step {later.name!r} before it"
     return ""
-
-
-def _outputs(nodes: Iterable[Node]) -> tuple[dict[str, Output], list[Problem]]:
-    outputs, problems = {REJECTS: Output(REJECTS, rejects_schema())}, []
-    makers: dict[str, str] = {}
-    for node in nodes:
-        for output in node.step.outputs:
-            if output.name == REJECTS and output.schema.equals(rejects_schema()):
-                continue
-            if output.name == REJECTS:
-                message = f"step {node.name!r} makes `rejects` with columns of its own; use `rejects_schema()`"
-                problems.append(Problem(node.path, message))
-            elif output.name in makers:
-                message = f"steps {makers[output.name]!r} and {node.name!r} both make the output {output.name!r}"
-                problems.append(Problem(node.path, f"{message}; use only one of these steps"))
-            else:
-                outputs[output.name] = output
-                makers[output.name] = node.name
-    return outputs, problems
-
-
-def sink_problems(graph: Graph, sinks: Iterable[str]) -> list[Problem]:
-    """Problems with sinks whose output no step makes.
-
-    >>> from millstream_models.hashed_text import HashedText
-    >>> graph = build_graph([NamedStep("features", HashedText(dimensions=1024))], ["text"])
-    >>> sink_problems(graph, ["reject"])[0].message
-    'no step makes this output; one of rejects; did you mean `rejects`?'
-    """
-    problems = []
-    for name in sinks:
-        if name not in graph.outputs:
-            meant = suggestion(name, graph.outputs)
-            message = f"no step makes this output; one of {', '.join(graph.outputs)}{meant}"
-            problems.append(Problem(("sinks", name), message))
-    return problems

@@ -2,15 +2,73 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
 import numpy as np
 import pyarrow as pa
+from pydantic import AfterValidator, Field
 
 from millstream.errors import ConfigError
 from millstream.state.shards import shard_of
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Scope, Traits
 
-__all__ = ["check_key", "shards_of"]
+__all__ = ["KeyFields", "check_key", "check_key_fields", "coded", "key_of", "keys_of", "shards_of"]
+
+
+def _key_fields(fields: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if not isinstance(fields, str) and len(set(fields)) < len(fields):
+        message = "a field is listed twice"
+        raise ValueError(message)
+    return fields[0] if not isinstance(fields, str) and len(fields) == 1 else fields
+
+
+KeyFields = Annotated[
+    str | Annotated[tuple[str, ...], Field(min_length=1)],
+    AfterValidator(_key_fields),
+]
+"""The field of a key in a config, or a list of fields."""
+
+
+def key_of(values: Sequence[str | None]) -> str | None:
+    """The key of one record: the value of its field, or of several fields the canonical JSON list; None if one is null.
+
+    >>> key_of(["ann"]), key_of(["ann", "é"]), key_of(["ann", None])
+    ('ann', '["ann","é"]', None)
+    """
+    if len(values) == 1:
+        return values[0]
+    return None if None in values else json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def keys_of(records: pa.Table, fields: Sequence[str]) -> pa.ChunkedArray | pa.Array:
+    """The key of each record, as `key_of` makes it.
+
+    >>> keys_of(pa.table({"author": ["ann", "ann"], "country": ["nz", None]}), ["author", "country"]).to_pylist()
+    ['["ann","nz"]', None]
+    """
+    if len(fields) == 1:
+        return records[fields[0]]
+    codes, distinct = np.zeros(records.num_rows, np.int64), [()]
+    for field in fields:
+        each = coded(records[field])
+        values = [*each.dictionary.to_pylist(), None]
+        own = each.indices.cast(pa.int64()).fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+        pairs, codes = np.unique(codes * len(values) + own, return_inverse=True)
+        distinct = [(*distinct[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
+    made = pa.array([key_of(values) for values in distinct], pa.string())
+    return made.take(pa.array(codes))
+
+
+def coded(column: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
+    """The column as one array with a dictionary."""
+    found = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    found = found.unify_dictionaries().combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if isinstance(found, pa.ChunkedArray):  # the column has no chunks
+        return pa.array([], column.type).dictionary_encode()
+    return found
 
 
 def shards_of(keys: pa.Array | pa.ChunkedArray, shards: int) -> Array:
@@ -19,12 +77,9 @@ def shards_of(keys: pa.Array | pa.ChunkedArray, shards: int) -> Array:
     >>> shards_of(pa.array(["ann", None, "bob", "ann"]), 64).tolist()
     [13, 0, 52, 13]
     """
-    coded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
-    coded = coded.unify_dictionaries().combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    if isinstance(coded, pa.ChunkedArray):  # the column has no chunks
-        return np.zeros(0, np.int64)
-    by_code = np.array([shard_of(key, shards) for key in coded.dictionary.to_pylist()] or [0], np.int64)
-    result: Array = np.where(coded.is_valid(), by_code[coded.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
+    column = coded(keys)
+    by_code = np.array([shard_of(key, shards) for key in column.dictionary.to_pylist()] or [0], np.int64)
+    result: Array = np.where(column.is_valid(), by_code[column.indices.fill_null(0).to_numpy(zero_copy_only=False)], 0)
     return result
 
 
@@ -35,7 +90,13 @@ def check_key(traits: Traits, records: pa.Schema, option: str = "`Traits.key`") 
     """
     if traits.scope is not Scope.KEYED:
         return
-    if traits.key is None:
+    if not traits.key_fields:
         message = "a keyed step must name the column of its keys; write Traits(Scope.KEYED, key=...)"
         raise ConfigError(message)
-    check_text_column(option, traits.key, records, "keys")
+    check_key_fields(traits.key_fields, records, option)
+
+
+def check_key_fields(fields: Sequence[str], records: pa.Schema, option: str) -> None:
+    """Raise ConfigError if one of these fields of a key is no text column of the records."""
+    for field in fields:
+        check_text_column(option, field, records, "keys")

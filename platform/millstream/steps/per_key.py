@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from millstream.records import no_records
+from millstream.config.durations import Duration
+from millstream.records import TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Storage, in_memory
-from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
+from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, position_fields, rejects_schema
+from millstream.steps.ended_rows import EndedRows
 from millstream.steps.field_changes import FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, RecordRejected, describe_value
 from millstream.steps.function_import import FunctionName, import_function
-from millstream.steps.keys import check_key
+from millstream.steps.keys import KeyFields, check_key, key_of
+from millstream.steps.reject_rows import positions
+from millstream.steps.substream_ends import KeySubstreams
+from millstream.substreams import Watermark
 
 __all__ = ["PerKey"]
 
@@ -40,6 +46,15 @@ class PerKey(BaseModel):
     should be on a disk and not in memory; every start fills this folder from the newest checkpoint. Results and
     checkpoints are the same with both stores.
 
+    With `ended`, another function gets each key when its substream has ended, once, with the last state: `idle` after
+    the last record of the key, or `within` after the first, in event time; without both, when all sources have ended.
+    It gets a dict of the key's fields, and the state, and returns a dict of the fields in `makes`, for a row of the
+    output `ended`, or None for no row. The next record of the key begins with the state None. A record that comes when
+    its substream has ended is a row of `late`. This function makes a row with the number of the author's texts:
+
+        def close(key, state):
+            return {"texts": str(state)}
+
     >>> import sys, types
     >>> rules = sys.modules["rules"] = types.ModuleType("rules")
     >>> rules.count = lambda record, state: ({"before": str(state or 0)}, (state or 0) + 1)
@@ -57,7 +72,7 @@ class PerKey(BaseModel):
 
     type: Literal["per_key"] = "per_key"
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
-    key: str = Field(description="The text field whose value decides which state a record uses.")
+    key: KeyFields = Field(description="The text field whose value decides which state a record uses, or a list.")
     function: FunctionName = Field(description="The function: package.module:name.")
     adds: FieldNames = Field(default=(), description="The fields that the function adds; all are text.")
     on_error: Literal["fail", "reject"] = Field(
@@ -74,6 +89,19 @@ class PerKey(BaseModel):
         json_schema_extra={"may_change": True},
     )
 
+    ended: FunctionName | None = Field(default=None, description="The function that gets a key that has ended.")
+    idle: Duration | None = Field(default=None, gt=0, le=2**62, description="The end, after the last record of a key.")
+    within: Duration | None = Field(default=None, gt=0, le=2**62, description="The end, after its first record.")
+    makes: FieldNames = Field(default=(), description="The fields of a row of `ended`, beside the key; all are text.")
+
+    @model_validator(mode="after")
+    def _check_ended(self) -> PerKey:
+        given = [name for name in ("idle", "within", "makes") if getattr(self, name)]
+        if given and self.ended is None:
+            message = f"`{given[0]}` is for the function of `ended`; name one, or leave `{given[0]}` out"
+            raise ValueError(message)
+        return self
+
     @property
     def extra(self) -> str | None:
         """The extra with the package that stores the states."""
@@ -81,22 +109,26 @@ class PerKey(BaseModel):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        traits = Traits(Scope.KEYED, deterministic=self.deterministic, key=self.key)
+        ends = frozenset({"time"}) if self.ended is not None else frozenset[str]()
+        traits = Traits(Scope.KEYED, deterministic=self.deterministic, key=self.key, ends=ends)
         check_key(traits, records, f"step {name!r}, `key`")
         function = import_function(name, self.function)
         calls = FunctionCalls(name, self.function, function, "record", self.on_error == "reject")
         store = KeyedStore(_import_rocksdb() if self.store == "rocksdb" else in_memory)
-        return _PerKeyStep(traits, calls, FieldChanges(name, records, self.adds), store, records)
+        changes = FieldChanges(name, records, self.adds)
+        if self.ended is None:
+            return _PerKeyStep(traits, calls, changes, store, records)
+        rows = EndedRows(name, self.ended, import_function(name, self.ended, "ended"), traits.key_fields, self.makes)
+        return _EndingStep(traits, calls, changes, KeySubstreams(store, self.idle, self.within), rows, records)
 
 
 class _PerKeyStep:
-    outputs = (Output("rejects", rejects_schema()),)
-
     def __init__(
         self, traits: Traits, calls: FunctionCalls, changes: FieldChanges, store: KeyedStore, records: pa.Schema
     ) -> None:
         self.traits = traits
-        self._key = str(traits.key)
+        self.outputs = (Output("rejects", rejects_schema(records)),)
+        self._key = traits.key_fields
         self._calls = calls
         self._changes = changes
         self._store = store
@@ -117,18 +149,96 @@ class _PerKeyStep:
         self._store.restore(state)
 
     def _call(self, record: Mapping[str, Any]) -> Mapping[str, str | None]:
-        key = record[self._key]
-        if key is None:
-            raise RecordRejected(f"no {self._key}")
+        key = _key_in(record, self._key)
         before = self._store.get(key)
-        returned = self._calls.function(dict(record), None if before is None else json.loads(before))
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise Misuse(f"it returned {describe_value(returned)}, not a pair: a dict of fields, and the new state")
-        change = self._changes.read_one(record, returned[0])
-        after = None if returned[1] is None else _write_state(returned[1])
+        change, after = _call_with_state(self._calls, self._changes, record, before)
         if after != before:
             self._store.put(key, after)
         return change
+
+
+class _EndingStep:
+    """The step of a config with `ended`."""
+
+    def __init__(
+        self,
+        traits: Traits,
+        calls: FunctionCalls,
+        changes: FieldChanges,
+        substreams: KeySubstreams,
+        rows: EndedRows,
+        records: pa.Schema,
+    ) -> None:
+        self.traits = traits
+        self._calls, self._changes, self._substreams, self._rows = calls, changes, substreams, rows
+        key = [records.field(field) for field in traits.key_fields]
+        self._late = pa.schema([*position_fields(records), *(pa.field(field.name, pa.string()) for field in key)])
+        late = [Output("late", self._late)] if substreams.timed else []
+        self.outputs = (rows.output, *late, Output("rejects", rejects_schema(records)))
+        self._no_records = changes.apply(no_records(records), {})
+
+    def process(self, records: pa.Table) -> Result:
+        times = iter(records[TIME].to_pylist())
+        result = self._calls.run_each(records, lambda record: self._call(record, next(times)))
+        made, outputs = result.records, dict(result.outputs)
+        changes = [change for change in result.values if change is not None]
+        if len(changes) < made.num_rows:
+            kept = np.array([change is not None for change in result.values], np.bool_)
+            outputs["late"] = self._late_rows(made.filter(pa.array(~kept)))
+            made = made.filter(pa.array(kept))
+        made = self._changes.apply(made, self._changes.columns(made, changes))
+        return Result(made, outputs, windows={"ended": self._rows.of([])[1]})
+
+    def ended(self, substream: Any) -> Result:
+        found = self._substreams.ended(substream) if isinstance(substream, Watermark) else []
+        rows, windows = self._rows.of(found)
+        return Result(self._no_records, {"ended": rows}, windows={"ended": windows})
+
+    def resume(self, watermark: Watermark) -> None:
+        self._substreams.resume(watermark)
+
+    def save(self) -> KeyedSnapshot:
+        return self._substreams.save()
+
+    def restore(self, state: State) -> None:
+        self._substreams.restore(state)
+
+    def _call(self, record: Mapping[str, Any], time: int | None) -> Mapping[str, str | None] | None:
+        """The change of a record; None if it is late."""
+        key = _key_in(record, self.traits.key_fields)
+        if time is None and self._substreams.timed:
+            raise RecordRejected("no time")
+        found = self._substreams.open(key, time)
+        if found is None:
+            return None
+        before = None if found.state is None else found.state.encode()
+        change, after = _call_with_state(self._calls, self._changes, record, before)
+        self._substreams.put(key, found, time, None if after is None else after.decode())
+        return change
+
+    def _late_rows(self, late: pa.Table) -> pa.Table:
+        fields = [late[name].cast(pa.string()) for name in self.traits.key_fields]
+        position = positions(late, range(late.num_rows))
+        return pa.Table.from_arrays([*position.columns, *fields], schema=self._late)
+
+
+def _key_in(record: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """The key of a record; `RecordRejected` if it has none."""
+    key = key_of([record[field] for field in fields])
+    if key is None:
+        raise RecordRejected(f"no {next(field for field in fields if record[field] is None)}")
+    return key
+
+
+def _call_with_state(
+    calls: FunctionCalls, changes: FieldChanges, record: Mapping[str, Any], before: bytes | None
+) -> tuple[Mapping[str, str | None], bytes | None]:
+    """Call the function with a record and the state of its key. Return the change of the record, and the new state."""
+    returned = calls.function(dict(record), None if before is None else json.loads(before))
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise Misuse(f"it returned {describe_value(returned)}, not a pair: a dict of fields, and the new state")
+    change = changes.read_one(record, returned[0])
+    return change, None if returned[1] is None else _write_state(returned[1])
 
 
 _WRITER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from millstream.config.document import Problem
 from millstream.steps.contracts import Scope
-from millstream.steps.graph import Node
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 from millstream.suggestions import suggestion
 
-__all__ = ["driver_only", "placement_problems"]
+__all__ = ["chain_from_sources", "driver_only", "placement_problems"]
 
 
-def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list[Problem]:
+def placement_problems(wanted: Mapping[str, str], graph: Graph) -> list[Problem]:
     """Problems with `engine.placement`: `wanted` has by step name "driver" or "worker"."""
     problems = []
-    names = [node.name for node in steps]
+    names = [node.name for node in graph.steps]
+    chain = chain_from_sources(graph)
     for name, target in wanted.items():
         if name not in names:
             message = f"there is no such step; one of {', '.join(names)}{suggestion(name, names)}"
@@ -23,9 +25,12 @@ def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list
             continue
         if target == "driver":
             continue
-        ahead = steps[: names.index(name) + 1]
-        for node in ahead:
+        for node in graph.steps[: names.index(name) + 1]:
+            if node not in chain and node.name != name:
+                continue
             reason = driver_only(node)
+            if reason is None and node not in chain:
+                reason = "is not in the chain of steps that begins with all sources, before the first fork or sink"
             if reason is None and wanted.get(node.name) == "driver":
                 reason = "is configured to run on the driver"
             if reason is not None:
@@ -34,6 +39,24 @@ def placement_problems(wanted: Mapping[str, str], steps: Sequence[Node]) -> list
                 problems.append(Problem(("engine", "placement", name), message))
                 break
     return problems
+
+
+def chain_from_sources(graph: Graph) -> list[Node]:
+    """The steps that may run in workers if their traits allow it: each is the only reader of what it reads.
+
+    The first one reads all sources, and the records of none has a sink: only the driver makes the rows of outputs.
+    """
+    chain: list[Node] = []
+    before: str | None = None  # the step before, None: the sources
+    while True:
+        readers = [node for node in graph.steps if before in (graph.streams[name].maker for name in node.reads)]
+        if len(readers) != 1 or readers[0].name in graph.made.records:
+            return chain
+        [node] = readers
+        if not graph.inputs[node.name].everything if before is None else node.reads != (before,):
+            return chain
+        chain.append(node)
+        before = node.name
 
 
 def driver_only(node: Node) -> str | None:

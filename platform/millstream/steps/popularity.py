@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal, Self
 
-import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, model_validator
 
-from millstream.records import OFFSET, RANK, TIME, no_records
+from millstream.config.durations import Duration
 from millstream.steps.column_checks import check_text_column
-from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
-from millstream.substreams import Watermark
-from millstream.substreams.windows import WindowAssignment, WindowConfig, Windows
+from millstream.steps.contracts import Step
+from millstream.steps.topic_shares import TopicShares
+from millstream.steps.windowed.options import WindowedOptions
+from millstream.steps.windowed.step import WindowedStep
+from millstream.substreams.windows import CountWindow, SlidingWindow, TumblingWindow
 
 __all__ = ["Popularity"]
 
 
-class Popularity(BaseModel):
+class Popularity(WindowedOptions):
     """Counts topics by window; a topic with a share of at least `threshold` of a window's records is popular there.
 
     A window's rows are made when it closes, ordered by topic. The output `topics`, with windows of an hour and a
@@ -47,146 +46,41 @@ class Popularity(BaseModel):
     [{'topic': 'a', 'count': 2, 'popular': True}, {'topic': 'b', 'count': 1, 'popular': False}]
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     type: Literal["popularity"] = "popularity"
-    name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     of: str = Field(default="predicted", description="The field with the topic.")
-    window: WindowConfig
     threshold: float = Field(default=0.1, gt=0, le=1, description="The smallest share of a popular topic.")
+    half_life: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="For tumbling windows: shares of all records, whose weight halves in this time, such as `6h`; null "
+        "for the shares of the window alone.",
+    )
+    half_life_records: int | None = Field(
+        default=None, ge=1, description="The same for count windows: the weight halves in this number of records."
+    )
+
+    @model_validator(mode="after")
+    def _check_half_life(self) -> Self:
+        for option, value, kind in (
+            ("half_life", self.half_life, TumblingWindow),
+            ("half_life_records", self.half_life_records, CountWindow),
+        ):
+            if value is not None and not isinstance(self.window, kind):
+                message = (
+                    f"`{option}` is for {kind.model_fields['type'].default} windows, and these are {self.window.type}"
+                )
+                raise ValueError(message)
+        return self
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
         check_text_column(f"step {name!r}, `of`", self.of, records, "topics")
-        return _PopularityStep(name, self.of, self.window.open(), self.threshold, records)
+        follows = isinstance(self.window, CountWindow | SlidingWindow | TumblingWindow)
+        return WindowedStep(name, self, TopicShares(self.of, self.threshold, self._windows(), follows=follows), records)
 
-
-_Row = tuple[int, str, int, float, bool, bool]
-"""A row of `topics`, with the number of its window."""
-
-
-class _PopularityStep:
-    def __init__(self, name: str, of: str, windows: Windows, threshold: float, records: pa.Schema) -> None:
-        self._name = name
-        self._of = of
-        self._windows = windows
-        self._threshold = threshold
-        self._no_records = no_records(records)
-        label = pa.field("_window", windows.label)
-        self._topics = pa.schema(
-            [
-                label,
-                ("topic", pa.string()),
-                ("count", pa.int64()),
-                ("share", pa.float64()),
-                ("popular", pa.bool_()),
-                ("changed", pa.bool_()),
-            ]
-        )
-        self._late = pa.schema(
-            [(RANK, pa.int64()), (OFFSET, pa.int64()), (TIME, pa.int64()), ("topic", pa.string()), label]
-        )
-        self.restore({})
-
-    @property
-    def traits(self) -> Traits:
-        by_time = "time" in self._windows.ends
-        return Traits(Scope.GLOBAL, ordered=not by_time, ends=self._windows.ends, held_back=self._windows.lateness)
-
-    @property
-    def outputs(self) -> Sequence[Output]:
-        topics = Output("topics", self._topics, of="window", key=("topic",))
-        if "time" not in self._windows.ends:
-            return [topics]
-        return [topics, Output("late", self._late), Output("rejects", rejects_schema())]
-
-    def process(self, records: pa.Table) -> Result:
-        if not records.num_rows:
-            return Result(records, {"topics": self._close_windows()})
-        assigned = self._windows.assign(records)
-        topics = records[self._of].combine_chunks()
-        if pa.types.is_dictionary(topics.type):
-            topics = topics.dictionary_decode()
-        topics = topics.cast(pa.string())
-        self._count(assigned, topics.dictionary_encode())
-        outputs = {"topics": self._close_windows()}
-        if assigned.late.any():
-            outputs["late"] = self._late_rows(records, topics, assigned)
-        if len(assigned.untimed):
-            outputs["rejects"] = self._untimed_rows(records, assigned.untimed)
-        return Result(records, outputs)
-
-    def ended(self, substream: Any) -> Result:
-        self._windows.ended(substream)
-        no_more = isinstance(substream, Watermark) and substream.time is None and "time" in self._windows.ends
-        return Result(self._no_records, {"topics": self._close_windows(no_more)})
-
-    def save(self) -> State:
-        state = {
-            "windows": dict(self._windows.save()),
-            "open": [[window, sorted(self._open[window].items())] for window in sorted(self._open)],
-            "popular": sorted(self._popular),
-            "following": self._following if self._popular else 0,
-        }
-        return {"popularity": json.dumps(state, ensure_ascii=False, separators=(",", ":")).encode()}
-
-    def restore(self, state: State) -> None:
-        saved = json.loads(bytes(state["popularity"])) if state else {}
-        self._windows.restore(saved.get("windows", {}))
-        self._open: dict[int, dict[str, int]] = {window: dict(counts) for window, counts in saved.get("open", [])}
-        self._popular = frozenset[str](saved.get("popular", []))
-        self._following: int = saved.get("following", 0)  # the window after the one that `_popular` describes
-
-    def _count(self, assigned: WindowAssignment, topics: pa.DictionaryArray) -> None:
-        names = topics.dictionary.to_pylist()
-        codes = topics.indices.fill_null(-1).to_numpy()[assigned.rows].astype(np.int64)
-        counted = ~assigned.late & (codes >= 0)
-        windows, indices = np.unique(assigned.windows[counted], return_inverse=True)
-        pairs, counts = np.unique(indices * len(names) + codes[counted], return_counts=True)
-        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            index, code = divmod(pair, len(names))
-            by_topic = self._open.setdefault(int(windows[index]), {})
-            by_topic[names[code]] = by_topic.get(names[code], 0) + count
-
-    def _close_windows(self, no_more: bool = False) -> pa.Table:
-        """Close the windows that have ended, and return their rows. `no_more`: no window follows these."""
-        first_open = self._windows.first_open
-        rows: list[_Row] = []
-        for window in sorted(window for window in self._open if window < first_open):
-            if self._popular and self._following < window:
-                rows += self._close(self._following)
-            rows += self._close(window)
-        if no_more:
-            self._popular = frozenset()
-        elif self._popular and self._following < first_open:
-            rows += self._close(self._following)
-        if not rows:
-            return no_records(self._topics)
-        windows, *columns = zip(*rows, strict=True)
-        labels = self._windows.labels(np.array(windows, np.int64))
-        return pa.table([labels, *map(list, columns)], schema=self._topics)
-
-    def _close(self, window: int) -> list[_Row]:
-        counts = self._open.pop(window, {})
-        total = sum(counts.values())
-        shares = {topic: count / total for topic, count in counts.items()}
-        popular = frozenset(topic for topic, share in shares.items() if share >= self._threshold)
-        changed = popular ^ self._popular
-        rows = [
-            (window, topic, counts.get(topic, 0), shares.get(topic, 0.0), topic in popular, topic in changed)
-            for topic in sorted(counts.keys() | self._popular)
-        ]
-        self._popular, self._following = popular, window + 1
-        return rows
-
-    def _late_rows(self, records: pa.Table, topics: pa.Array, assigned: WindowAssignment) -> pa.Table:
-        rows = pa.array(assigned.rows[assigned.late])
-        late = records.select([RANK, OFFSET, TIME]).append_column("topic", topics).take(rows)
-        windows = self._windows.labels(assigned.windows[assigned.late])
-        return late.append_column("_window", windows).cast(self._late)
-
-    def _untimed_rows(self, records: pa.Table, untimed: Array) -> pa.Table:
-        rows = records.select([RANK, OFFSET, TIME]).take(pa.array(untimed))
-        for name, text in (("step", self._name), ("reason", "no time")):
-            rows = rows.append_column(name, pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
-        return rows.cast(rejects_schema())
+    def _windows(self) -> float | None:
+        """The half-life in windows."""
+        half_life = self.half_life_records if self.half_life is None else self.half_life
+        if half_life is None or not isinstance(self.window, CountWindow | TumblingWindow):
+            return None
+        return half_life / self.window.size

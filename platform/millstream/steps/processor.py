@@ -13,13 +13,12 @@ from millstream.records import no_records
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
-from millstream.steps.contracts import Scope
-from millstream.steps.declarations import check_result
-from millstream.steps.graph import Graph, Node
+from millstream.steps.contracts import FindsLateRecords, Scope
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome, outcome_of
-from millstream.steps.output_rows import row_schema, rows_for_sinks
+from millstream.steps.output_rows import row_schema, rows_for_sinks, with_columns
 from millstream.steps.runner import save_state
-from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
 
 __all__ = ["EpochProcessor", "EpochResult"]
@@ -47,6 +46,7 @@ class EpochProcessor:
         self._partitions = PartitionTable()
         self._chain = Chain(graph, graph.steps if steps is None else steps)
         self._event_time = EventTime()
+        self._steps = {node.number: node.name for node in graph.steps}
         self._no_rows = {name: no_records(row_schema(output)) for name, output in graph.outputs.items()}
 
     def run_ahead(self, steps: Iterable[str]) -> None:
@@ -68,8 +68,7 @@ class EpochProcessor:
         self._event_time.observe(in_progress.latest)
         self._chain.run(in_progress, self._partitions)
         risen = self._event_time.boundary(epoch.ended, epoch.idle)
-        if risen is not None:
-            self._end_substreams(risen, in_progress)
+        self._chain.end(in_progress, risen, self._partitions)
         rows = {name: self._rows(name, in_progress.outputs.get(name, [])) for name in self.graph.outputs}
         return EpochResult(epoch, rows, self._receipt(in_progress, rows, attempt))
 
@@ -95,6 +94,7 @@ class EpochProcessor:
         saved = states.get(_ENGINE, {}).get("event_time")
         self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
         self._partitions = PartitionTable(partitions)
+        self._resume()
 
     @property
     def keyed(self) -> frozenset[str]:
@@ -102,31 +102,29 @@ class EpochProcessor:
         return frozenset(node.name for node in self._chain.here if node.traits.scope is Scope.KEYED)
 
     def outcome(self) -> Outcome:
-        """The digests of all state in this process, and the fingerprint of the first model here."""
-        prints = [getattr(node.step, "fingerprint", None) for node in self._chain.here]
-        return outcome_of(self.save(), next((str(each()) for each in prints if each is not None), None))
+        """The digests of all state in this process, and the fingerprints of the models here."""
+        prints = {node.name: getattr(node.step, "fingerprint", None) for node in self._chain.here}
+        return outcome_of(self.save(), {step: str(each()) for step, each in prints.items() if each is not None})
 
     def _join(self, epoch: Epoch) -> None:
         for rank in self._partitions.follow(epoch):
             self._event_time.join(rank, timed=self.graph.source(self._partitions[rank].source).timed)
 
-    def _end_substreams(self, watermark: Watermark, epoch: EpochInProgress) -> None:
-        """Close the windows that end with the watermark of the sources; each step holds it back for the next ones."""
-        for node in self.graph.steps:
-            if node in self._chain.here and "time" in node.traits.ends:
-                result = node.step.ended(watermark)
-                check_result(node.name, result, node.made, node.step.outputs)
-                epoch.collect(node.name, result)
-            watermark = watermark.held_back(node.traits.held_back)
+    def _resume(self) -> None:
+        """Give the last watermark to the steps that find late records."""
+        if (watermark := self._event_time.watermark) is not None:
+            for node in self._chain.here:
+                if isinstance(node.step, FindsLateRecords):
+                    node.step.resume(watermark.held_back(self.graph.held_back[node.name]))
 
     def _watermarks(self) -> dict[str, int | None]:
         """The watermark of all that each step has passed on."""
-        made: dict[str, int | None] = {}
-        if (watermark := self._event_time.watermark) is not None:
-            for node in self.graph.steps:
-                watermark = watermark.held_back(node.traits.held_back)
-                made[node.name] = watermark.time
-        return made
+        if (watermark := self._event_time.watermark) is None:
+            return {}
+        behind = self.graph.held_back
+        return {
+            node.name: watermark.held_back(behind[node.name] + node.traits.held_back).time for node in self.graph.steps
+        }
 
     def _receipt(self, epoch: EpochInProgress, rows: Mapping[str, pa.Table], attempt: int) -> EpochReceipt:
         inputs: dict[str, Digest] = {}
@@ -151,6 +149,5 @@ class EpochProcessor:
         if not tables:
             return self._no_rows[name]
         schema = self.graph.outputs[name].schema
-        chosen = [table.select(schema.names) for table in tables]
-        typed = [table if table.schema.equals(schema) else table.cast(schema) for table in chosen]
-        return rows_for_sinks(pa.concat_tables(typed), self._no_rows[name].schema, list(self._partitions))
+        rows = pa.concat_tables([with_columns(table, schema) for table in tables])
+        return rows_for_sinks(rows, self._no_rows[name].schema, list(self._partitions), self._steps)

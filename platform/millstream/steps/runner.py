@@ -12,7 +12,7 @@ from millstream.log.epochs import PartitionTable
 from millstream.records import OFFSET, RANK
 from millstream.steps.contracts import Result, State
 from millstream.steps.declarations import check_result, check_state
-from millstream.steps.graph import Node
+from millstream.steps.nodes import Node
 
 __all__ = ["EpochPosition", "process_batch", "save_state"]
 

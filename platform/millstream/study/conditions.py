@@ -14,7 +14,7 @@ from millstream.steps.classify import Classify
 from millstream.steps.popularity import Popularity
 from millstream.study.evidence import evidence
 from millstream.study.label_sample import LabelSample, NoSample, label_sample
-from millstream.substreams.windows import CountWindow
+from millstream.substreams.windows import CountWindow, SlidingWindow, TumblingWindow
 
 __all__ = ["FAILURES_PER_MONTH", "MONTH", "Conditions", "Window", "conditions_of"]
 
@@ -135,12 +135,14 @@ def _epochs(loaded: Loaded, rate: float) -> tuple[int, float]:
 
 
 def _window(loaded: Loaded, rate: float) -> Window:
-    """Return the window of the pipeline's popularity; an hour if it has none."""
+    """Return the window of the pipeline's popularity; an hour if it has none of a fixed length."""
     for step in loaded.config.steps:
-        if isinstance(step.config, Popularity):
+        if isinstance(step.config, Popularity) and step.config.by is None:
             window, threshold = step.config.window, step.config.threshold
             if isinstance(window, CountWindow):
                 return Window(f"window of {window.size:,} records", window.size, threshold)
+            if not isinstance(window, SlidingWindow | TumblingWindow):
+                continue  # the records in a session depend on its content
             records = max(1, round(rate * window.size / _MICROS))
             return Window(f"window of {format_duration(window.size)}", records, threshold)
     return Window("hour", max(1, round(rate * _HOUR)), None)

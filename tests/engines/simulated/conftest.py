@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.simulated_pipeline import PipelineFactory, demo_pipelines, keyed_pipelines
+from support.simulated_pipeline import PipelineFactory, demo_pipelines, graph_pipelines, keyed_pipelines
 
 
 @pytest.fixture
@@ -16,3 +16,8 @@ def demo(tmp_path: Path) -> PipelineFactory:
 @pytest.fixture
 def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
     return keyed_pipelines(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
+    return graph_pipelines(tmp_path, monkeypatch)

@@ -37,6 +37,28 @@ def test_schedules_of_keyed_steps_keep_the_promise(
         assert not simulation.run(seed).wrong, seed
 
 
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
+def test_schedules_of_a_graph_keep_the_promise(
+    graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+) -> None:
+    made = graph(delivery, checkpoint_every, commit_every)
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(5):
+        assert not simulation.run(seed).wrong, seed
+
+
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
+def test_schedules_of_sessions_by_key_with_early_rows_keep_the_promise(
+    keyed: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+) -> None:
+    window = {"type": "session", "gap": "4m", "lateness": "1m"}
+    last = {"type": "popularity", "by": "word", "window": window, "emit": {"early": "3m"}}
+    made = keyed(delivery, checkpoint_every, commit_every, {"type": "naive_bayes"}, last)
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(10):
+        assert not simulation.run(seed).wrong, seed
+
+
 def test_rows_that_have_expired_are_older_than_a_checkpoint_on_the_disk(keyed: PipelineFactory, tmp_path: Path) -> None:
     made, lines = keyed("exactly_once"), list[str]()
     outcome = Simulation(made.config, made.records, tmp_path / "disks").run(5499, lines.append)

@@ -133,7 +133,7 @@ def test_the_sections_of_all_owners_are_the_state_of_one_process(run: OwnedRun) 
         run.process(epoch)
         if epoch.number % 3 != 1:
             checkpoint = run.checkpoint(epoch.number)
-            stored = outcome_of(run.store.states(checkpoint), None)
+            stored = outcome_of(run.store.states(checkpoint))
             assert stored.states == run.alone.outcome().states
 
 
@@ -180,4 +180,4 @@ def test_a_saved_state_stays_the_same_while_the_roles_continue(run: OwnedRun) ->
     saving = run.workers.save(run.store.next_layer, run.layers.background)
     run.process(third)
     made = finish(run.store.write(1, AppliedEpochs([[0, 2]]), saving.result()))
-    assert outcome_of(run.store.states(made), None).states == expected.states
+    assert outcome_of(run.store.states(made)).states == expected.states

@@ -36,7 +36,7 @@ from millstream.log.ranges import records_schema
 from millstream.state.background import Background, Task
 from millstream.state.layers import Sections
 from millstream.state.stored_states import States
-from millstream.steps.graph import Node
+from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochResult
 

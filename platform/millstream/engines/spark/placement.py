@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 from millstream.config.models import EngineConfig
-from millstream.steps.graph import Graph, Node
-from millstream.steps.placement import driver_only
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
+from millstream.steps.placement import chain_from_sources, driver_only
 
 __all__ = ["worker_steps"]
 
@@ -15,10 +14,14 @@ _WORKER_RECORDS = 500
 
 
 def worker_steps(graph: Graph, engine: EngineConfig) -> list[Node]:
-    """The first steps of the pipeline that run in workers; `engine.placement` overrides the choice for each step."""
+    """The first steps of a chain from all sources that run in workers; each must be the only reader of its records.
+
+    `engine.placement` overrides the choice for each step.
+    """
     by_size = "worker" if engine.epoch.max_records >= _WORKER_RECORDS else "driver"
-    return list(
-        itertools.takewhile(
-            lambda node: driver_only(node) is None and engine.placement.get(node.name, by_size) == "worker", graph.steps
-        )
-    )
+    chosen: list[Node] = []
+    for node in chain_from_sources(graph):
+        if driver_only(node) is not None or engine.placement.get(node.name, by_size) != "worker":
+            break
+        chosen.append(node)
+    return chosen

@@ -22,7 +22,7 @@ from millstream.log.ranges import Range, ranges_of, read_ranges, records_schema
 from millstream.redaction import Secrets
 
 if TYPE_CHECKING:
-    from millstream.steps.graph import Node
+    from millstream.steps.nodes import Node
 
 __all__ = ["EPOCH", "RECORDS", "EpochSource"]
 

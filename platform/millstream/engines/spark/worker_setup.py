@@ -15,7 +15,7 @@ from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import records_schema
 
 if TYPE_CHECKING:
-    from millstream.steps.graph import Node
+    from millstream.steps.nodes import Node
 
 __all__ = ["WorkerSetup"]
 
@@ -64,7 +64,7 @@ class WorkerSetup:
     def steps(self) -> list[Node]:
         from millstream.config import plugins
         from millstream.config.pipeline import NamedStep
-        from millstream.steps.graph import build_node
+        from millstream.steps.nodes import build_node
 
         self._extend_import_path()
         schema = records_schema(self.fields)

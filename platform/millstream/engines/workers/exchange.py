@@ -12,15 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.digests import Digest
 from millstream.engines.workers.messages import Allow
 from millstream.errors import StepFailed
 from millstream.log.epochs import Scores
-from millstream.records import OFFSET, RANK
+from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.contracts import Array
-from millstream.steps.keys import shards_of
+from millstream.steps.keys import keys_of, shards_of
 
 __all__ = ["ORDER", "Exchange", "gather", "scatter", "with_order"]
 
@@ -64,29 +65,44 @@ class Exchange:
         return self._held.pop(self._allowed.popleft())
 
 
-def scatter(epoch: EpochInProgress, key: str, shards: int, owners: int) -> list[EpochInProgress]:
-    """Split an epoch into one part for each owner of shards; the first part also has the epoch's counts and digests."""
-    records = epoch.records.append_column(ORDER, pa.array(np.arange(epoch.records.num_rows)))
-    owner_of = shards_of(records[key], shards) % owners
-    first, *others = (records.filter(pa.array(owner_of == owner)) for owner in range(owners))
-    return [replace(epoch, records=first), *(EpochInProgress(epoch.epoch, part, {}, {}, {}) for part in others)]
+def scatter(epoch: EpochInProgress, step: str, key: Sequence[str], shards: int, owners: int) -> list[EpochInProgress]:
+    """Split the merged input of a keyed step into one part for each owner of shards.
+
+    The first part also has the other streams of the epoch, its counts and its digests.
+    """
+    records = epoch.merged[step]
+    records = records.append_column(ORDER, pa.array(np.arange(records.num_rows)))
+    owner_of = shards_of(keys_of(records, key), shards) % owners
+    first, *others = ({step: records.filter(pa.array(owner_of == owner))} for owner in range(owners))
+    return [
+        replace(epoch, merged=first),
+        *(EpochInProgress(epoch.epoch, None, {}, {}, {}, merged=part) for part in others),
+    ]
 
 
 def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
     """Join the parts of an epoch, with its records in step order."""
-    whole = EpochInProgress(parts[0].epoch, _in_order([part.records for part in parts]), {}, {}, {})
+    whole = EpochInProgress(parts[0].epoch, None, {}, {}, {})
+    tables: dict[str, list[pa.Table]] = {}
     ordered: dict[str, list[pa.Table]] = {}
     made: dict[str, list[pa.Table]] = {}
     for part in parts:
         whole.inputs |= part.inputs
         whole.latest |= part.latest
+        whole.records = whole.records if part.records is None else part.records
+        whole.order = part.order or whole.order
         for step, digest in part.streams.items():
             whole.streams[step] = whole.streams.get(step, Digest()) + digest
         for step, scores in part.scores.items():
             whole.scores[step] = whole.scores.get(step, Scores()) + scores
-        for name, tables in part.outputs.items():
-            for table in tables:
+        for stream, table in part.tables.items():
+            tables.setdefault(stream, []).append(table)
+        for name, rows in part.outputs.items():
+            for table in rows:
                 (made if ORDER in table.column_names else ordered).setdefault(name, []).append(table)
+    whole.tables = {
+        stream: _in_order(shares) if ORDER in shares[0].column_names else shares[0] for stream, shares in tables.items()
+    }
     for name in {**ordered, **made}:
         rows = [_in_order(made[name])] if name in made else []
         whole.outputs[name] = [*ordered.get(name, []), *rows]
@@ -98,7 +114,8 @@ def with_order(made: pa.Table, records: pa.Table) -> pa.Table:
 
     The step does not see the order column and need not pass it on.
     """
-    known, wanted = _identities(records), _identities(made)
+    paths = pc.unique(records[PATH]) if PATH in records.column_names else None
+    known, wanted = _identities(records, paths), _identities(made, paths)
     if np.array_equal(known, wanted):
         return made.append_column(ORDER, records[ORDER])
     by_identity = np.argsort(known)
@@ -119,7 +136,12 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
     return table.take(pa.array(np.argsort(table[ORDER].to_numpy(), kind="stable"))).drop_columns([ORDER])
 
 
-def _identities(records: pa.Table) -> Array:
-    pairs = np.empty(records.num_rows, np.dtype([("rank", np.int64), ("offset", np.int64)]))
-    pairs["rank"], pairs["offset"] = records[RANK].to_numpy(), records[OFFSET].to_numpy()
-    return pairs
+def _identities(records: pa.Table, paths: pa.Array | None) -> Array:
+    """The identities of records; a path by its index in `paths`, -1 if it is not there."""
+    found = np.zeros(records.num_rows, [("rank", np.int64), ("offset", np.int64), ("path", np.int64)])
+    found["rank"], found["offset"] = records[RANK].to_numpy(), records[OFFSET].to_numpy()
+    if paths is not None and PATH in records.column_names:
+        found["path"] = pc.fill_null(pc.index_in(records[PATH], paths), -1).to_numpy()
+    elif paths is not None:
+        found["path"] = -1
+    return found

@@ -33,7 +33,7 @@ from millstream.log.ranges import ranges_of
 from millstream.state.background import Background, Task
 from millstream.state.layers import Section, Sections
 from millstream.state.stored_states import StoredStates
-from millstream.steps.graph import Node
+from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome, total
 from millstream.steps.processor import EpochResult
 

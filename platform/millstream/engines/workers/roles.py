@@ -31,7 +31,8 @@ from millstream.state.layer_writer import LayerWriter
 from millstream.state.layers import Layers
 from millstream.state.stored_states import States, StoredStates
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
-from millstream.steps.graph import Graph, Node
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 from millstream.steps.outcome import outcome_of
 from millstream.steps.processor import EpochProcessor
 from millstream.steps.runner import save_state
@@ -66,11 +67,13 @@ class Reader:
         self._readers, self._shards = readers, layers.shards
         self._graph = graph
         self._read, self._send = read, send
-        self._head = Chain(graph, stages.head)
+        self._head = Chain(graph, stages.head, after=[*([stages.keyed] if stages.keyed else []), *stages.rest])
+        self._read_later = {stream for node in stages.rest for stream in node.reads}
+        """The streams that the sequencer reads."""
         self._partitions = PartitionTable()
         self._named: set[int] = set()
         """The partitions whose names were sent to the other readers."""
-        self._owned = _OwnedKeys(graph, stages.keyed, layers, send) if stages.keyed is not None else None
+        self._owned = _OwnedKeys(graph, stages.keyed, stages.rest, layers, send) if stages.keyed is not None else None
 
     def handle(self, message: Message) -> None:
         if isinstance(message, Read):
@@ -88,20 +91,25 @@ class Reader:
         if self._owned is None:
             self._send(SEQUENCER, EpochPart(epoch))
             return
+        keyed = self._owned.node
+        epoch.merged[keyed.name] = self._head.input_of(keyed, epoch, self._partitions)
+        epoch.tables = {name: table for name, table in epoch.tables.items() if name in self._read_later}
+        if not any(self._graph.streams[name].maker is None for name in self._read_later):
+            epoch.records = None
         names = {rank: self._partitions[rank] for rank in epoch.inputs if rank not in self._named}
         self._named |= names.keys()
-        for index, part in enumerate(scatter(epoch, self._owned.key, self._shards, self._readers)):
+        for index, part in enumerate(scatter(epoch, keyed.name, self._owned.key, self._shards, self._readers)):
             self._send(_reader_name(index), EpochPart(part, names))
 
 
 class _OwnedKeys:
     """A keyed step with the shards that this reader owns."""
 
-    def __init__(self, graph: Graph, node: Node, layers: Layers, send: Send) -> None:
-        self.key = str(node.traits.key)
-        self._node, self._send = node, send
+    def __init__(self, graph: Graph, node: Node, rest: Sequence[Node], layers: Layers, send: Send) -> None:
+        self.key = node.traits.key_fields
+        self.node, self._send = node, send
         self._exchange = Exchange(parts=1)
-        self._chain = Chain(graph, [node])
+        self._chain = Chain(graph, [node], after=rest)
         self._writing = _Writing(layers, {node.name}, send)
 
     def handle(self, message: Message, partitions: PartitionTable) -> None:
@@ -111,25 +119,25 @@ class _OwnedKeys:
             case Allow():
                 self._exchange.allow(message)
             case Restore():
-                self._node.step.restore(message.states[self._node.name])
+                self.node.step.restore(message.states[self.node.name])
             case StateRequest():
-                self._writing.begin(message, {self._node.name: save_state(self._node)})
+                self._writing.begin(message, {self.node.name: save_state(self.node)})
             case Finish():
-                self._send(COORDINATOR, Finished(outcome_of({self._node.name: save_state(self._node)}, None)))
+                self._send(COORDINATOR, Finished(outcome_of({self.node.name: save_state(self.node)})))
             case _:
                 raise AssertionError(message)
         while (parts := self._exchange.ready()) is not None:
             self._send(SEQUENCER, EpochPart(self._run(parts[0], partitions)))
 
     def _run(self, epoch: EpochInProgress, partitions: PartitionTable) -> EpochInProgress:
-        earlier, records = epoch.outputs, epoch.records
-        epoch.records, epoch.outputs = records.drop_columns([ORDER]), {}
+        earlier, before, records = epoch.outputs, epoch.tables, epoch.merged[self.node.name]
+        epoch.merged, epoch.outputs, epoch.tables = {self.node.name: records.drop_columns([ORDER])}, {}, {}
         self._chain.run(epoch, partitions)
         try:
-            epoch.records = with_order(epoch.records, records)
+            epoch.tables = before | {name: with_order(table, records) for name, table in epoch.tables.items()}
             made = {name: [with_order(table, records) for table in tables] for name, tables in epoch.outputs.items()}
         except StepFailed as error:
-            message = f"step '{self._node.name}' failed in epoch {epoch.epoch}: {error}"
+            message = f"step '{self.node.name}' failed in epoch {epoch.epoch}: {error}"
             raise StepFailed(message) from error
         epoch.outputs = {name: [*earlier.get(name, ()), *made.get(name, ())] for name in {**earlier, **made}}
         return epoch
@@ -160,13 +168,8 @@ class Sequencer:
     def __init__(self, readers: int, graph: Graph, stages: Stages, send: Send, layers: Layers) -> None:
         self._send = send
         self._epochs: dict[int, Epoch] = {}
-        if stages.keyed is None:
-            self._exchange = Exchange(parts=1)
-            self._processor = EpochProcessor(graph, stages.rest)
-        else:
-            self._exchange = Exchange(parts=readers)
-            self._processor = EpochProcessor(graph, [stages.keyed, *stages.rest])
-            self._processor.run_ahead([stages.keyed.name])
+        self._exchange = Exchange(parts=1 if stages.keyed is None else readers)
+        self._processor = EpochProcessor(graph, stages.rest)
         self._scattered = stages.keyed is not None
         self._writing = _Writing(layers, self._processor.keyed, send)
 

@@ -1,23 +1,24 @@
-"""The stages of a pipeline: its steps by the role that runs them."""
+"""The stages of a graph: its steps by the role that runs them."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.steps.contracts import Scope
-from millstream.steps.graph import Graph, Node
+from millstream.steps.graph import Graph
+from millstream.steps.nodes import Node
 
 __all__ = ["Stages", "stages_of"]
 
 
 @dataclass(frozen=True)
 class Stages:
-    """The steps of a pipeline by role.
+    """The steps of a graph by role, each in the order of the graph.
 
-    `head` runs in the readers, each epoch in one of them, because these steps have no state. `keyed` runs in all
-    readers, a key always in the same reader. `rest` runs only in the sequencer.
+    `head` runs in the readers, each epoch in one of them, because these steps have no state and read only each other
+    and sources. `keyed`, which reads only these too, runs in all readers, a key always in the same reader. `rest` runs
+    only in the sequencer.
     """
 
     head: Sequence[Node]
@@ -27,12 +28,20 @@ class Stages:
 
 def stages_of(graph: Graph) -> Stages:
     """Assign the steps of a graph to stages; their order stays."""
-    steps = graph.steps
-    head = tuple(itertools.takewhile(lambda node: node.traits.scope is Scope.STATELESS, steps))
-    rest = steps[len(head) :]
-    if rest and _shared_by_key(rest[0]):
-        return Stages(head, rest[0], rest[1:])
-    return Stages(head, None, rest)
+    head: list[Node] = []
+    keyed: Node | None = None
+    rest: list[Node] = []
+    in_reader: set[str | None] = {None}  # the makers of streams that the readers have: sources and steps of `head`
+    for node in graph.steps:
+        read_there = {graph.streams[stream].maker for stream in node.reads} <= in_reader
+        if read_there and node.traits.scope is Scope.STATELESS:
+            head.append(node)
+            in_reader.add(node.name)
+        elif read_there and keyed is None and _shared_by_key(node):
+            keyed = node
+        else:
+            rest.append(node)
+    return Stages(tuple(head), keyed, tuple(rest))
 
 
 def _shared_by_key(node: Node) -> bool:

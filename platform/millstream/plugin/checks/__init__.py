@@ -12,13 +12,14 @@ A check that fails reports its name, the first difference and the remedy. `skip`
 
 from millstream.plugin.checks.sinks import SINK_CHECKS, check_sink
 from millstream.plugin.checks.sources import SOURCE_CHECKS, check_source
-from millstream.steps.checks import MODEL_CHECKS, STEP_CHECKS, check_model, check_step
+from millstream.steps.checks import MODEL_CHECKS, STEP_CHECKS, check_join, check_model, check_step
 
 __all__ = [
     "MODEL_CHECKS",
     "SINK_CHECKS",
     "SOURCE_CHECKS",
     "STEP_CHECKS",
+    "check_join",
     "check_model",
     "check_sink",
     "check_source",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
@@ -78,6 +79,8 @@ class RunStatus:
     accuracy: float | None
     baselines: Mapping[str, float] | None
     """The accuracy of each baseline, by name."""
+    steps: Mapping[str, Mapping[str, Any]]
+    """If several steps predict, for each of them its accuracy and its baselines."""
     partitions: tuple[PartitionStatus, ...]
     event_time: EventTimeStatus
     unknown: Mapping[str, str]
@@ -125,6 +128,10 @@ def run_status(directory: RunDirectory, loaded: Loaded | None = None) -> RunStat
         processed=totals.processed,
         accuracy=totals.accuracy,
         baselines=totals.baseline_accuracies,
+        steps={
+            step: {"accuracy": scores.accuracy, "baselines": scores.baseline_accuracies}
+            for step, scores in (totals.scores.items() if len(totals.scores) > 1 else ())
+        },
         partitions=partitions,
         event_time=event_time_status(totals),
         unknown=unknown,

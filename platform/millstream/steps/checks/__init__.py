@@ -12,8 +12,9 @@ the behaviour of the step. A check that fails reports its name and the first dif
 leave out.
 """
 
+from millstream.steps.checks.joins import check_join
 from millstream.steps.checks.models import MODEL_CHECKS, check_model
 from millstream.steps.checks.other_process import same_in_another_process
 from millstream.steps.checks.steps import STEP_CHECKS, check_step
 
-__all__ = ["MODEL_CHECKS", "STEP_CHECKS", "check_model", "check_step", "same_in_another_process"]
+__all__ = ["MODEL_CHECKS", "STEP_CHECKS", "check_join", "check_model", "check_step", "same_in_another_process"]

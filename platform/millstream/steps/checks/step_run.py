@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from millstream.digests import row_hashes
 from millstream.log.epochs import Baselines
-from millstream.records import OFFSET, RANK, in_step_order
+from millstream.records import OFFSET, PATH, RANK, in_step_order
 from millstream.state.digests import state_digest
-from millstream.steps.contracts import Output, Result, State, Step, StepConfig
+from millstream.steps.contracts import FindsLateRecords, Output, Result, State, Step, StepConfig, ends_at
 from millstream.substreams.event_time import EventTime, latest_times
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "sort_by_position",
 ]
 
-_POSITION = (RANK, OFFSET)
+_POSITION = (RANK, OFFSET, PATH)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,14 @@ def run_step(
     After each epoch, the run continues with the step that `after_epoch` returns, and after each batch with the one that
     `after_batch` returns. Event time moves at the epoch boundaries, and ends with the last epoch.
     """
-    step = config.build(epochs[0].schema)
     clock = EventTime()
+
+    def resumed(following: Step) -> Step:
+        if following is not step and clock.watermark is not None and isinstance(following, FindsLateRecords):
+            following.resume(clock.watermark)
+        return following
+
+    step = config.build(epochs[0].schema)
     joined: set[int] = set()
     results: list[Result] = []
     for number, epoch in enumerate(epochs, start=1):
@@ -82,12 +88,12 @@ def run_step(
         clock.observe(latest_times(epoch))
         for batch in cut(order(epoch)):
             results.append(step.process(batch))
-            step = after_batch(step)
+            step = resumed(after_batch(step))
         joined.update(ranks)
         ended = clock.boundary(joined if number == len(epochs) else ())
-        if ended is not None and "time" in step.traits.ends:
+        if ended is not None and ends_at(step.traits, ended):
             results.append(step.ended(ended))
-        step = after_epoch(step)
+        step = resumed(after_epoch(step))
     made = [result.records for result in results]
     outputs = {}
     for output in step.outputs:

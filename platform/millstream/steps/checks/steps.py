@@ -26,7 +26,7 @@ from millstream.steps.checks.step_run import (
 )
 from millstream.steps.checks.traits import declared_traits, results_are_repeatable, traits_are_true
 from millstream.steps.contracts import Result, Scope, State, Step, StepConfig
-from millstream.steps.keys import check_key, shards_of
+from millstream.steps.keys import check_key, keys_of, shards_of
 
 __all__ = ["STEP_CHECKS", "check_step", "odd_places", "select_checks", "split_into_epochs"]
 
@@ -225,12 +225,12 @@ def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) ->
         check_key(step.traits, epochs[0].schema)
     except ConfigError as error:
         raise AssertionError(f"{config!r}: {error}") from error
-    key = str(step.traits.key)
+    key = step.traits.key_fields
     usual = run_step(config, epochs)
-    keys = {name for epoch in epochs for name in epoch[key].to_pylist()}
+    keys = {name for epoch in epochs for name in keys_of(epoch, key).to_pylist()}
     unknown = sorted(usual.state.keys() - keys)
     if unknown:
-        message = f"{config!r} is keyed by {key!r}, but its state has {unknown[0]!r}, which is not a key of any record"
+        message = f"{config!r} is keyed by {step.traits.key!r}, but its state has {unknown[0]!r}, which is not a key"
         raise AssertionError(f"{message}; the names of a keyed step's state are its keys")
     shares = [run_step(config, epochs, cut=_keep_share(key, share)) for share in range(_SHARES)]
     for share, run in enumerate(shares):
@@ -239,7 +239,7 @@ def state_can_be_split_by_key(config: StepConfig, epochs: Sequence[pa.Table]) ->
             raise AssertionError(
                 f"{config!r} has state for {foreign[0]!r}, but got no record with this key; keep state only by the key"
             )
-    what = f"declares that it is keyed by {key!r}, but differs when {_SHARES} instances share the keys"
+    what = f"declares that it is keyed by {step.traits.key!r}, but differs when {_SHARES} instances share the keys"
     expect_same(
         config, sort_by_position(usual, step.outputs), sort_by_position(_combine(shares), step.outputs), what, _KEYS
     )
@@ -319,9 +319,9 @@ def _move_later(epochs: Sequence[pa.Table], epoch: pa.Table, times: int) -> pa.T
     return epoch
 
 
-def _keep_share(key: str, share: int) -> Callable[[pa.Table], list[pa.Table]]:
+def _keep_share(key: Sequence[str], share: int) -> Callable[[pa.Table], list[pa.Table]]:
     """Return a function that keeps the records of an epoch whose keys have this owner."""
-    return lambda epoch: [epoch.filter(pa.array(shards_of(epoch[key], _SHARES) == share))]
+    return lambda epoch: [epoch.filter(pa.array(shards_of(keys_of(epoch, key), _SHARES) == share))]
 
 
 def _combine(runs: Sequence[StepRun]) -> StepRun:

@@ -18,8 +18,9 @@ class Graphs:
         self._idle: list[Graph] = []
 
     def lend(self) -> Graph:
+        config = self._config
         if not self._idle:
-            return build_graph(self._config.steps, self._fields, self._config.source_times)
+            return build_graph(config.steps, self._fields, config.source_times, config.sinks)
         graph = self._idle.pop()
         for node in graph.steps:
             node.step.restore({})

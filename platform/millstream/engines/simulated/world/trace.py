@@ -36,7 +36,7 @@ def describe(message: Message) -> str:
         case Take(epoch) | Skip(epoch):
             return f"{name} epoch {epoch.number}"
         case EpochPart(part):
-            return f"{name} of epoch {part.epoch}, {part.records.num_rows} records"
+            return f"{name} of epoch {part.epoch}, {part.size} records"
         case Done(result):
             return f"{name} epoch {result.epoch.number}"
         case StateRequest(number) | StateWritten(number):

@@ -1,0 +1,99 @@
+"""The columns of joined records: those of both streams, and the identity of the record that completed a match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.arrays import Array
+from millstream.errors import ConfigError
+from millstream.records import OFFSET, OTHER, PATH, RANK, TIME
+from millstream.steps.child_paths import with_child_paths
+from millstream.steps.row_codec import can_encode
+
+__all__ = ["JoinedColumns"]
+
+_IDENTITY = pa.schema(
+    [pa.field(RANK, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(TIME, pa.int64()), pa.field(PATH, pa.binary())]
+)
+_OTHER = pa.field(OTHER, pa.struct([pa.field(RANK, pa.int32()), pa.field(OFFSET, pa.int64()), _IDENTITY.field(PATH)]))
+_RIGHT = "right_"
+
+
+class JoinedColumns:
+    """The columns of two streams as they wait, and of the records that are made of them.
+
+    >>> texts = pa.schema([("_rank", pa.int32()), ("id", pa.string()), ("text", pa.string())])
+    >>> JoinedColumns("join", ["id"], texts, texts).made.names
+    ['_rank', '_offset', '_time', '_path', '_other', 'id', 'text', 'right_text']
+    """
+
+    def __init__(self, step: str, key: Sequence[str], left: pa.Schema, right: pa.Schema) -> None:
+        self._key = tuple(key)
+        self.inputs = tuple(self._waiting(step, schema) for schema in (left, right))
+        """The columns of each stream as its records wait: their identity, the key and the other fields."""
+        self._fields = [[field for field in schema if self._is_own(field.name)] for schema in self.inputs]
+        taken = {*self._key, *(field.name for field in self._fields[0])}
+        names = [field.name if field.name not in taken else f"{_RIGHT}{field.name}" for field in self._fields[1]]
+        both = [field.name for field in self._fields[0]] + names
+        twice = next((name for name in both if both.count(name) > 1 or name in self._key), None)
+        if twice is not None:
+            message = f"step {step!r}: a joined record would have two fields {twice!r}; leave one of them out before"
+            raise ConfigError(message)
+        renamed = [field.with_name(name) for field, name in zip(self._fields[1], names, strict=True)]
+        keys = [self.inputs[0].field(name) for name in self._key]
+        self.made = pa.schema([*_IDENTITY, _OTHER, *keys, *self._fields[0], *renamed])
+        """The columns of joined records."""
+
+    def normal(self, side: int, records: pa.Table) -> pa.Table:
+        """The records of a stream as they wait."""
+        if PATH not in records.column_names:
+            empty = pa.repeat(pa.scalar(b"", pa.binary()), records.num_rows)
+            records = records.append_column(_IDENTITY.field(PATH), empty)
+        return records.select(self.inputs[side].names).cast(self.inputs[side])
+
+    def joined(self, left: pa.Table, right: pa.Table, right_completed: Array, numbers: Array) -> pa.Table:
+        """The joined records of these matches; `numbers` counts from 0 the matches that one record completed."""
+        completed = pa.array(right_completed)
+        own, other = (
+            {name: pc.if_else(completed, one[name], two[name]) for name in _IDENTITY.names}
+            for one, two in ((right, left), (left, right))
+        )
+        named = [_one_array(other[name]) for name in (RANK, OFFSET, PATH)]
+        others = pa.StructArray.from_arrays(named, fields=list(_OTHER.type))
+        made = with_child_paths(pa.table([own[name] for name in _IDENTITY.names], schema=_IDENTITY), numbers)
+        fields = (left[name] for name in (*self._key, *(field.name for field in self._fields[0])))
+        columns = [*made.columns, others, *fields, *(right[field.name] for field in self._fields[1])]
+        return pa.Table.from_arrays(columns, schema=self.made)
+
+    def unmatched(self, side: int, records: pa.Table) -> pa.Table:
+        """Records of one stream with the columns of joined records; the fields of the other stream are null."""
+        size = records.num_rows
+        fields = [
+            records[field.name] if number == side else pa.nulls(size, field.type)
+            for number, own in enumerate(self._fields)
+            for field in own
+        ]
+        identity = [records[name] for name in _IDENTITY.names]
+        keys = [records[name].cast(self.made.field(name).type) for name in self._key]
+        columns = [*identity, pa.nulls(size, _OTHER.type), *keys, *fields]
+        return pa.Table.from_arrays(columns, schema=self.made)
+
+    def _is_own(self, name: str) -> bool:
+        return name not in _IDENTITY.names and name not in self._key
+
+    def _waiting(self, step: str, schema: pa.Schema) -> pa.Schema:
+        fields = [field for field in schema if field.name not in (*_IDENTITY.names, OTHER)]
+        for field in fields:
+            if not can_encode(field.type):
+                message = f"step {step!r}: records with {field.name!r}, a {field.type}, cannot wait for others"
+                raise ConfigError(f"{message}; make this column after the join")
+        first = sorted(fields, key=lambda field: field.name not in self._key)
+        return pa.schema([*_IDENTITY, *first])
+
+
+def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

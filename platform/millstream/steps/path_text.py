@@ -1,0 +1,36 @@
+"""Paths of records as text, for the rows of sinks: numbers with dots between them, after the key of a window."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pyarrow as pa
+
+__all__ = ["path_text"]
+
+
+def path_text(paths: pa.ChunkedArray) -> pa.Array:
+    """The paths as text; an empty path is an empty text.
+
+    >>> path_text(pa.chunked_array([[b"", bytes([0, 0, 0, 3, 0, 0, 0, 0]), b'["sport"]' + bytes(4)]])).to_pylist()
+    ['', '3.0', '["sport"].0']
+    """
+    coded = paths.combine_chunks().dictionary_encode()
+    coded = pa.concat_arrays(coded.chunks) if isinstance(coded, pa.ChunkedArray) else coded
+    texts = pa.array([_text(path) for path in coded.dictionary.to_pylist()], pa.string())
+    return texts.take(coded.indices)
+
+
+def _text(path: bytes) -> str:
+    key, numbers = _key(path)
+    return ".".join([*key, *map(str, struct.unpack(f">{len(numbers) // 4}I", numbers))])
+
+
+def _key(path: bytes) -> tuple[list[str], bytes]:
+    """The key of a window at the beginning of a path, and the rest of the path."""
+    if not path.startswith(b"["):
+        return [], path
+    text = path.decode("utf-8", "surrogateescape")
+    _, end = json.JSONDecoder().raw_decode(text)
+    return [text[:end]], path[len(text[:end].encode("utf-8", "surrogateescape")) :]

@@ -1,0 +1,276 @@
+"""The records of a join that wait for records of the other side, in memory: in columns, with a chain for each key."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.arrays import Array
+from millstream.records import no_records
+from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
+from millstream.steps.contracts import State
+from millstream.steps.row_codec import RowCodec
+
+__all__ = ["WaitingRecords"]
+
+_MERGED = 16
+"""So many tables of one size are merged into one, so that a row is copied only a few times."""
+_FEWEST_DEAD = 65_536
+"""The memory of fewer records than this is not freed when they leave."""
+_WRITTEN = 65_536
+"""So many keys are encoded at a time."""
+_LENGTH = 4
+"""The bytes for the length of the left records in a stored value."""
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Matches: for each the row of the record that completed it, and the slots of the left and the right record.
+
+    `numbers` counts from 0 the matches that one record completed.
+    """
+
+    rows: Array
+    left: Array
+    right: Array
+    numbers: Array
+
+
+class WaitingRecords:
+    """The records that wait on two sides, 0 and 1, by key. Each has a place: its time, or the number of its window.
+
+    Two records of a key match if their places are at most `bound` apart. A record leaves when no record of a place from
+    `limit` on could match it. `place` returns the places of records that were saved, and `matters` says if it matters
+    that a record was in a match.
+    """
+
+    _heads: Array
+    _tails: Array
+    _dirty: Array
+    """For each key, true if the store does not have its records as they are."""
+    _stored: Array
+    """For each key, true if the store has records of it."""
+
+    def __init__(
+        self,
+        schemas: Sequence[pa.Schema],
+        bound: int,
+        place: Callable[[pa.Table], Array],
+        matters: bool,
+    ) -> None:
+        self._schemas, self._bound, self._place, self._matters = schemas, bound, place, matters
+        self._codecs = [RowCodec(schema) for schema in schemas]
+        self._store = KeyedStore()
+        self._begin()
+
+    def __len__(self) -> int:
+        return sum(self._living)
+
+    def add(self, sides: Array, codes: Array, places: Array, tables: Sequence[pa.Table]) -> Matches:
+        """Add records in their order, and return the matches that they complete. `codes` are those of their keys.
+
+        `sides`, `codes` and `places` are of all records; `tables` has the records of each side.
+        """
+        from millstream.compiled.join_matches import find_matches
+
+        slots = np.empty(len(sides), np.int64)
+        for side, table in enumerate(tables):
+            here = np.flatnonzero(sides == side)
+            slots[here] = self._append(side, table, codes[here], places[here])
+        rows, others, numbers = find_matches(
+            sides,
+            codes,
+            places,
+            self._bound,
+            slots,
+            self._heads,
+            self._tails,
+            self._following,
+            self._places,
+            self._live,
+            self._matched,
+        )
+        self._dirty[codes] = True
+        own, is_left = slots[rows], sides[rows] == 0
+        return Matches(rows, np.where(is_left, own, others), np.where(is_left, others, own), numbers)
+
+    def codes_of(self, keys: Sequence[str]) -> Array:
+        """The numbers of these keys, which are numbered as they appear."""
+        numbers, names = self._numbers, self._names
+        codes = [numbers.get(key, -1) for key in keys]
+        for index, code in enumerate(codes):
+            if code < 0:
+                codes[index] = numbers.setdefault(keys[index], len(names))
+                names.append(keys[index])
+        if len(names) > self._heads.shape[1]:
+            self._heads, self._tails = _longer(self._heads, len(names), -1), _longer(self._tails, len(names), -1)
+            self._dirty, self._stored = _longer(self._dirty, len(names), 0), _longer(self._stored, len(names), 0)
+        return np.array(codes, np.int64)
+
+    def take(self, side: int, slots: Array) -> pa.Table:
+        """The records in these slots."""
+        return pa.concat_tables(self._tables[side]).take(pa.array(slots))
+
+    def leave(self, limit: int) -> tuple[pa.Table, pa.Table]:
+        """Let the records leave that can have no match any more; return those on each side that were in no match."""
+        left = [self._leave(side, limit) for side in (0, 1)]
+        unmatched = tuple(
+            self.take(side, gone[~self._matched[side, gone]]) if self._matters and len(gone) else none
+            for side, (gone, none) in enumerate(zip(left, map(no_records, self._schemas), strict=True))
+        )
+        dead = sum(self._sizes) - len(self)
+        if dead > max(len(self), _FEWEST_DEAD):
+            self._compact()
+        return unmatched[0], unmatched[1]
+
+    def save(self) -> KeyedSnapshot:
+        self._write()
+        return self._store.snapshot()
+
+    def restore(self, state: State) -> None:
+        self._store.restore(state)
+        self._begin()
+        if len(self._store.snapshot()):
+            self._load()
+
+    def _begin(self) -> None:
+        self._tables: list[list[pa.Table]] = [[no_records(schema)] for schema in self._schemas]
+        self._levels: list[list[int]] = [[0], [0]]
+        self._sizes, self._living = [0, 0], [0, 0]
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._heads = np.full((2, 16), -1, np.int64)
+        self._tails = np.full((2, 16), -1, np.int64)
+        self._following, self._places, self._codes = (np.zeros((2, 16), np.int64) for _ in range(3))
+        self._live, self._matched = (np.zeros((2, 16), np.bool_) for _ in range(2))
+        self._dirty, self._stored = (np.zeros(16, np.bool_) for _ in range(2))
+        self._runs: list[list[tuple[int, int, Array, Array]]] = [[], []]
+        """A heap for each side: the least place, a number, and the places and slots in the order of places."""
+        self._run = 0
+
+    def _append(self, side: int, table: pa.Table, codes: Array, places: Array) -> Array:
+        """Give new records their slots; the chains and `live` are set when matches are searched."""
+        start, stop = self._sizes[side], self._sizes[side] + table.num_rows
+        if stop > self._codes.shape[1]:
+            names = ("_following", "_places", "_codes", "_live", "_matched")
+            for name in names:
+                setattr(self, name, _longer(getattr(self, name), stop, 0))
+        self._sizes[side] = stop
+        self._living[side] += table.num_rows
+        slots = np.arange(start, stop)
+        self._codes[side, start:stop] = codes
+        if table.num_rows:
+            self._keep(side, table)
+            self._await(side, places, slots)
+        return slots
+
+    def _keep(self, side: int, table: pa.Table) -> None:
+        tables, levels = self._tables[side], self._levels[side]
+        tables.append(table)
+        levels.append(0)
+        while len(levels) >= _MERGED and levels[-_MERGED] == levels[-1]:
+            tables[-_MERGED:] = [pa.concat_tables(tables[-_MERGED:]).combine_chunks()]
+            levels[-_MERGED:] = [levels[-1] + 1]
+
+    def _await(self, side: int, places: Array, slots: Array) -> None:
+        order = np.argsort(places, kind="stable")
+        self._run += 1
+        heapq.heappush(self._runs[side], (int(places[order[0]]), self._run, places[order], slots[order]))
+
+    def _leave(self, side: int, limit: int) -> Array:
+        """Let the records of a side leave, and return their slots."""
+        runs, gone = self._runs[side], [np.zeros(0, np.int64)]
+        while runs and runs[0][0] + self._bound < limit:
+            _, number, places, slots = heapq.heappop(runs)
+            stop = int(np.searchsorted(places, limit - self._bound))
+            gone.append(slots[:stop])
+            if stop < len(slots):
+                heapq.heappush(runs, (int(places[stop]), number, places[stop:], slots[stop:]))
+        left = np.concatenate(gone)
+        self._live[side, left] = False
+        self._living[side] -= len(left)
+        self._dirty[self._codes[side, left]] = True
+        return left
+
+    def _compact(self) -> None:
+        """Free the memory of the records and keys that are gone."""
+        kept = [np.flatnonzero(self._live[side, :size]) for side, size in enumerate(self._sizes)]
+        codes = [self._codes[side, slots] for side, slots in enumerate(kept)]
+        used = np.zeros(len(self._dirty), np.bool_)
+        for each in codes:
+            used[each] = True
+        self._write_keys(np.flatnonzero(self._dirty & self._stored & ~used))
+        left = np.flatnonzero(used)
+        names, dirty, stored = [self._names[code] for code in left.tolist()], self._dirty[left], self._stored[left]
+        tables = [self.take(side, slots) for side, slots in enumerate(kept)]
+        places = [self._places[side, slots] for side, slots in enumerate(kept)]
+        matched = [self._matched[side, slots] for side, slots in enumerate(kept)]
+        self._begin()
+        self.codes_of(names)
+        self._dirty[: len(names)], self._stored[: len(names)] = dirty, stored
+        for side in (0, 1):
+            self._fill(side, tables[side], np.searchsorted(left, codes[side]), places[side], matched[side])
+
+    def _fill(self, side: int, table: pa.Table, codes: Array, places: Array, matched: Array) -> None:
+        """Put records that wait into an empty side, with their chains."""
+        from millstream.compiled.join_matches import chain
+
+        slots = self._append(side, table, codes, places)
+        self._places[side, slots] = places
+        self._live[side, slots] = True
+        self._matched[side, slots] = matched
+        chain(side, codes, self._heads, self._tails, self._following)
+
+    def _write(self) -> None:
+        """Write the records of the keys that have changed into the store."""
+        codes = np.flatnonzero(self._dirty)
+        for start in range(0, len(codes), _WRITTEN):
+            self._write_keys(codes[start : start + _WRITTEN])
+        self._dirty[:] = False
+
+    def _write_keys(self, codes: Array) -> None:
+        from millstream.compiled.join_matches import slots_of
+
+        parts = []
+        for side in (0, 1):
+            slots, stops = slots_of(side, codes, self._heads, self._following, self._live)
+            encoded = self._codecs[side].encode(self.take(side, slots), self._matched[side, slots] & self._matters)
+            offsets = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, 4 * encoded.offset)
+            parts.append((memoryview(encoded.buffers()[2] or b""), offsets[np.r_[0, stops]].tolist()))
+        (left, left_ends), (right, right_ends) = parts
+        stored = self._stored[codes].tolist()
+        for index, code in enumerate(codes.tolist()):
+            value = left[left_ends[index] : left_ends[index + 1]], right[right_ends[index] : right_ends[index + 1]]
+            if any(map(len, value)):
+                self._store.put(self._names[code], b"".join((len(value[0]).to_bytes(_LENGTH), *value)))
+            elif stored[index]:
+                self._store.put(self._names[code], None)
+        self._stored[codes] = (np.diff(left_ends) + np.diff(right_ends)) > 0
+
+    def _load(self) -> None:
+        """Take the records from the store."""
+        parts = [part for part in self._store.snapshot().parts() if part]
+        keys, values = [key for part in parts for key in part], [value for part in parts for value in part.values()]
+        codes = self.codes_of(keys)
+        self._stored[codes] = True
+        sizes = [int.from_bytes(value[:_LENGTH]) for value in values if value is not None]
+        for side in (0, 1):
+            texts = [
+                value[_LENGTH : _LENGTH + size] if side == 0 else value[_LENGTH + size :]
+                for value, size in zip(values, sizes, strict=True)
+                if value is not None
+            ]
+            table, flags, counts = self._codecs[side].decode(texts)
+            places = self._place(table)
+            self._fill(side, table, np.repeat(codes, counts), places, flags != 0)
+
+
+def _longer(array: Array, size: int, fill: int) -> Array:
+    """A copy with room for at least so many columns, and for half as many again."""
+    longer = np.full((*array.shape[:-1], size + size // 2), fill, array.dtype)
+    longer[..., : array.shape[-1]] = array
+    return longer

@@ -1,0 +1,48 @@
+"""The options that all windowed steps have."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from millstream.config.durations import Duration
+from millstream.substreams.windows import WindowConfig
+
+__all__ = ["Emit", "WindowedOptions"]
+
+
+class Emit(BaseModel):
+    """Early rows. The output has two columns more: `_emission` numbers the rows of a window, `_final` marks the last.
+
+    >>> Emit(early="10s").interval(25_000_000), Emit(early="10s").interval(None)
+    (2, None)
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    early: Duration = Field(
+        gt=0,
+        description="The interval of event time after which each open window that changed gives rows, such as `10s`.",
+    )
+
+    def interval(self, watermark: int | None) -> int | None:
+        """The number of the interval in which this watermark is; None before the first watermark."""
+        return None if watermark is None else watermark // self.early
+
+
+class WindowedOptions(BaseModel):
+    """The options of every step that measures something in windows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
+    window: WindowConfig
+    by: str | None = Field(
+        default=None, description="A text field, such as a country: each of its values has windows of its own."
+    )
+    emit: Emit | None = Field(default=None, description="Rows of windows that are still open; null for none.")
+    max_open: int = Field(
+        default=500_000,
+        ge=1,
+        description="The most open windows, and the most keys; the run stops above it.",
+        json_schema_extra={"may_change": True},
+    )

@@ -1,0 +1,205 @@
+"""Graphs in a config: every mistake is refused with its line, and `explain --graph` draws the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from support.command_result import Millstream
+
+GRAPH = """\
+name: graph
+sources:
+  news: {type: generator, records: 60, seed: 1}
+  blogs: {type: generator, records: 60, seed: 2}
+pipeline:
+  steps:
+    - {type: map, name: shout, from: news, function: "support.user_functions:shout", adds: [first], on_error: reject}
+    - {type: map, name: clip, from: blogs, function: "support.user_functions:clip", adds: [first]}
+    - {type: classify, name: bayes, from: [shout, clip], model: {type: naive_bayes, features: {}}}
+    - {type: classify, name: soft, from: clip, model: {type: softmax, features: {}}}
+    - {type: map, name: marked, from: soft.predictions, function: "support.user_functions:mark"}
+sinks: {marked: {type: files}, soft.predictions: {type: files, path: soft}}
+engine: {type: local}
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "graph.yaml"
+    path.write_text(GRAPH)
+    return path
+
+
+def test_a_graph_is_summarized_with_the_streams_that_each_step_reads(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("validate", graph.name)
+    assert ran.code == 0, ran.err
+    assert "bayes (from shout + clip), soft (from clip), marked (from soft.predictions) -> rejects" in ran.out
+
+
+MISTAKES = {
+    "a missing stream": (
+        "from: clip,",
+        "from: clap,",
+        "10 pipeline.steps.3.from: there is no stream 'clap'; did you mean `clip`?",
+    ),
+    "a missing output": (
+        "from: soft.predictions",
+        "from: soft.prediction",
+        "11 pipeline.steps.4.from: step 'marked': there is no stream 'soft.prediction'; did you mean `predictions`?",
+    ),
+    "an output of a source": (
+        "from: news",
+        "from: news.text",
+        "7 pipeline.steps.0.from: there is no stream 'news.text': a source has no outputs; write `news`",
+    ),
+    "a source that no step reads": (
+        "from: news",
+        "from: blogs",
+        "3 sources.news: no step reads the source 'news'; remove it",
+    ),
+    "a cycle": (
+        "from: news",
+        "from: [news, marked]",
+        "7 pipeline.steps.0.from.1: the steps read each other in a cycle that nothing ends: "
+        "shout <- marked <- soft <- shout",
+    ),
+    "a step that reads itself": (
+        "from: clip,",
+        "from: [clip, soft],",
+        "10 pipeline.steps.3.from.1: the steps read each other in a cycle that nothing ends: soft <- soft",
+    ),
+    "two steps of one name": (
+        "name: soft,",
+        "name: bayes,",
+        "10 pipeline.steps.3.name: step 'bayes' already exists",
+    ),
+    "a step with the name of a source": (
+        "name: clip,",
+        "name: news,",
+        "7 pipeline.steps.0.from: 'news' is the name of a source and of a step; give the step another `name`",
+    ),
+    "a union of other columns": (
+        "from: [shout, clip]",
+        "from: [shout, soft]",
+        "9 pipeline.steps.2.from.1: step 'bayes': the streams 'shout' and 'soft' have different columns: "
+        "'shout' lacks 'predicted'",
+    ),
+    "a stream twice": (
+        "from: [shout, clip]",
+        "from: [shout, shout]",
+        "9 pipeline.steps.2.from: the stream 'shout' is named twice; a step reads a stream once",
+    ),
+    "a stream that is no name": (
+        "from: clip,",
+        "from: 'a b',",
+        '10 pipeline.steps.3.from: "a b" is not allowed',
+    ),
+    "columns that a step lacks": (
+        "label: first, from: [shout, clip]",
+        "label: second, from: [shout, clip]",
+        "9 pipeline.steps.2: step 'bayes': classify, `label`: the records have no column 'second' here",
+    ),
+    "records that nobody reads": (
+        "{marked: {type: files}, ",
+        "{",
+        "11 pipeline.steps.4: no step reads the records of 'marked', and no sink gets them; "
+        "read them, add `marked` to `sinks`, or remove the step",
+    ),
+    "a sink of an output of several steps": (
+        "soft.predictions: {type: files, path: soft}",
+        "predictions: {type: files}",
+        "12 sinks.predictions: several steps make this output; write `bayes.predictions` or `soft.predictions`",
+    ),
+    "a sink of nothing": (
+        "marked: {type: files}",
+        "marke: {type: files}",
+        "12 sinks.marke: no step makes this output",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_with_its_line_and_key(millstream: Millstream, graph: Path, mistake: str) -> None:
+    before, after, message = MISTAKES[mistake]
+    content = GRAPH
+    if mistake == "a cycle":
+        content = GRAPH.replace("from: clip,", "from: shout,")
+    elif mistake == "columns that a step lacks":
+        content = GRAPH.replace("name: bayes,", "name: bayes, label: first,")
+    assert before in content
+    graph.write_text(content.replace(before, after, 1))
+    ran = millstream("validate", graph.name)
+    assert ran.code == 2
+    assert f"graph.yaml:{message}" in ran.err
+
+
+def test_two_sinks_of_one_output_are_refused(millstream: Millstream, graph: Path) -> None:
+    one_model = GRAPH.replace("type: classify, name: bayes", "type: popularity, name: bayes, of: first")
+    one_model = one_model.replace("model: {type: naive_bayes, features: {}}", "window: {type: count, size: 10}")
+    graph.write_text(one_model.replace("{marked:", "{predictions: {type: files}, marked:"))
+    ran = millstream("validate", graph.name)
+    assert "sinks.predictions: `soft.predictions` is the same output; keep one of the two sinks" in ran.err
+
+
+def test_the_graph_is_printed_as_mermaid_text(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("explain", graph.name, "--graph")
+    assert ran.code == 0, ran.err
+    lines = [line.strip() for line in ran.out.splitlines()]
+    assert lines[0] == "flowchart LR"
+    assert 'n2["shout<br>map"]' in lines and 'n2 -->|"to one"| n4' in lines and 'n5 -->|"predictions"| n6' in lines
+
+
+def test_the_graph_is_drawn_with_every_box_and_label(millstream: Millstream, graph: Path) -> None:
+    assert millstream("explain", graph.name, "--graph", "graph.svg").code == 0
+    drawn = Path("graph.svg").read_text()
+    for text in ("news", "blogs", "shout", "bayes", "soft.predictions", "marked", "to one"):
+        assert f">{text}</text>" in drawn
+
+
+def test_a_drawing_has_the_ending_svg(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("explain", graph.name, "--graph", "graph.png")
+    assert ran.code == 2 and "does not end with .svg" in ran.err
+
+
+def test_a_run_of_two_models_reports_the_accuracy_of_each(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("run", graph.name, "--json")
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out.splitlines()[-1])
+    assert set(summary["steps"]) == {"bayes", "soft"}
+    assert summary["steps"]["bayes"]["model"] == summary["model"] != summary["steps"]["soft"]["model"]
+    assert list(summary["delivered"]) == ["rejects", "bayes.predictions", "soft.predictions", "marked"]
+    assert "several steps of runs/graph classify: bayes, soft" in millstream("predict", "runs/graph", "a text").err
+    assert millstream("predict", "runs/graph", "a text", "--step", "soft").code == 0
+    assert "did you mean `soft`" in millstream("predict", "runs/graph", "a text", "--step", "sof").err
+    assert "accuracy   soft" in millstream("status", "runs/graph").out
+    ran = millstream("audit", "runs/graph", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["class"] == {"state": "precise", "output": "precise"}
+
+
+def test_the_streams_of_a_step_are_written_out_and_read_back(millstream: Millstream, graph: Path) -> None:
+    resolved = yaml.safe_load(millstream("config", graph.name).out)
+    assert [step.get("from") for step in resolved["pipeline"]["steps"]] == [
+        "news", "blogs", ["shout", "clip"], "clip", "soft.predictions",
+    ]  # fmt: skip
+    Path("again.yaml").write_text(yaml.safe_dump(resolved))
+    assert yaml.safe_load(millstream("config", "again.yaml").out) == resolved
+
+
+def test_the_streams_that_a_step_reads_stay_fixed_for_the_life_of_a_run(millstream: Millstream, graph: Path) -> None:
+    assert millstream("run", graph.name).code == 0
+    graph.write_text(GRAPH.replace("from: clip,", "from: [clip, shout],"))
+    ran = millstream("run", graph.name)
+    assert ran.code == 3 and "the steps changed since the first start" in ran.err
+
+
+def test_a_sink_that_is_added_to_the_records_of_a_step_changes_no_replay(millstream: Millstream, graph: Path) -> None:
+    sets = ("--set", "engine.epoch.max_records=30", "--set", "guarantee.checkpoint_every=4")
+    assert millstream("run", graph.name, *sets, "--records", "60").code == 0
+    ran = millstream("run", graph.name, *sets, "--set", "sinks.clip.type=files", "--json")
+    assert ran.code == 0, ran.err
+    assert "clip" in json.loads(ran.out.splitlines()[-1])["delivered"]
