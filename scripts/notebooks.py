@@ -48,8 +48,8 @@ def chosen(names: Sequence[str]) -> list[Path]:
 def check_parameters(path: Path, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that the notebook does not have."""
     notebook = nbformat.read(path, as_version=4)
-    statements = ast.parse(notebook.cells[parameters_place(notebook)].source).body
-    known = [each.targets[0].id for each in statements if isinstance(each, ast.Assign)]  # type: ignore[attr-defined]
+    nodes = ast.walk(ast.parse(notebook.cells[parameters_place(notebook)].source))
+    known = [each.id for each in nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
     for name in parameters:
         if name not in known:
             message = f"{path.stem} has no parameter {name!r}; it has {', '.join(known)}"
