@@ -150,7 +150,10 @@ GRAPHS: Mapping[str, Recipe] = {
         },
         sign_documents,
     ),
-    "flat_map": Recipe({"steps": _WORDS, "placement": {}, "sinks": {"predictions": _FILES, "ended": _FILES}}),
+    "flat_map": Recipe(
+        {"steps": _WORDS, "placement": {}, "sinks": {"predictions": _FILES, "ended": _FILES}},
+        of_state=frozenset({"predictions", "rejects"}),  # a record that comes twice may be late for its key
+    ),
     "join": Recipe(
         {
             "steps": _JOIN,
