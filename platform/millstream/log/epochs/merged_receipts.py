@@ -20,7 +20,7 @@ __all__ = ["merge_receipts"]
 
 _MOST = 1000
 _LAST = ("watermarks", "held_by")
-"""The keys of a receipt of which the value of the last epoch counts."""
+"""The keys of a receipt of which the value of the last epoch counts. The `rounds` of cycles are added."""
 _NO_SUMS = frozenset({"receipt", "attempt", *_LAST})
 
 
