@@ -170,7 +170,7 @@ def problems_of(*steps: NamedStep) -> list[str]:
 
 
 def test_rows_of_windows_cannot_enter_a_cycle() -> None:
-    words = NamedStep("words", TopK(key="text", window="1s"), reads=("news",))
+    words = NamedStep("words", TopK(of="text", window={"type": "count", "size": 4}), reads=("news",))
     [message] = problems_of(words, mapped("less", "keep", "words.top", "left"), left("left", "less"))
     assert message.startswith("the rows of windows cannot enter a cycle, and 'words.top' has such rows; ")
 
