@@ -193,9 +193,7 @@ def test_a_step_of_a_cycle_cannot_wait_for_an_end() -> None:
         (["left.rest"], None),
     ],
 )
-def test_an_output_or_a_step_that_leaves_records_out_closes_a_cycle(
-    ways: Sequence[str], found: str | None
-) -> None:
+def test_an_output_or_a_step_that_leaves_records_out_closes_a_cycle(ways: Sequence[str], found: str | None) -> None:
     again = mapped("again", "keep", "less", on_error="reject")
     problems = problems_of(mapped("less", "less", "news", *ways), again, left("left", "again"))
     assert [message[: len(found or "")] for message in problems] == ([] if found is None else [found])
