@@ -17,6 +17,7 @@ CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
+    ("docs/cycles.md", "Try it"),
     ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
@@ -54,10 +55,17 @@ def test_a_graph_has_two_models_with_an_accuracy_each(folder: Path) -> None:
     assert 'n1 -->|"to one"| n3' in printed and '"predicted":' in printed
 
 
-def test_the_picture_of_the_graph_is_that_of_the_config(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["two_models", "label_propagation"])
+def test_the_picture_of_the_graph_is_that_of_the_config(name: str, folder: Path) -> None:
+    (folder / "notes.jsonl").touch()
     with pytest.raises(SystemExit):
-        main(["explain", str(ROOT / "configs/two_models.yaml"), "--graph", str(tmp_path / "drawn.svg")])
-    assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs/two_models.svg").read_text()
+        main(["explain", str(folder / f"configs/{name}.yaml"), "--graph", str(folder / "drawn.svg")])
+    assert (folder / "drawn.svg").read_text() == (ROOT / f"docs/{name}.svg").read_text()
+
+
+def test_labels_spread_as_the_picture_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/cycles.md", "Try it")
+    assert (folder / "spreading.svg").read_text() == (ROOT / "docs/spreading.svg").read_text()
 
 
 def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:

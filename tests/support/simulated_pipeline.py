@@ -1,4 +1,4 @@
-"""Pipelines for the simulator: the demo's, and others with keyed steps: a chain with rejects and windows, a graph, and a cycle."""
+"""Pipelines for the simulator: the demo's, and others with keyed steps: a chain with windows, a graph, and a cycle."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def cycle_problems(
                 yield Problem(node.path, message)
             for index, name in enumerate(node.reads):
                 path = read_path(named[node.name], index)
-                if not streams[name].sources <= sources:
+                if maker_of(name) not in inside and not streams[name].sources <= sources:
                     message = f"the rows of windows cannot enter a cycle, and {name!r} has such rows"
                     yield Problem(path, f"{message}; read the records behind the cycle, or write the rows to a log")
                 elif name in node.back and (wrong := _other_columns(node, streams[name])):

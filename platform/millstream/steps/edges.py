@@ -9,9 +9,9 @@ from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
 from millstream.suggestions import suggestion
 
-__all__ = ["MOST_BACK_EDGES", "Wired", "maker_of", "read_path", "wire"]
+__all__ = ["Wired", "maker_of", "read_path", "wire"]
 
-MOST_BACK_EDGES = 127
+_MOST_BACK_EDGES = 127
 """A path has seven bits for the number of the back edge over which a record was sent."""
 
 
@@ -144,8 +144,8 @@ def _never_entered(step: Wired) -> Iterable[Problem]:
 
 def _too_many(steps: Sequence[Wired]) -> Iterable[Problem]:
     edges = [(step, stream) for step in steps for stream in step.back]
-    for step, stream in edges[MOST_BACK_EDGES:][:1]:
-        message = f"a graph has at most {MOST_BACK_EDGES} back edges, and this one has {len(edges)}"
+    for step, stream in edges[_MOST_BACK_EDGES:][:1]:
+        message = f"a graph has at most {_MOST_BACK_EDGES} back edges, and this one has {len(edges)}"
         yield Problem(read_path(step.named, step.reads.index(stream)), message)
 
 

@@ -37,7 +37,7 @@ class BackEdge:
 
 
 def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
-    """How often each record was sent back before it came here, or the record from which it was made: 0 without a cycle.
+    """The rounds that brought each record here, or the record from which it was made: 0 outside of cycles.
 
     >>> rounds_of(pa.array([b"", b"\\0\\0\\0\\7", b"\\x80\\0\\0\\3\\0\\0\\0\\1", None])).tolist()
     [0, 0, 3, 0]
