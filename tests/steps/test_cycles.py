@@ -13,10 +13,11 @@ import pytest
 from millstream.config.pipeline import NamedStep
 from millstream.config.sources import SourceTime
 from millstream.errors import StepFailed
-from millstream.log.epochs import Added, Epoch, PartitionName
+from millstream.log.epochs import Added, Ended, Epoch, PartitionName
 from millstream.log.ranges import records_schema
 from millstream.steps.functions import Filter, FlatMap, Map
 from millstream.steps.graph import Graph, build_graph, check_graph
+from millstream.steps.join import Join
 from millstream.steps.per_key import PerKey
 from millstream.steps.processor import EpochProcessor, EpochResult
 from millstream.steps.top_k import TopK
@@ -30,6 +31,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = ModuleType("rules")
     module.less = lambda record: {"text": str(int(record["text"]) - 1)}
     module.left = lambda record: int(record["text"]) > 0
+    module.above = lambda record: int(record["text"]) > -2
     module.keep = lambda record: {}
     module.halves = lambda record: [{"text": str(int(record["text"]) // 2)}] * (2 if int(record["text"]) > 1 else 0)
     module.seen = lambda record, state: ({}, [*(state or []), record["text"]])
@@ -48,6 +50,7 @@ def left(name: str, *reads: str) -> NamedStep:
 
 COUNTDOWN = [mapped("less", "less", "news", "left"), left("left", "less")]
 """Every number is sent back, one less in each round, until it is 0."""
+ABOVE = Filter(function="rules:above")
 
 
 def processed(graph: Graph, *texts: str, number: int = 0, processor: EpochProcessor | None = None) -> EpochResult:
@@ -197,3 +200,28 @@ def test_an_output_or_a_step_that_leaves_records_out_closes_a_cycle(ways: Sequen
     again = mapped("again", "keep", "less", on_error="reject")
     problems = problems_of(mapped("less", "less", "news", *ways), again, left("left", "again"))
     assert [message[: len(found or "")] for message in problems] == ([] if found is None else [found])
+
+
+def test_records_that_are_released_at_the_boundary_go_around_there() -> None:
+    join = NamedStep("both", Join.model_validate({"by": "text", "within": "10us", "how": "left"}), ("x",), ("a", "b"))
+    steps = [join, mapped("less", "less", "both.unmatched", "left"), left("left", "less")]
+    sources = {name: SourceTime(fields=("text", "time")) for name in ("a", "b")}
+    graph = build_graph(steps, FIELDS, sources, ["less", "left.rest"])
+    processor = EpochProcessor(graph)
+    columns = {"_rank": [0, 0], "_offset": [0, 1], "_time": [1, 2], "_reject": [None] * 2, "text": ["2", "1"]}
+    added = (Added(PartitionName("a", "0", 0)), Added(PartitionName("b", "0", 1)))
+    waiting = processor.process(Epoch(0, {}, added), pa.table(columns).cast(records_schema(graph.fields)))
+    assert waiting.receipt.rounds == {"less": 1} and not waiting.rows["less"].num_rows
+    ended = processor.process(Epoch(1, {}, (Ended(0), Ended(1))), records_schema(graph.fields).empty_table())
+    assert rows_of(ended, "less") == [(0, "", "1"), (1, "", "0"), (0, "r1", "0")]
+    assert rows_of(ended, "left.rest") == [(1, "", "0"), (0, "r1", "0")]
+    assert ended.receipt.rounds == {"less": 1 + 2}, "one without records, and two at the boundary"
+
+
+def test_a_second_cycle_keeps_the_order_of_causes() -> None:
+    steps = [*COUNTDOWN, mapped("more", "less", "left.rest", "again"), NamedStep("again", ABOVE, reads=("more",))]
+    graph = build_graph([*steps, mapped("all", "keep", "more", "less")], FIELDS, SOURCES, ["all", "more"])
+    result = processed(graph, "2", "1")
+    assert result.receipt.rounds == {"less": 2, "more": 2}
+    assert rows_of(result, "more") == [(1, "", "-1"), (0, "r1", "-1"), (1, "r1:1", "-2"), (0, "r1.r2:1", "-2")]
+    assert len({row[:2] for row in rows_of(result, "all")}) == result.rows["all"].num_rows == 7
