@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from millstream.digests import Digest, digest_of, digests_by
 from millstream.errors import StepFailed
 from millstream.log.epochs import PartitionTable, Scores
-from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order
+from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order, no_records
 from millstream.steps.contracts import Result, ends_at
 from millstream.steps.cycles import Cycle
 from millstream.steps.declarations import check_result
@@ -36,7 +36,7 @@ class EpochInProgress:
     digest of the log's records, `latest` the greatest time of its readable records; None without one. `streams` has for
     each step the digest of the records that it made here, and `scores` its scores. `order` is the order of the records,
     if a step merges streams. `at_end` has the rows of windows that steps read at the boundary of the epoch. `rounds` is
-    the number of rounds of each cycle.
+    the number of rounds of each cycle. `round` is the present one, if a chain runs the steps of a cycle by round.
     """
 
     epoch: int
@@ -51,6 +51,7 @@ class EpochInProgress:
     order: RecordOrder | None = None
     at_end: dict[str, list[pa.Table]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
+    round: int = 0
 
     @property
     def size(self) -> int:
@@ -85,7 +86,13 @@ class Chain:
     """
 
     def __init__(
-        self, graph: Graph, steps: Sequence[Node], ahead: Iterable[str] = (), after: Iterable[Node] = ()
+        self,
+        graph: Graph,
+        steps: Sequence[Node],
+        ahead: Iterable[str] = (),
+        after: Iterable[Node] = (),
+        *,
+        by_round: bool = False,
     ) -> None:
         self.steps = tuple(steps)
         elsewhere = frozenset(ahead)
@@ -95,7 +102,10 @@ class Chain:
         self._digested = {node.name: graph.digested[node.name] for node in steps}
         self._after = tuple(after)
         here_or_elsewhere = {node.name for node in steps}
-        self._units = [unit for unit in graph.units if unit[0].name in here_or_elsewhere]
+        units = [unit for unit in graph.units if unit[0].name in here_or_elsewhere]
+        alone = [(node,) for node in graph.steps if node.name in here_or_elsewhere]
+        self._units = alone if by_round else units
+        self._cycles = {} if by_round else graph.cycles
         self._drops = self._plan_drops()
         self._reads = frozenset(stream for node in (*steps, *self._after) for stream in node.reads)
         """The streams that a step reads here or later."""
@@ -119,13 +129,17 @@ class Chain:
         ready = epoch.merged.pop(node.name, None)
         if ready is not None:
             return ready
-        return self._graph.inputs[node.name].records(epoch.records, epoch.tables, epoch.order, partitions)
+        inputs = self._graph.inputs[node.name]
+        if not epoch.round:
+            return inputs.records(epoch.records, epoch.tables, epoch.order, partitions)
+        found = inputs.of_round(epoch.tables, epoch.order)
+        return no_records(node.records) if found is None else found
 
     def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
         """Run the steps on the records of an epoch."""
         position = EpochPosition(epoch.epoch, partitions)
         for unit in self._units:
-            if cycle := self._graph.cycles.get(unit[0].cycle):
+            if cycle := self._cycles.get(unit[0].cycle):
                 self._go_round(cycle, epoch, position)
             else:
                 self._visit(unit[0], epoch, position)
@@ -169,13 +183,16 @@ class Chain:
         """Run a cycle in rounds, of which each holds what the round before it sent back; the tables of its streams.
 
         `first` returns the records for a step in the first round; None without any. `order` is None at the boundary.
+        The rows of outputs are in the order of the steps, those of one step in the order of the rounds.
         """
         made: dict[str, list[pa.Table]] = {}
         sent: dict[str, pa.Table] = {}
+        before, outputs = epoch.outputs, [dict[str, list[pa.Table]]() for _ in cycle.steps]
         kept = self._reads.difference(self._drops[cycle.name][1])
         for number in range(1, self._graph.rounds + 1):
             tables: dict[str, pa.Table] = {}
-            for node in cycle.steps:
+            for node, made_by in zip(cycle.steps, outputs, strict=True):
+                epoch.outputs = made_by
                 given = {**tables, **{stream: sent[stream] for stream in node.back if stream in sent}}
                 later = self._graph.inputs[node.name].of_round
                 records = first(node, given) if number == 1 else later(given, order)
@@ -186,9 +203,15 @@ class Chain:
             epoch.rounds[cycle.name] = epoch.rounds.get(cycle.name, 0) + 1
             sent = {stream: tables[stream] for stream in cycle.back if stream in tables and tables[stream].num_rows}
             if not sent:
-                return made
-        message, *record = cycle.endless(next(iter(sent.values())), epoch.epoch, number, position.partitions)
-        raise StepFailed(message, *record)
+                break
+        else:
+            message, *record = cycle.endless(next(iter(sent.values())), epoch.epoch, number, position.partitions)
+            raise StepFailed(message, *record)
+        epoch.outputs = before
+        for made_by in outputs:
+            for name, rows in made_by.items():
+                epoch.outputs.setdefault(name, []).extend(rows)
+        return made
 
     def _visit_in_round(
         self,
@@ -219,7 +242,7 @@ class Chain:
             return
         position = EpochPosition(epoch.epoch, partitions)
         for unit in self._units:
-            if cycle := self._graph.cycles.get(unit[0].cycle):
+            if cycle := self._cycles.get(unit[0].cycle):
                 self._go_round_at_end(cycle, epoch, position)
             elif unit[0].name in self._here:
                 self._end_step(unit[0], epoch, watermark, position)

@@ -25,7 +25,7 @@ class Cycle:
     """A cycle: its steps in the order of the config. `back` names the streams that are read over its back edges."""
 
     steps: tuple[Node, ...]
-    back: frozenset[str]
+    back: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ def cycles_of(nodes: Sequence[Node]) -> dict[str, Cycle]:
         if node.cycle:
             members.setdefault(node.cycle, []).append(node)
     return {
-        name: Cycle(tuple(steps), frozenset(stream for node in steps for stream in node.back))
+        name: Cycle(tuple(steps), tuple(dict.fromkeys(stream for node in steps for stream in node.back)))
         for name, steps in members.items()
     }
 

@@ -42,16 +42,18 @@ def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
     >>> rounds_of(pa.array([b"", b"\\0\\0\\0\\7", b"\\x80\\0\\0\\3\\0\\0\\0\\1", None])).tolist()
     [0, 0, 3, 0]
     """
+    paths = pc.fill_null(paths, b"")
     paths = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
     paths = pa.concat_arrays(paths.chunks) if isinstance(paths, pa.ChunkedArray) else paths
-    lengths = pc.fill_null(pc.binary_length(paths), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     rounds = np.zeros(len(paths), np.int64)
-    if not lengths.any():
+    _, offsets, data = paths.buffers()
+    if not len(paths) or data is None:
         return rounds
-    content = np.frombuffer(b"".join(paths.drop_null().to_pylist()), np.uint8)
-    ends = lengths.cumsum()
-    starts = ends - lengths
-    left = np.flatnonzero((lengths > 0) & (content[np.minimum(starts, len(content) - 1)] != _KEY))
+    bounds = np.frombuffer(offsets, np.int32)[paths.offset : paths.offset + len(paths) + 1].astype(np.int64)
+    starts, ends = bounds[:-1], bounds[1:]
+    content = np.frombuffer(data, np.uint8)
+    left = np.flatnonzero(ends > starts)
+    left = left[content[starts[left]] != _KEY]
     at = ends[left] - _ITEM
     while len(left):
         marked = content[at] >= 0x80
