@@ -43,7 +43,6 @@ class TopicShares:
     output = "topics"
     identity: tuple[str, ...] = ("topic",)
     ordered = False
-    subtracts = True
 
     def __init__(self, of: str, threshold: float, half_life: float | None, *, follows: bool) -> None:
         self._of = of
