@@ -16,7 +16,7 @@ from millstream.state.shards import shard_of
 from millstream.steps.contracts import State
 from millstream.steps.row_codec import RowCodec
 
-__all__ = ["FullShard", "WaitingRecords"]
+__all__ = ["WaitingRecords"]
 
 _MERGED = 16
 """So many tables of one size are merged into one, so that a row is copied only a few times."""
