@@ -27,9 +27,6 @@ class Codes:
         self.names: list[str] = []
         """The text of each number."""
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._codes
-
     def used(self) -> list[int]:
         """The numbers of all texts."""
         return list(self._codes.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,10 @@ class KeyCodes:
     >>> codes, new = keys.codes(pa.array(["ann", "bob", None, "ann"]).dictionary_encode())
     >>> codes.tolist(), new, keys.in_shards[[13, 52]].tolist()
     ([0, 1, -1, 0], [0, 1], [1, 1])
-    >>> dict(keys.save(lambda code: {"of": keys.names[code]}))
-    {'ann': b'{"of":"ann"}', 'bob': b'{"of":"bob"}'}
-    >>> keys.forget(0)
-    >>> list(keys.save(lambda code: {})), int(keys.in_shards[13])
+    >>> dict(keys.save(lambda codes: [b"%d" % code for code in codes]))
+    {'ann': b'0', 'bob': b'1'}
+    >>> keys.forget([0])
+    >>> list(keys.save(lambda codes: [])), int(keys.in_shards[13])
     (['bob'], 0)
     """
 
@@ -52,9 +52,6 @@ class KeyCodes:
         """The name of each key by its code."""
         return self._codes.names
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._codes
-
     def used(self) -> list[int]:
         """The codes of all keys."""
         return self._codes.used()
@@ -62,41 +59,43 @@ class KeyCodes:
     def codes(self, names: pa.DictionaryArray) -> tuple[Array, list[int]]:
         """The code of each name, -1 for null; and the codes of the keys that are new. All of them count as changed."""
         found, new = self._codes.of(names)
-        for code in new:
-            self._place(code)
+        if new:
+            self._place(new)
         self._dirty[found[found >= 0]] = True
         return found, new
 
-    def forget(self, code: int) -> None:
-        """Remove a key; its code is used again."""
-        self._forgotten.add(self.names[code])
-        self._codes.forget(code)
-        self.in_shards[self.shard[code]] -= 1
-        self._dirty[code] = False
+    def forget(self, codes: Sequence[int]) -> None:
+        """Remove keys; their codes are used again."""
+        self._forgotten.update([self.names[code] for code in codes])
+        for code in codes:
+            self._codes.forget(code)
+        self.in_shards -= np.bincount(self.shard[codes], minlength=self.shards)
+        self._dirty[codes] = False
 
     def change(self, codes: list[int] | Array) -> None:
         """Note that the states of these keys have changed."""
         self._dirty[codes] = True
 
-    def save(self, saved: Callable[[int], Mapping[str, Any]]) -> KeyedSnapshot:
-        """A snapshot of the states of all keys; `saved` returns that of one of the keys that changed."""
+    def save(self, write: Callable[[Array], Iterable[bytes]]) -> KeyedSnapshot:
+        """A snapshot of the states of all keys; `write` writes those of the keys that changed, in their order."""
         for name in self._forgotten:
             self._store.put(name, None)
         self._forgotten.clear()
-        for code in np.flatnonzero(self._dirty).tolist():
-            self._store.put(self.names[code], write_json(saved(code)))
+        changed = np.flatnonzero(self._dirty)
+        for code, written in zip(changed.tolist(), write(changed), strict=True):
+            self._store.put(self.names[code], written)
         self._dirty[:] = False
         return self._store.snapshot()
 
-    def restore(self, state: State) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    def restore(self, state: State) -> list[tuple[int, Mapping[str, Any]]]:
         """Replace all keys by those of a state; return the code and the state of each."""
         self._store.restore(state)
         self._begin()
-        for name, content in (state.to_dict() if isinstance(state, KeyedSnapshot) else state).items():
-            code = self._codes.add(name)
-            self._place(code)
-            self._dirty[code] = False
-            yield code, json.loads(bytes(content))
+        entries = state.to_dict() if isinstance(state, KeyedSnapshot) else state
+        codes = [self._codes.add(name) for name in entries]
+        if codes:
+            self._place(codes)
+        return [(code, json.loads(bytes(content))) for code, content in zip(codes, entries.values(), strict=True)]
 
     def _begin(self) -> None:
         self._codes.clear()
@@ -106,15 +105,18 @@ class KeyCodes:
         self._forgotten: set[str] = set()
         """The keys that were forgotten since the last save."""
 
-    def _place(self, code: int) -> None:
-        """Find the shard of a new key."""
-        if code >= len(self.shard):
-            self._dirty = np.r_[self._dirty, np.zeros(code, np.bool_)]
-            self.shard = np.r_[self.shard, np.zeros(code, np.int64)]
-        name = self.names[code]
-        self.shard[code] = shard = shard_of(name, self.shards)
-        self.in_shards[shard] += 1
-        self._forgotten.discard(name)
+    def _place(self, codes: list[int]) -> None:
+        """Find the shards of new keys."""
+        missing = len(self.names) - len(self.shard)
+        if missing > 0:
+            room = max(missing, len(self.shard))
+            self._dirty = np.r_[self._dirty, np.zeros(room, np.bool_)]
+            self.shard = np.r_[self.shard, np.zeros(room, np.int64)]
+        names, shards = [self.names[code] for code in codes], self.shards
+        placed = [shard_of(name, shards) for name in names]
+        self.shard[codes] = placed
+        self.in_shards += np.bincount(placed, minlength=shards)
+        self._forgotten.difference_update(names)
 
 
 def write_json(saved: Mapping[str, Any]) -> bytes:

@@ -93,7 +93,7 @@ class PanesByKey:
 
     def save(self) -> State:
         if self._codes is not None:
-            return self._codes.save(lambda code: self._saved(self._keys[code], {}))
+            return self._codes.save(lambda codes: (write_json(self._saved(self._keys[code], {})) for code in codes))
         saved = self._saved(self._keys[0], self._windows.save())
         if self._early is not None:
             saved["interval"] = self._early.interval
@@ -102,7 +102,7 @@ class PanesByKey:
     def restore(self, state: State) -> None:
         if self._codes is not None:
             self._windows.restore({})
-            entries = list(self._codes.restore(state))
+            entries = self._codes.restore(state)
             self._begin()
             for code, saved in entries:
                 self._restore_key(code, saved)
@@ -259,7 +259,7 @@ class PanesByKey:
             if key.past is not None and not measure.is_needed(key.past):
                 key.past = None
             if self._codes is not None and key.past is None and not key.panes and not windows.is_needed(key.memory):
-                self._codes.forget(code)
+                self._codes.forget([code])
                 self._due[code] = GREATEST
                 continue
             time = windows.due(key.memory, key.panes)
