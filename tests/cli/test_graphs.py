@@ -153,6 +153,13 @@ def test_the_graph_is_printed_as_mermaid_text(millstream: Millstream, graph: Pat
     assert 'n2["shout<br>map"]' in lines and 'n2 -->|"to one"| n4' in lines and 'n5 -->|"predictions"| n6' in lines
 
 
+def test_an_arrow_names_the_fields_of_the_key(millstream: Millstream, graph: Path) -> None:
+    model, window = "model: {type: naive_bayes, features: {}}", "by: [text, first], window: {type: count, size: 10}"
+    by_key = GRAPH.replace("type: classify, name: bayes", "type: popularity, name: bayes, of: first")
+    graph.write_text(by_key.replace(model, window))
+    assert '|"by text, first"|' in millstream("explain", graph.name, "--graph").out
+
+
 def test_the_graph_is_drawn_with_every_box_and_label(millstream: Millstream, graph: Path) -> None:
     assert millstream("explain", graph.name, "--graph", "graph.svg").code == 0
     drawn = Path("graph.svg").read_text()
