@@ -203,3 +203,11 @@ def test_a_sink_that_is_added_to_the_records_of_a_step_changes_no_replay(millstr
     ran = millstream("run", graph.name, *sets, "--set", "sinks.clip.type=files", "--json")
     assert ran.code == 0, ran.err
     assert "clip" in json.loads(ran.out.splitlines()[-1])["delivered"]
+
+
+def test_a_key_with_a_dot_is_set_in_quotes(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("run", graph.name, "--set", 'sinks."soft.predictions".path=other', "--json")
+    assert ran.code == 0, ran.err
+    assert any(graph.parent.joinpath("other").iterdir()) and not graph.parent.joinpath("soft").exists()
+    ran = millstream("validate", graph.name, "--set", 'sinks."soft.predictions.path=other')
+    assert ran.code == 2 and "a value is set with `--set a.b=value`" in ran.err

@@ -147,6 +147,8 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
             ("03", "--out", "tried", "--set", "FOO=1"),
             "03_trained_online has no parameter 'FOO'; it has QUICK, SOURCE",
         ),
+        (("03", "--out", "tried", "--set", "QUICK"), "'QUICK' is not NAME=VALUE; write --set QUICK=true"),
+        (("03", "--out", "tried", "--set", "QUICK=[true"), "the value of QUICK is not YAML: while parsing a flow"),
     ],
 )
 def test_an_unknown_notebook_or_parameter_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

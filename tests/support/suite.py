@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import yaml
 from support.documents import add_topics, sign_documents
 from support.engines import ENGINES, marks_of
 from support.pairs import covering
@@ -131,6 +132,7 @@ _JOIN: list[dict[str, Any]] = [
     {**_FOLLOW, "name": "again", "from": "dedupe.repeated", "key": "author"},
 ]  # fmt: skip
 _FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
+_DOCUMENTS = yaml.safe_load((Path(__file__).parents[2] / "configs/documents.yaml").read_text())["pipeline"]["steps"]
 
 
 def _fields(*names: str) -> dict[str, Any]:
@@ -163,6 +165,9 @@ GRAPHS: Mapping[str, Recipe] = {
         },
         sign_documents,
         of_state=frozenset({"predictions", "repeated", "again", "rejects"}),
+    ),
+    "documents": Recipe(
+        {"steps": _DOCUMENTS, "placement": {}, "sinks": {"collected": _FILES, "plain.predictions": _FILES}}
     ),
     "two_sources": Recipe(
         {
