@@ -61,16 +61,34 @@ MISTAKES = {
         "from: blogs",
         "3 sources.news: no step reads the source 'news'; remove it",
     ),
-    "a cycle": (
-        "from: news",
-        "from: [news, marked]",
-        "7 pipeline.steps.0.from.1: the steps read each other in a cycle that nothing ends: "
-        "shout <- marked <- soft <- shout",
+    "a cycle that nothing ends": (
+        'from: soft.predictions, function: "support.user_functions:mark"}',
+        'from: [clip, again], function: "support.user_functions:mark"}\n'
+        '    - {type: map, name: again, from: marked, function: "support.user_functions:mark"}',
+        "11 pipeline.steps.4.from.1: the steps pass every record on, in a cycle that nothing ends: "
+        "marked <- again <- marked; read an output of a step, as `step.output`, or put a `filter` into the cycle",
     ),
     "a step that reads itself": (
+        "from: soft.predictions",
+        "from: [soft.predictions, marked]",
+        "11 pipeline.steps.4.from.1: the steps pass every record on, in a cycle that nothing ends: marked <- marked",
+    ),
+    "records with other columns that are sent back": (
         "from: clip,",
         "from: [clip, soft],",
-        "10 pipeline.steps.3.from.1: the steps read each other in a cycle that nothing ends: soft <- soft",
+        "10 pipeline.steps.3.from.1: step 'soft': the streams 'clip' and 'soft' have different columns: "
+        "'clip' lacks 'predicted'",
+    ),
+    "a cycle that nothing enters": (
+        "from: [shout, clip]",
+        "from: [marked, soft]",
+        "9 pipeline.steps.2.from.0: nothing enters the cycle at step 'bayes', which reads later steps only; "
+        "put it after 'marked' and 'soft', or let it read a stream before it",
+    ),
+    "too many rounds": (
+        "  steps:",
+        "  rounds: 100001\n  steps:",
+        "6 pipeline.rounds:",
     ),
     "two steps of one name": (
         "name: soft,",
@@ -126,8 +144,8 @@ MISTAKES = {
 def test_a_mistake_is_refused_with_its_line_and_key(millstream: Millstream, graph: Path, mistake: str) -> None:
     before, after, message = MISTAKES[mistake]
     content = GRAPH
-    if mistake == "a cycle":
-        content = GRAPH.replace("from: clip,", "from: shout,")
+    if mistake == "a cycle that nothing enters":
+        content = GRAPH.replace("from: clip,", "from: [clip, bayes],")
     elif mistake == "columns that a step lacks":
         content = GRAPH.replace("name: bayes,", "name: bayes, label: first,")
     assert before in content

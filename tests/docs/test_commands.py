@@ -19,6 +19,7 @@ CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
+    ("docs/cycles.md", "Try it"),
     ("docs/documents.md", "Try it"),
     ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
@@ -70,13 +71,17 @@ def test_documents_are_taken_apart_and_collected_with_weights_that_help_a_model(
     assert shown == {name: config[name] for name in shown}
 
 
-@pytest.mark.parametrize("name", ["two_models", "documents"])
-def test_the_picture_of_a_graph_is_that_of_the_config(
-    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["two_models", "documents", "label_propagation"])
+def test_the_picture_of_the_graph_is_that_of_the_config(name: str, folder: Path) -> None:
+    (folder / "notes.jsonl").touch()
     with pytest.raises(SystemExit):
-        main(["explain", str(ROOT / f"configs/{name}.yaml"), "--graph", str(tmp_path / "drawn.svg")])
-    assert (tmp_path / "drawn.svg").read_text() == (ROOT / f"docs/{name}.svg").read_text()
+        main(["explain", str(folder / f"configs/{name}.yaml"), "--graph", str(folder / "drawn.svg")])
+    assert (folder / "drawn.svg").read_text() == (ROOT / f"docs/{name}.svg").read_text()
+
+
+def test_labels_spread_as_the_picture_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/cycles.md", "Try it")
+    assert (folder / "spreading.svg").read_text() == (ROOT / "docs/spreading.svg").read_text()
 
 
 def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:

@@ -44,9 +44,9 @@ class _FunctionConfig(BaseModel):
         function = import_function(name, self.function)
         return FunctionCalls(name, self.function, function, per, self.on_error == "reject")
 
-    def _traits(self) -> Traits:
-        scope = Scope.STATELESS
-        return Traits(scope, ordered=False, deterministic=self.deterministic, idempotent=self.deterministic)
+    def _traits(self, *, keeps_all: bool = False) -> Traits:
+        same = self.deterministic
+        return Traits(Scope.STATELESS, ordered=False, deterministic=same, idempotent=same, keeps_all=keeps_all)
 
 
 class Filter(_FunctionConfig):
@@ -102,7 +102,8 @@ class Map(_FunctionConfig):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        return _MapStep(records, self._calls(name, self.per), self._traits(), FieldChanges(name, records, self.adds))
+        traits = self._traits(keeps_all=True)
+        return _MapStep(records, self._calls(name, self.per), traits, FieldChanges(name, records, self.adds))
 
 
 class FlatMap(_FunctionConfig):

@@ -118,7 +118,12 @@ class PerKey(BaseModel):
         name = self.name or self.type
         ends = frozenset({"time"}) if self.ended is not None else frozenset[str]()
         traits = Traits(
-            Scope.KEYED, deterministic=self.deterministic, key=self.key, ends=ends, makes_children=self.children
+            Scope.KEYED,
+            deterministic=self.deterministic,
+            keeps_all=not self.children,
+            ends=ends,
+            key=self.key,
+            makes_children=self.children,
         )
         check_key(traits, records, f"step {name!r}, `key`")
         function = import_function(name, self.function)
