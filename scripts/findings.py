@@ -102,6 +102,23 @@ ONLY_SHARES = {
 """`impact.yaml` for the shares of true labels alone, in which the learner has no part: a quick one, and many seeds."""
 
 
+OTHER_LIBRARIES = {
+    "streams": {"iid": {"order": "iid"}},
+    "learners": {
+        "nb": {"type": "naive_bayes"},
+        "river_nb": {"type": "river_nb"},
+        "sklearn_nb": {"type": "multinomial_nb", "batch_size": 256},
+        "softmax": {"type": "softmax", "rate": "constant", "learning_rate": 1},
+        "sklearn_sgd": {"type": "sgd", "batch_size": 256},
+    },
+    "failures": [{"span": 600, "share": 0.24}],
+    "treatments": ["at_least_once", "at_most_once"],
+    "margins": {"iid": 0.002},
+    "seeds": 5,
+}
+"""A part of `impact.yaml` with the learners of River and scikit-learn, which take seconds a trial, beside ours."""
+
+
 def generated() -> None:
     for study in STUDIES:
         found = run(study, study, {})
@@ -109,6 +126,7 @@ def generated() -> None:
         write_plots(study, found)
         if study == "impact":
             write_figures(study, "shares", run(study, "shares", ONLY_SHARES))
+            write_figures(study, "libraries", run(study, "libraries", OTHER_LIBRARIES))
 
 
 def news(path: Path) -> None:

@@ -89,6 +89,19 @@ def test_lost_records_are_fewer_records() -> None:
     assert all(row["difference_high"] < 0 and row["learning_curve"] < 0 for row in slow)
 
 
+def test_other_libraries_lose_by_lost_records_and_differ_by_repeats() -> None:
+    rows = read_rows("libraries")
+    repeated, lost = ({row["learner"]: row for row in chosen(rows, treatment=name)} for name in (AT_ONCE, LOST))
+    assert all(lost[name]["difference_high"] < 0 for name in ("river_nb", "sklearn_nb", "sklearn_sgd"))
+    assert all(repeated[name]["difference_high"] < 0 for name in ("nb", "river_nb"))
+    assert repeated["sklearn_nb"]["difference_low"] > 0
+    assert not known(repeated["sklearn_sgd"]) and not known(repeated["softmax"])
+    once = (repeated[name]["accuracy"] - repeated[name]["difference"] for name in ("sklearn_nb", "nb"))
+    found = [f"{100 * accuracy:.1f} %" for accuracy in once]
+    text = " ".join(section(PAGE, "## How much accuracy does a failure cost?").split())
+    assert f"({found[0]} without failures, ours {found[1]})" in text
+
+
 def test_losing_beats_repeating_for_a_model_that_forgets() -> None:
     for stream in ("iid", "blocks", "natural", "swap"):
         place = {"stream": stream, "failures": "16 x 600", "learner": "nb_forgets"}
