@@ -171,6 +171,13 @@ def test_the_graph_is_printed_as_mermaid_text(millstream: Millstream, graph: Pat
     assert 'n2["shout<br>map"]' in lines and 'n2 -->|"to one"| n4' in lines and 'n5 -->|"predictions"| n6' in lines
 
 
+def test_an_arrow_names_the_fields_of_the_key(millstream: Millstream, graph: Path) -> None:
+    model, window = "model: {type: naive_bayes, features: {}}", "by: [text, first], window: {type: count, size: 10}"
+    by_key = GRAPH.replace("type: classify, name: bayes", "type: popularity, name: bayes, of: first")
+    graph.write_text(by_key.replace(model, window))
+    assert '|"by text, first"|' in millstream("explain", graph.name, "--graph").out
+
+
 def test_the_graph_is_drawn_with_every_box_and_label(millstream: Millstream, graph: Path) -> None:
     assert millstream("explain", graph.name, "--graph", "graph.svg").code == 0
     drawn = Path("graph.svg").read_text()
@@ -221,3 +228,11 @@ def test_a_sink_that_is_added_to_the_records_of_a_step_changes_no_replay(millstr
     ran = millstream("run", graph.name, *sets, "--set", "sinks.clip.type=files", "--json")
     assert ran.code == 0, ran.err
     assert "clip" in json.loads(ran.out.splitlines()[-1])["delivered"]
+
+
+def test_a_key_with_a_dot_is_set_in_quotes(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("run", graph.name, "--set", 'sinks."soft.predictions".path=other', "--json")
+    assert ran.code == 0, ran.err
+    assert any(graph.parent.joinpath("other").iterdir()) and not graph.parent.joinpath("soft").exists()
+    ran = millstream("validate", graph.name, "--set", 'sinks."soft.predictions.path=other')
+    assert ran.code == 2 and "a value is set with `--set a.b=value`" in ran.err

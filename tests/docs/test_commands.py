@@ -7,17 +7,20 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from support.docs_pages import ROOT, TEXTS, blocks, section, table
 from support.docs_reader import Reader
 
 from millstream.cli import main
 from millstream_connectors.kafka.broker import Broker, free_port
 
+DOCUMENTS = (ROOT / "configs/documents.yaml").read_text()
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
     ("docs/cycles.md", "Try it"),
+    ("docs/documents.md", "Try it"),
     ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
@@ -55,7 +58,20 @@ def test_a_graph_has_two_models_with_an_accuracy_each(folder: Path) -> None:
     assert 'n1 -->|"to one"| n3' in printed and '"predicted":' in printed
 
 
-@pytest.mark.parametrize("name", ["two_models", "label_propagation"])
+def test_documents_are_taken_apart_and_collected_with_weights_that_help_a_model(folder: Path) -> None:
+    fewer = {"run configs/documents.yaml": "run configs/documents.yaml --set source.records=1000"}
+    printed = Reader(folder, instead=fewer).plays("docs/documents.md", "Try it")
+    found = re.findall(r"^  accuracy +(\w+) (0\.\d+),", printed, re.MULTILINE)
+    assert [name for name, _ in found] == ["tf_idf", "plain"] * 2
+    assert float(found[0][1]) > float(found[1][1]) + 0.02
+    assert '"weights": "{\\"' in printed and '"predicted": "' in printed
+    digests = re.findall(r"^  (?:model|state) +([0-9a-f]{12})", printed, re.MULTILINE)
+    assert len(digests) == 6 and digests[:3] == digests[3:]
+    shown, config = (yaml.safe_load(text) for text in (blocks("docs/documents.md", "yaml")[0].text, DOCUMENTS))
+    assert shown == {name: config[name] for name in shown}
+
+
+@pytest.mark.parametrize("name", ["two_models", "documents", "label_propagation"])
 def test_the_picture_of_the_graph_is_that_of_the_config(name: str, folder: Path) -> None:
     (folder / "notes.jsonl").touch()
     with pytest.raises(SystemExit):

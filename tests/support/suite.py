@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import yaml
 from support.documents import add_topics, sign_documents
 from support.engines import ENGINES, marks_of
 from support.pairs import covering
@@ -143,6 +144,7 @@ _CYCLE: list[dict[str, Any]] = [
     {"type": "classify", "model": {**_BAYES, "batch_size": 10}},
 ]  # fmt: skip
 _FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
+_DOCUMENTS = yaml.safe_load((Path(__file__).parents[2] / "configs/documents.yaml").read_text())["pipeline"]["steps"]
 
 
 def _fields(*names: str) -> dict[str, Any]:
@@ -175,6 +177,9 @@ GRAPHS: Mapping[str, Recipe] = {
         },
         sign_documents,
         of_state=frozenset({"predictions", "repeated", "again", "rejects"}),
+    ),
+    "documents": Recipe(
+        {"steps": _DOCUMENTS, "placement": {}, "sinks": {"collected": _FILES, "plain.predictions": _FILES}}
     ),
     "cycle": Recipe(
         {

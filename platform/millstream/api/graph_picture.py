@@ -71,5 +71,5 @@ def picture_of(graph: Graph, sources: Mapping[str, str], sinks: Mapping[str, str
 def _grouping(node: Node) -> str:
     """The grouping of the records for a step among processes; empty if they may stay where they are."""
     if node.traits.scope is Scope.KEYED:
-        return f"by {node.traits.key}"
+        return f"by {', '.join(node.traits.key_fields)}"
     return "to one" if node.traits.scope is Scope.GLOBAL else ""
