@@ -62,7 +62,7 @@ def by_python(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_configs_are_these() -> None:
-    names = ("demo", "joined", "label_propagation", "news", "trending", "two_models")
+    names = ("demo", "documents", "joined", "label_propagation", "news", "trending", "two_models")
     assert [f"configs/{name}.yaml" for name in names] == WITHOUT_BROKER
     assert set(CONFIGS) - set(WITHOUT_BROKER) == {"configs/kafka.yaml", *CHAIN}
 
