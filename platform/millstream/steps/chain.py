@@ -29,10 +29,11 @@ class EpochInProgress:
     """An epoch between two steps: its live streams in step order, and the rows, counts and digests made so far.
 
     `records` are those of all sources, until the last step has read a source; `tables` are the records of the other
-    streams that are still read, and `merged` the input of a step that is merged already. `inputs` has for each rank the
-    digest of the log's records, `latest` the greatest time of its readable records; None without one. `streams` has for
-    each step the digest of the records that it made here, and `scores` its scores. `order` is the order of the records,
-    if a step merges streams. `at_end` has the rows of windows that steps read at the boundary of the epoch.
+    streams that are still read. `inputs` has for each rank the digest of the log's records, `latest` the greatest time
+    of its readable records; None without one. `streams` has for each step the digest of the records that it made here,
+    and `scores` its scores. `order` is the order of the records, if a step merges streams. `at_end` has the rows of
+    windows that steps read at the boundary of the epoch. `window_times` has the times of the rows of windows, for each
+    of their tables in `outputs`.
     """
 
     epoch: int
@@ -43,15 +44,9 @@ class EpochInProgress:
     streams: dict[str, Digest] = field(default_factory=dict)
     scores: dict[str, Scores] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
-    merged: dict[str, pa.Table] = field(default_factory=dict)
     order: RecordOrder | None = None
     at_end: dict[str, list[pa.Table]] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """The number of records in the live streams."""
-        live = [*([] if self.records is None else [self.records]), *self.tables.values(), *self.merged.values()]
-        return sum(table.num_rows for table in live)
+    window_times: dict[str, list[pa.Array]] = field(default_factory=dict)
 
 
 def begin_epoch(epoch: int, at: int, records: pa.Table, graph: Graph, partitions: PartitionTable) -> EpochInProgress:
@@ -106,18 +101,11 @@ class Chain:
             drops[node.name] = (not sources, [stream for stream in node.reads if stream not in left])
         return drops
 
-    def input_of(self, node: Node, epoch: EpochInProgress, partitions: PartitionTable) -> pa.Table:
-        """The records of an epoch for a step."""
-        ready = epoch.merged.pop(node.name, None)
-        if ready is not None:
-            return ready
-        return self._graph.inputs[node.name].records(epoch.records, epoch.tables, epoch.order, partitions)
-
     def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
         """Run the steps on the records of an epoch."""
         position = EpochPosition(epoch.epoch, partitions)
         for node in self.steps:
-            records = self.input_of(node, epoch, partitions)
+            records = self._graph.inputs[node.name].records(epoch.records, epoch.tables, epoch.order, partitions)
             if node.name in self._here:
                 result = process_batch(node, records, position)
                 self._collect(node, result, epoch, epoch.tables)
@@ -154,7 +142,6 @@ class Chain:
                 result = node.step.ended(behind)
                 check_result(node.name, result, node.made, node.step.outputs)
                 self._collect_at_end(node, result, epoch)
-        epoch.at_end = {}
 
     def _collect_at_end(self, node: Node, result: Result, epoch: EpochInProgress) -> None:
         self._collect(node, result, epoch, made := {})
@@ -171,6 +158,9 @@ class Chain:
             epoch.scores[node.name] = epoch.scores.get(node.name, Scores()) + made
         for name, rows in self._graph.made.of(node.name, result.outputs).items():
             epoch.outputs.setdefault(name, []).append(rows)
+        for short, windows in result.windows.items():
+            if len(windows.times):
+                epoch.window_times.setdefault(self._graph.made.names[node.name, short], []).append(windows.times)
         if node.name in self._graph.made.records and result.records.num_rows:
             epoch.outputs.setdefault(node.name, []).append(result.records)
         for output in self._outputs_read[node.name]:
