@@ -24,6 +24,7 @@ from millstream.study.evidence import AccuracyRow, evidence_text
 from millstream.study.study_file import load_study
 from scripts.findings_page import texts, write_page
 from scripts.findings_tables import FOLDER, ROOT, cell_rows, chosen, prequential_rows, read_rows, shift_rows, write_rows
+from scripts.small_images import write_small
 
 STUDIES = ("impact", "lateness", "state", "prequential", "published", "quick")
 SHOWN = {
@@ -34,9 +35,6 @@ SHOWN = {
     "quick": ("output_and_state",),
 }
 """The plots that the page shows, of the studies on generated text."""
-COLOURS = 64
-LARGEST = 100_000
-"""The bytes of a plot in the repository, at most."""
 EVIDENCE = ROOT / "platform/millstream/study/evidence.json"
 
 
@@ -93,11 +91,7 @@ def write_plots(study: str, found: ms.Study) -> None:
     for plot in SHOWN.get(study, ()):
         file = FOLDER / f"{study}-{plot}.png"
         with Image.open(found.path / "plots" / f"{plot}.png") as made:
-            few = made.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-        few.save(file, optimize=True)
-        if file.stat().st_size > LARGEST:
-            message = f"{file} has more than {LARGEST:,} bytes; draw it smaller"
-            raise RuntimeError(message)
+            write_small(made, file)
 
 
 ONLY_SHARES = {
@@ -108,6 +102,23 @@ ONLY_SHARES = {
 """`impact.yaml` for the shares of true labels alone, in which the learner has no part: a quick one, and many seeds."""
 
 
+OTHER_LIBRARIES = {
+    "streams": {"iid": {"order": "iid"}},
+    "learners": {
+        "nb": {"type": "naive_bayes"},
+        "river_nb": {"type": "river_nb"},
+        "sklearn_nb": {"type": "multinomial_nb", "batch_size": 256},
+        "softmax": {"type": "softmax", "rate": "constant", "learning_rate": 1},
+        "sklearn_sgd": {"type": "sgd", "batch_size": 256},
+    },
+    "failures": [{"span": 600, "share": 0.24}],
+    "treatments": ["at_least_once", "at_most_once"],
+    "margins": {"iid": 0.002},
+    "seeds": 5,
+}
+"""A part of `impact.yaml` with the learners of River and scikit-learn, which take seconds a trial, beside ours."""
+
+
 def generated() -> None:
     for study in STUDIES:
         found = run(study, study, {})
@@ -115,6 +126,7 @@ def generated() -> None:
         write_plots(study, found)
         if study == "impact":
             write_figures(study, "shares", run(study, "shares", ONLY_SHARES))
+            write_figures(study, "libraries", run(study, "libraries", OTHER_LIBRARIES))
 
 
 def news(path: Path) -> None:

@@ -37,6 +37,7 @@ def tables() -> Mapping[str, Sequence[str]]:
     made: Mapping[str, Callable[[], Sequence[str]]] = {
         "verdicts": verdicts,
         "accuracy": accuracy,
+        "libraries": libraries,
         "shares": shares,
         "lateness": lateness,
         "state": state,
@@ -88,6 +89,17 @@ def accuracy() -> list[str]:
         for learner in LEARNERS:
             cells = (points(one(rows, learner=learner, treatment=treatment)) for treatment in DELIVERIES)
             lines.append(_row(text, f"`{learner}`", *cells))
+    return lines
+
+
+def libraries() -> list[str]:
+    """The accuracy differences of the learners of other libraries beside ours, over the same seeds."""
+    shown = ("at_least_once", "at_most_once")
+    lines = _head("learner", "seeds", *(DELIVERIES[each] for each in shown))
+    rows = read_rows("libraries")
+    for learner in dict.fromkeys(row["learner"] for row in rows):
+        cells = [one(rows, learner=learner, treatment=treatment) for treatment in shown]
+        lines.append(_row(f"`{learner}`", cells[0]["seeds"], *map(points, cells)))
     return lines
 
 

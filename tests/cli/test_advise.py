@@ -113,6 +113,11 @@ def test_one_record_and_one_failure_are_singular(millstream: Millstream, demo: P
     assert "  stream   1 record a second (given), " in out and "; 1 failure a month\n" in out
 
 
+def test_a_number_of_failures_is_called_assumed_only_if_it_was_not_given(millstream: Millstream, demo: Path) -> None:
+    assert "; 4 failures a month (assumed: one a week)\n" in millstream(*ADVISE).out
+    assert "; 4 failures a month\n" in millstream(*ADVISE, "--failures-per-month", "4").out
+
+
 def test_exactly_once_that_is_impossible_says_why(millstream: Millstream, demo: Path) -> None:
     steps = "pipeline={steps: [{type: map, function: 'os.path:basename', deterministic: false}]}"
     ran = millstream(*ADVISE, "--set", steps, "--set", "guarantee.delivery=at_least_once")

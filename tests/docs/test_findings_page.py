@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ import pytest
 from support.docs_pages import ROOT, section
 from support.docs_pages import TEXTS as DOCS
 
+from millstream.study.evidence import evidence
 from scripts.findings_page import one, points, published_shift, ratio, tables, texts
 from scripts.findings_tables import Row, chosen, read_rows
 
@@ -85,8 +85,21 @@ def test_repeats_are_a_partial_second_pass() -> None:
 
 def test_lost_records_are_fewer_records() -> None:
     slow = of("impact", stream="iid", failures="16 x 600", treatment=LOST, learner="softmax_slow")
-    says(4, "24 %", *map(points, slow))
+    says(4, "24 %", *map(points, slow), *(f"{100 * row['learning_curve']:.2f}" for row in slow))
     assert all(row["difference_high"] < 0 and row["learning_curve"] < 0 for row in slow)
+
+
+def test_other_libraries_lose_by_lost_records_and_differ_by_repeats() -> None:
+    rows = read_rows("libraries")
+    repeated, lost = ({row["learner"]: row for row in chosen(rows, treatment=name)} for name in (AT_ONCE, LOST))
+    assert all(lost[name]["difference_high"] < 0 for name in ("river_nb", "sklearn_nb", "sklearn_sgd"))
+    assert all(repeated[name]["difference_high"] < 0 for name in ("nb", "river_nb"))
+    assert repeated["sklearn_nb"]["difference_low"] > 0
+    assert not known(repeated["sklearn_sgd"]) and not known(repeated["softmax"])
+    once = (repeated[name]["accuracy"] - repeated[name]["difference"] for name in ("sklearn_nb", "nb"))
+    found = [f"{100 * accuracy:.1f} %" for accuracy in once]
+    text = " ".join(section(PAGE, "## How much accuracy does a failure cost?").split())
+    assert f"({found[0]} without failures, ours {found[1]})" in text
 
 
 def test_losing_beats_repeating_for_a_model_that_forgets() -> None:
@@ -95,9 +108,9 @@ def test_losing_beats_repeating_for_a_model_that_forgets() -> None:
         for end in texts("impact"):
             rows = read_rows(f"impact{end}")
             repeated, lost = one(rows, treatment=AT_ONCE, **place), one(rows, treatment=LOST, **place)
+            assert lost["difference_low"] > repeated["difference_high"]
             if stream == "iid":
-                says(5, points(repeated), points(lost))
-                assert lost["difference_low"] > repeated["difference_high"]
+                says(5, "all four streams", "in random order", points(repeated), points(lost))
 
 
 def test_losing_beats_repeating_after_a_drift() -> None:
@@ -175,10 +188,9 @@ def test_the_order_decides_which_learner_is_best() -> None:
 
 
 def test_the_evidence_of_advice_is_that_of_the_study() -> None:
-    rows = json.loads((ROOT / "platform/millstream/study/evidence.json").read_text())["accuracy"]["rows"]
     expected = [
         (f"{text}, {row['stream']}", row["treatment"], round(100 * row["difference"], 4))
         for end, text in texts("impact").items()
         for row in chosen(read_rows(f"impact{end}"), treatment=(AT_ONCE, LOST))
     ]
-    assert [(row["stream"], row["delivery"], row["difference"]) for row in rows] == expected
+    assert sorted((row.stream, row.delivery, row.difference) for row in evidence().accuracy) == sorted(expected)

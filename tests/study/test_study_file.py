@@ -66,6 +66,12 @@ def test_all_problems_are_reported_together(write: WriteStudy) -> None:
     assert [problem.key for problem in refused.value.problems] == ["learners", "failures.0", "seeds"]
 
 
+def test_an_empty_grid_is_one_problem_and_not_one_of_the_names_that_it_lacks(write: WriteStudy) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_study(write(streams={}, margins={"iid": 0.1}))
+    assert [problem.key for problem in refused.value.problems] == ["streams"]
+
+
 def test_the_quick_size_is_checked_too(write: WriteStudy) -> None:
     study = write(quick={"records": 100}, failures=[{"span": 60, "number": 2}])
     assert load_study(study).study.data.records == 600

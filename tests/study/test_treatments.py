@@ -61,6 +61,14 @@ def test_the_worst_failures_repeat_or_lose_exactly_their_spans(seed: int) -> Non
         assert np.array_equal(counts(twice, twice.state) == 2, counts(lost, lost.state) == 0)
 
 
+def test_the_worst_failures_repeat_a_part_of_their_spans_if_no_interval_is_a_multiple_of_the_other() -> None:
+    for every, twice in (((1, 5), 150), ((5, 1), 150), ((5, 2), 75)):
+        found = delivered("at_least_once", checkpoint_every=every[0], commit_every=every[1])
+        assert (counts(found, found.state) == 2).sum() == (counts(found, found.output) == 2).sum() == twice
+    lost = delivered("at_most_once", checkpoint_every=5)
+    assert (counts(lost, lost.state) == 0).sum() == 150 and (counts(lost, lost.output) == 0).sum() == 30
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("every", [(1, 1), (1, 10), (10, 1), (5, 10), (2, 5)])
 @pytest.mark.parametrize("name", [*Delivery])

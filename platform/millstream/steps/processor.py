@@ -163,6 +163,7 @@ class EpochProcessor:
             scores={name: epoch.scores[name] for name in steps if name in epoch.scores},
             watermarks=boundary.watermarks,
             held_by=boundary.held_by,
+            rounds=epoch.rounds,
         )
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:

@@ -8,7 +8,6 @@ from functools import partial
 from millstream.guarantees.delivery import Delivery
 from millstream.plain_text import short
 from millstream.study.advice import Advice, Deviation, Effect, GuaranteeAdvice
-from millstream.study.conditions import FAILURES_PER_MONTH
 from millstream.study.evidence import AccuracyRow, evidence
 from millstream.study.label_sample import NoSample
 
@@ -32,7 +31,7 @@ def _head(advice: Advice) -> Iterator[str]:
         f"epochs of {_count(conditions.epoch_records, 'record')}, a checkpoint every "
         f"{_count(conditions.checkpoint_every, 'epoch')}, a commit every {_count(conditions.commit_every, 'epoch')}"
     )
-    assumed = " (assumed: one a week)" if conditions.failures_per_month == FAILURES_PER_MONTH else ""
+    assumed = " (assumed: one a week)" if conditions.failures_assumed else ""
     rate = _amount(f"{conditions.records_per_second:,.4g}", "record")
     failures = _amount(f"{conditions.failures_per_month:g}", "failure")
     yield (

@@ -16,7 +16,7 @@ from millstream.study.evidence import evidence
 from millstream.study.label_sample import LabelSample, NoSample, label_sample
 from millstream.substreams.windows import CountWindow, SlidingWindow, TumblingWindow
 
-__all__ = ["FAILURES_PER_MONTH", "MONTH", "Conditions", "Window", "conditions_of"]
+__all__ = ["MONTH", "Conditions", "Window", "conditions_of"]
 
 MONTH = 365.25 / 12 * 86_400
 """The seconds of a month."""
@@ -46,7 +46,7 @@ class Conditions:
     `at_once` is true if the source has all its records at once, so that epochs are full. `epoch_records` is the number
     of records in an epoch, `waiting` the share of the time in which the run waits for records. `learner` has the
     options of the model, None without one. `impossible` is the reason why exactly_once is refused, empty if it is not.
-    `rate_from` says where `records_per_second` comes from.
+    `rate_from` says where `records_per_second` comes from, `failures_assumed` that `failures_per_month` was not given.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Conditions:
     records_per_second: float
     rate_from: str
     failures_per_month: float
+    failures_assumed: bool
     window: Window
     sample: LabelSample | NoSample
 
@@ -99,6 +100,7 @@ def conditions_of(
         records_per_second=rate,
         rate_from=rate_from,
         failures_per_month=FAILURES_PER_MONTH if failures_per_month is None else failures_per_month,
+        failures_assumed=failures_per_month is None,
         window=_window(loaded, rate),
         sample=sample,
     )

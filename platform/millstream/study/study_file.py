@@ -170,7 +170,7 @@ def _problems(study: StudyConfig) -> Iterator[Problem]:
         ("margins", study.margins, study.streams),
     ):
         for name in names:
-            if name not in known:
+            if known and name not in known:
                 yield Problem((key, name), f"there is no {name!r} in this study; there are {', '.join(known)}")
     yield from _treatment_problems(study)
     for index, failures in enumerate(study.failures):

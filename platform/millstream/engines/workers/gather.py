@@ -50,6 +50,7 @@ class Gather:
         for _, report in sorted(reports.items(), key=lambda each: each[0]):
             whole.inputs |= report.inputs
             whole.latest |= report.latest
+            whole.rounds |= report.rounds
             for step, digest in report.streams.items():
                 whole.streams[step] = whole.streams.get(step, Digest()) + digest
             for step, scores in report.scores.items():

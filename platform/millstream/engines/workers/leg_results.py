@@ -58,7 +58,7 @@ class LegResults:
 
     def report(self, epoch: EpochInProgress) -> Report:
         """The results for the receipt of the epoch."""
-        return Report(epoch.inputs, epoch.latest, epoch.streams, epoch.scores, tuple(self._outputs))
+        return Report(epoch.inputs, epoch.latest, epoch.streams, epoch.scores, tuple(self._outputs), epoch.rounds)
 
     def _take_outputs(self, epoch: EpochInProgress, places: Places | None) -> dict[str, list[pa.Table]]:
         """The rows of the outputs; those of several owners with what puts them in order.

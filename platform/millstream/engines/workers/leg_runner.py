@@ -37,7 +37,7 @@ class LegRunner:
         self.leg = leg
         self._chain = chain_of(graph, legs, leg)
         self._results = LegResults(graph, legs, leg)
-        self._merges = any(graph.inputs[node.name].needs_order for node in leg.steps)
+        self._merges = any(node.cycle or graph.inputs[node.name].needs_order for node in leg.steps)
         records = sum(legs.senders(feeding, readers) for feeding in leg.reads)
         ends = sum(legs.senders(feeding, readers) for feeding in leg.ends)
         self._exchange = Exchange[EpochPart | Boundary]([records, ends + 1][: leg.phases])

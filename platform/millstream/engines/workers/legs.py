@@ -85,15 +85,16 @@ class Legs:
 def legs_of(graph: Graph) -> Legs:
     """Assign the steps of a graph to legs.
 
-    A step without state runs where the streams are that it reads; if they are in several legs, in the sequencer.
+    A step without state runs where the streams are that it reads; if they are in several legs, in the sequencer. A
+    cycle runs there too.
     """
     late = _late(graph)
     assigned: dict[str, _Group] = {}
     head = _Group(Place.READ, 0, "")
-    for node in graph.steps:
-        made = [assigned[maker] if maker is not None else head for maker in _makers(graph, node)]
-        group = _group_of(node, made, late)
-        assigned[node.name] = group
+    for unit in graph.units:
+        makers = _makers(graph, unit).difference(node.name for node in unit)
+        group = _group_of(unit, {assigned[maker] if maker is not None else head for maker in makers}, late)
+        assigned.update((node.name, group) for node in unit)
     groups = sorted({head, *assigned.values()}, key=lambda group: group.order(list(assigned)))
     index_of = {name: groups.index(group) for name, group in assigned.items()}
     legs = [_leg(graph, index, group.place, index_of, late) for index, group in enumerate(groups)]
@@ -115,29 +116,31 @@ class _Group:
         return self.level, self.place is Place.ONE, names.index(self.keyed) if self.keyed else 0
 
 
-def _group_of(node: Node, read: Sequence[_Group], late: frozenset[str]) -> _Group:
-    alike = len(set(read)) == 1
-    if node.traits.scope is Scope.KEYED:
+def _group_of(unit: Sequence[Node], read: set[_Group], late: frozenset[str]) -> _Group:
+    """The group of a step, or of all steps of a cycle, from the groups whose streams they read."""
+    node, level = unit[0], max(group.level for group in read)
+    if not node.cycle and node.traits.scope is Scope.KEYED:
         return _Group(Place.KEYED, max(group.level + (group.place is Place.ONE) for group in read), node.name)
-    if node.traits.scope is Scope.STATELESS and alike:
-        [group] = set(read)
+    if not node.cycle and node.traits.scope is Scope.STATELESS and len(read) == 1:
+        [group] = read
         if group.place is not Place.READ or node.name not in late:
             return group
-    return _Group(Place.ONE, max(group.level for group in read))
+    return _Group(Place.ONE, level)
 
 
 def _late(graph: Graph) -> frozenset[str]:
     """The steps that may make rows at the boundary of an epoch."""
     late: set[str] = set()
-    for node in graph.steps:
-        windows = any(output.of == "window" for output in node.step.outputs)
-        if node.traits.ends or windows or late.intersection(filter(None, _makers(graph, node))):
-            late.add(node.name)
+    for unit in graph.units:
+        windows = any(output.of == "window" for node in unit for output in node.step.outputs)
+        ends = any(node.traits.ends for node in unit)
+        if ends or windows or not late.isdisjoint(filter(None, _makers(graph, unit))):
+            late.update(node.name for node in unit)
     return frozenset(late)
 
 
-def _makers(graph: Graph, node: Node) -> Sequence[str | None]:
-    return [graph.streams[stream].maker for stream in node.reads]
+def _makers(graph: Graph, unit: Sequence[Node]) -> set[str | None]:
+    return {graph.streams[stream].maker for node in unit for stream in node.reads}
 
 
 def _leg(graph: Graph, index: int, place: Place, index_of: Mapping[str, int], late: frozenset[str]) -> Leg:
@@ -164,7 +167,7 @@ def _with_order(graph: Graph, legs: Sequence[Leg]) -> Sequence[Leg]:
     """The legs, with `needs_order` where records are put in order, or go on to such a leg."""
     found: list[Leg] = []
     for leg in reversed(legs):
-        merges = any(graph.inputs[node.name].needs_order for node in leg.steps)
+        merges = any(node.cycle or graph.inputs[node.name].needs_order for node in leg.steps)
         feeds = any(leg.index in other.reads and other.needs_order for other in found)
         found.insert(0, replace(leg, needs_order=leg.place is Place.KEYED or merges or feeds))
     return found

@@ -82,7 +82,8 @@ class Allow:
 class Report:
     """The results of a leg in one role, for the receipt of an epoch and for sinks.
 
-    `inputs` and `latest` are of the log's records, as in `EpochInProgress`. `outputs` has the rows of each phase.
+    `inputs` and `latest` are of the log's records, as in `EpochInProgress`. `outputs` has the rows of each phase, and
+    `rounds` the number of rounds of each cycle.
     """
 
     inputs: Mapping[int, Digest]
@@ -90,6 +91,7 @@ class Report:
     streams: Mapping[str, Digest]
     scores: Mapping[str, Scores]
     outputs: Sequence[Mapping[str, Sequence[pa.Table]]]
+    rounds: Mapping[str, int]
 
 
 @dataclass(frozen=True)
