@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["changed", "clip", "close", "count", "follow", "known", "mark", "not_dropped", "short", "shout", "words"]
+__all__ = [
+    "changed",
+    "clip",
+    "close",
+    "count",
+    "follow",
+    "known",
+    "mark",
+    "not_dropped",
+    "rows",
+    "short",
+    "shout",
+    "words",
+]
 
 
 def changed(row: Mapping[str, Any]) -> bool:
@@ -54,6 +67,11 @@ def mark(record: Mapping[str, Any]) -> dict[str, str | None]:
     """Marks a wrong prediction."""
     wrong = record["predicted"] != record["label"]
     return {"predicted": f"{record['predicted']}?"} if wrong else {}
+
+
+def rows(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], int]:
+    """Counts the rows of a key."""
+    return {}, (state or 0) + 1
 
 
 def short(record: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from millstream.api.graph_picture import Picture, picture_of
 from millstream.config.load import Loaded
 from millstream.config.sources import NamedSource
 from millstream.engines.spark.placement import worker_steps
-from millstream.engines.workers.stages import stages_of
+from millstream.engines.workers.legs import Place, legs_of
 from millstream.guarantees.delivery import Delivery, order
 from millstream.guarantees.explain import Outcome, outcomes, restart
 from millstream.guarantees.validation import checked_graph
@@ -116,8 +116,8 @@ def _processes(loaded: Loaded, graph: Graph) -> dict[str, str]:
     if loaded.config.engine.type == "local":
         if loaded.config.engine.workers == 1:
             return {node.name: "process" for node in graph.steps}
-        stages = stages_of(graph)
-        return {node.name: "sequencer" if node in stages.rest else "readers" for node in graph.steps}
+        words = {Place.READ: "one reader an epoch", Place.KEYED: "readers by key", Place.ONE: "sequencer"}
+        return {node.name: words[leg.place] for leg in legs_of(graph).all for node in leg.steps}
     in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}
     return {node.name: "worker" if node.name in in_workers else "driver" for node in graph.steps}
 

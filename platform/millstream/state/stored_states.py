@@ -28,12 +28,12 @@ class StoredStates(Mapping[str, Mapping[str, Value]]):
     def __init__(self, folder: Path, sections: Sections, shards: int = SHARDS) -> None:
         self._folder, self.sections, self._shards = folder, sections, shards
 
-    def owned(self, owns: Callable[[int], bool], steps: Collection[str]) -> StoredStates:
-        """The states of the steps, and of these only the shards for which `owns` is true."""
+    def owned(self, owns: Callable[[int], bool], steps: Collection[str], whole: Collection[str] = ()) -> StoredStates:
+        """The states of the steps, and of these only the shards for which `owns` is true; others are `whole`."""
         sections = {
-            step: {shard: chain for shard, chain in shards.items() if owns(shard)}
+            step: {shard: chain for shard, chain in shards.items() if step in whole or owns(shard)}
             for step, shards in self.sections.items()
-            if step in steps
+            if step in steps or step in whole
         }
         return StoredStates(self._folder, sections, self._shards)
 

@@ -32,11 +32,12 @@ class EpochInProgress:
     """An epoch between two steps: its live streams in step order, and the rows, counts and digests made so far.
 
     `records` are those of all sources, until the last step has read a source; `tables` are the records of the other
-    streams that are still read, and `merged` the input of a step that is merged already. `inputs` has for each rank the
-    digest of the log's records, `latest` the greatest time of its readable records; None without one. `streams` has for
-    each step the digest of the records that it made here, and `scores` its scores. `order` is the order of the records,
-    if a step merges streams. `at_end` has the rows of windows that steps read at the boundary of the epoch. `rounds` is
-    the number of rounds of each cycle. `round` is the present one, if a chain runs the steps of a cycle by round.
+    streams that are still read. `inputs` has for each rank the digest of the log's records, `latest` the greatest time
+    of its readable records; None without one. `streams` has for each step the digest of the records that it made here,
+    and `scores` its scores. `order` is the order of the records, if a step merges streams. `at_end` has the rows of
+    windows that steps read at the boundary of the epoch. `window_times` has the times of the rows of windows, for each
+    of their tables in `outputs`. `rounds` is the number of rounds of each cycle. `round` is the present one, if a chain
+    runs the steps of a cycle by round.
     """
 
     epoch: int
@@ -47,17 +48,11 @@ class EpochInProgress:
     streams: dict[str, Digest] = field(default_factory=dict)
     scores: dict[str, Scores] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
-    merged: dict[str, pa.Table] = field(default_factory=dict)
     order: RecordOrder | None = None
     at_end: dict[str, list[pa.Table]] = field(default_factory=dict)
+    window_times: dict[str, list[pa.Array]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     round: int = 0
-
-    @property
-    def size(self) -> int:
-        """The number of records in the live streams."""
-        live = [*([] if self.records is None else [self.records]), *self.tables.values(), *self.merged.values()]
-        return sum(table.num_rows for table in live)
 
 
 def begin_epoch(epoch: int, at: int, records: pa.Table, graph: Graph, partitions: PartitionTable) -> EpochInProgress:
@@ -124,11 +119,8 @@ class Chain:
             drops[unit[0].name] = (not sources, [name for node in unit for name in node.reads if name not in left])
         return drops
 
-    def input_of(self, node: Node, epoch: EpochInProgress, partitions: PartitionTable) -> pa.Table:
-        """The records of an epoch for a step."""
-        ready = epoch.merged.pop(node.name, None)
-        if ready is not None:
-            return ready
+    def _input_of(self, node: Node, epoch: EpochInProgress, partitions: PartitionTable) -> pa.Table:
+        """The records of an epoch, or of a round, for a step."""
         inputs = self._graph.inputs[node.name]
         if not epoch.round:
             return inputs.records(epoch.records, epoch.tables, epoch.order, partitions)
@@ -149,8 +141,8 @@ class Chain:
                 epoch.tables.pop(stream, None)
 
     def _visit(self, node: Node, epoch: EpochInProgress, position: EpochPosition) -> None:
-        """Run a step that is in no cycle."""
-        records = self.input_of(node, epoch, position.partitions)
+        """Run a step that is in no cycle, or in the present round."""
+        records = self._input_of(node, epoch, position.partitions)
         if node.name in self._here:
             result = process_batch(node, records, position)
             self._collect(node, result, epoch, epoch.tables, at_end=False)
@@ -246,7 +238,6 @@ class Chain:
                 self._go_round_at_end(cycle, epoch, position)
             elif unit[0].name in self._here:
                 self._end_step(unit[0], epoch, watermark, position)
-        epoch.at_end = {}
 
     def _end_step(
         self, node: Node, epoch: EpochInProgress, watermark: Watermark | None, position: EpochPosition
@@ -293,6 +284,9 @@ class Chain:
             epoch.scores[node.name] = epoch.scores.get(node.name, Scores()) + made
         for name, rows in self._graph.made.of(node.name, result.outputs).items():
             epoch.outputs.setdefault(name, []).append(rows)
+        for short, windows in result.windows.items():
+            if len(windows.times):
+                epoch.window_times.setdefault(self._graph.made.names[node.name, short], []).append(windows.times)
         if node.name in self._graph.made.records and result.records.num_rows:
             epoch.outputs.setdefault(node.name, []).append(result.records)
         for output in self._outputs_read[node.name]:

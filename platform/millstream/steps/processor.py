@@ -19,11 +19,13 @@ from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome, outcome_of
 from millstream.steps.output_rows import row_schema, rows_for_sinks, with_columns
 from millstream.steps.runner import save_state
+from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
 
-__all__ = ["EpochProcessor", "EpochResult"]
+__all__ = ["EVENT_TIME", "EpochBoundary", "EpochProcessor", "EpochResult", "restore_steps"]
 
-_ENGINE = "event time"
+EVENT_TIME = "event time"
+"""The name of event time among the states of the steps."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ class EpochResult:
     epoch: Epoch
     rows: Mapping[str, pa.Table]
     receipt: EpochReceipt
+
+
+@dataclass(frozen=True)
+class EpochBoundary:
+    """Event time at the boundary of an epoch: the watermark of the sources if it has risen, and those of the steps.
+
+    `held_by` is the partition for which the watermark waits, if it waits for one.
+    """
+
+    risen: Watermark | None
+    watermarks: Mapping[str, int | None]
+    held_by: int | None
 
 
 class EpochProcessor:
@@ -59,18 +73,28 @@ class EpochProcessor:
         begun = begin_epoch(epoch.number, epoch.at, records, self.graph, self._partitions)
         return self._complete(epoch, begun, attempt)
 
-    def complete(self, epoch: Epoch, in_progress: EpochInProgress) -> EpochResult:
-        """Run the steps and the boundary of an epoch that another process has begun, and whose first steps it ran."""
+    def boundary(self, epoch: Epoch, latest: Mapping[int, int | None]) -> EpochBoundary:
+        """Pass the boundary of an epoch; `latest` are the `latest_times` of its records."""
         self._join(epoch)
-        return self._complete(epoch, in_progress, attempt=1)
+        return self._boundary(epoch, latest)
+
+    def result(
+        self, epoch: Epoch, in_progress: EpochInProgress, boundary: EpochBoundary, attempt: int = 1
+    ) -> EpochResult:
+        """The result of an epoch that is through all steps."""
+        rows = {name: self._rows(name, in_progress.outputs.get(name, [])) for name in self.graph.outputs}
+        return EpochResult(epoch, rows, self._receipt(in_progress, rows, boundary, attempt))
 
     def _complete(self, epoch: Epoch, in_progress: EpochInProgress, attempt: int) -> EpochResult:
-        self._event_time.observe(in_progress.latest)
+        boundary = self._boundary(epoch, in_progress.latest)
         self._chain.run(in_progress, self._partitions)
+        self._chain.end(in_progress, boundary.risen, self._partitions)
+        return self.result(epoch, in_progress, boundary, attempt)
+
+    def _boundary(self, epoch: Epoch, latest: Mapping[int, int | None]) -> EpochBoundary:
+        self._event_time.observe(latest)
         risen = self._event_time.boundary(epoch.ended, epoch.idle)
-        self._chain.end(in_progress, risen, self._partitions)
-        rows = {name: self._rows(name, in_progress.outputs.get(name, [])) for name in self.graph.outputs}
-        return EpochResult(epoch, rows, self._receipt(in_progress, rows, attempt))
+        return EpochBoundary(risen, self._watermarks(), self._event_time.holder)
 
     def skip(self, epoch: Epoch) -> None:
         """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count.
@@ -84,17 +108,18 @@ class EpochProcessor:
     def save(self) -> States:
         """The state of every step and of event time; later epochs do not change the returned arrays."""
         states: dict[str, Mapping[str, Value]] = {node.name: save_state(node) for node in self._chain.here}
-        states[_ENGINE] = {"event_time": self._event_time.save()}
+        states[EVENT_TIME] = {"event_time": self._event_time.save()}
         return states
 
     def restore(self, states: States, partitions: Sequence[PartitionName]) -> None:
         """Continue from these states; empty states are the beginning. `partitions` are those of earlier epochs."""
-        for node in self._chain.here:
-            node.step.restore(states.get(node.name, {}))
-        saved = states.get(_ENGINE, {}).get("event_time")
-        self._event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
+        self._event_time = restore_steps(self.graph, self._chain.here, states)
         self._partitions = PartitionTable(partitions)
-        self._resume()
+
+    @property
+    def partitions(self) -> PartitionTable:
+        """The partitions of all epochs so far."""
+        return self._partitions
 
     @property
     def keyed(self) -> frozenset[str]:
@@ -110,13 +135,6 @@ class EpochProcessor:
         for rank in self._partitions.follow(epoch):
             self._event_time.join(rank, timed=self.graph.source(self._partitions[rank].source).timed)
 
-    def _resume(self) -> None:
-        """Give the last watermark to the steps that find late records."""
-        if (watermark := self._event_time.watermark) is not None:
-            for node in self._chain.here:
-                if isinstance(node.step, FindsLateRecords):
-                    node.step.resume(watermark.held_back(self.graph.held_back[node.name]))
-
     def _watermarks(self) -> dict[str, int | None]:
         """The watermark of all that each step has passed on."""
         if (watermark := self._event_time.watermark) is None:
@@ -126,7 +144,9 @@ class EpochProcessor:
             node.name: watermark.held_back(behind[node.name] + node.traits.held_back).time for node in self.graph.steps
         }
 
-    def _receipt(self, epoch: EpochInProgress, rows: Mapping[str, pa.Table], attempt: int) -> EpochReceipt:
+    def _receipt(
+        self, epoch: EpochInProgress, rows: Mapping[str, pa.Table], boundary: EpochBoundary, attempt: int
+    ) -> EpochReceipt:
         inputs: dict[str, Digest] = {}
         for rank in sorted(epoch.inputs):
             source = self._partitions[rank].source
@@ -141,8 +161,8 @@ class EpochProcessor:
             streams={name: epoch.streams[name] for name in steps if name in epoch.streams},
             outputs={name: digest_of(table) for name, table in rows.items() if table.num_rows},
             scores={name: epoch.scores[name] for name in steps if name in epoch.scores},
-            watermarks=self._watermarks(),
-            held_by=self._event_time.holder,
+            watermarks=boundary.watermarks,
+            held_by=boundary.held_by,
             rounds=epoch.rounds,
         )
 
@@ -152,3 +172,17 @@ class EpochProcessor:
         schema = self.graph.outputs[name].schema
         rows = pa.concat_tables([with_columns(table, schema) for table in tables])
         return rows_for_sinks(rows, self._no_rows[name].schema, list(self._partitions), self._steps)
+
+
+def restore_steps(graph: Graph, steps: Iterable[Node], states: States) -> EventTime:
+    """Let these steps continue from their states, by which those that find late records get the last watermark.
+
+    Returns event time, which is one of the states.
+    """
+    saved = states.get(EVENT_TIME, {}).get("event_time")
+    event_time = EventTime.restore(bytes(saved)) if saved is not None else EventTime()
+    for node in steps:
+        node.step.restore(states.get(node.name, {}))
+        if event_time.watermark is not None and isinstance(node.step, FindsLateRecords):
+            node.step.resume(event_time.watermark.held_back(graph.held_back[node.name]))
+    return event_time

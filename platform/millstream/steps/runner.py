@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from millstream.records import OFFSET, RANK
 from millstream.steps.contracts import Result, State
 from millstream.steps.declarations import check_result, check_state
 from millstream.steps.nodes import Node
+from millstream.steps.sibling_order import in_sibling_order
 
 __all__ = ["EpochPosition", "process_batch", "save_state"]
 
@@ -65,7 +66,8 @@ def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> R
         message = f"step '{node.name}' failed {position.of_batch(records)}: {type(error).__name__}: {error}"
         raise StepFailed(message) from error
     check_result(node.name, result, node.made, node.step.outputs)
-    return result
+    records = in_sibling_order(result.records)
+    return result if records is result.records else replace(result, records=records)
 
 
 def save_state(node: Node) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from millstream.engines.cutter import ReplayCutter
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
-from millstream.engines.workers import exchange, roles
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed, _Saving
-from millstream.engines.workers.messages import Allow
+from millstream.engines.workers.gather import Gather
+from millstream.engines.workers.messages import Allow, EpochPart
 from millstream.guarantees import lifecycle
 from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.delivery import Delivery, order
@@ -31,7 +31,6 @@ from millstream.state import checkpoints, layer_writer
 from millstream.state.background import Work
 from millstream.state.checkpoints import CheckpointReader
 from millstream.state.files import Files
-from millstream.steps.chain import EpochInProgress
 from millstream.substreams.event_time import EventTime
 
 SEEDS = range(120)
@@ -43,11 +42,11 @@ def effects_before_their_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
-    def ready(exchange: Exchange) -> Sequence[EpochInProgress] | None:
-        for epoch, parts in exchange._held.items():
-            if len(parts) >= exchange._parts and epoch in exchange._allowed:
+    def ready(exchange: Exchange[Any]) -> tuple[int, int, list[Any]] | None:
+        for (epoch, phase), parts in exchange._held.items():
+            if len(parts) >= exchange._parts[phase] and epoch in exchange._allowed:
                 exchange._allowed.remove(epoch)
-                return exchange._held.pop(epoch)
+                return epoch, phase, exchange._held.pop((epoch, phase))
         return None
 
     patch.setattr(Exchange, "ready", ready)
@@ -56,10 +55,10 @@ def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
 def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     take = Exchange.take
 
-    def take_at_once(exchange: Exchange, part: EpochInProgress) -> None:
-        if part.epoch not in exchange._allowed:
-            exchange.allow(Allow(part.epoch, part.epoch + 1))
-        take(exchange, part)
+    def take_at_once(exchange: Exchange[Any], epoch: int, phase: int, part: Any) -> None:
+        if epoch not in exchange._allowed:
+            exchange.allow(Allow(epoch, epoch + 1))
+        take(exchange, epoch, phase, part)
 
     patch.setattr(Exchange, "take", take_at_once)
 
@@ -142,12 +141,14 @@ def a_checkpoint_before_its_rows_are_delivered(patch: pytest.MonkeyPatch) -> Non
 
 
 def digests_of_one_share_only(patch: pytest.MonkeyPatch) -> None:
-    def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
-        whole = exchange.gather(parts)
-        whole.streams |= parts[-1].streams
-        return whole
+    take = Gather.take
 
-    patch.setattr(roles, "gather", gather)
+    def take_without_digests(gather: Gather, part: EpochPart) -> None:
+        if part.report is not None and part.sender > 0:
+            part = replace(part, report=replace(part.report, streams={}))
+        take(gather, part)
+
+    patch.setattr(Gather, "take", take_without_digests)
 
 
 def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -> None:

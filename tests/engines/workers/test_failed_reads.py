@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from millstream.engines.workers.feed import WorkersFeed
+from millstream.engines.workers.legs import Legs
 from millstream.engines.workers.messages import Done, Failed, Message
-from millstream.engines.workers.stages import Stages
 from millstream.log.epochs import Epoch, EpochReceipt
 from millstream.steps.processor import EpochResult
 
@@ -39,7 +39,7 @@ def test_the_epochs_before_a_failed_one_are_a_group_of_their_own(failed_first: b
     messages: list[Any] = [done(epochs[0]), Failed(ValueError("unreadable"), 1)]
     feed = WorkersFeed(
         Pool(messages[::-1] if failed_first else messages),
-        Stages((), None, ()),
+        Legs(()),
         group_size=len,
     )
     for epoch in epochs:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.shuffled_roles import ShuffledPool
 from support.steps_counted_words import WORDS, CountedWords
 from support.user_functions import __name__ as user_functions
 
 from millstream.config.pipeline import NamedStep
-from millstream.engines.local.channel import pack, unpack
 from millstream.engines.workers.feed import WorkersFeed
-from millstream.engines.workers.messages import Message, Restore, StateWritten
-from millstream.engines.workers.roles import COORDINATOR, handle, role_names, role_of
-from millstream.engines.workers.stages import stages_of
+from millstream.engines.workers.legs import legs_of
+from millstream.engines.workers.messages import Restore, StateWritten
 from millstream.log.epochs import Added, Epoch, PartitionName
-from millstream.log.ranges import Range, records_schema
+from millstream.log.ranges import records_schema
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.background import ThreadedBackground, finish
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
@@ -61,40 +58,6 @@ def records(start: int, stop: int) -> pa.Table:
     return pa.table(columns, schema=records_schema(FIELDS))
 
 
-class InProcessPool:
-    """The roles of a run in one process; each message is serialized and read back, as between processes."""
-
-    def __init__(self, layers: Layers) -> None:
-        self.names = role_names(READERS + 1)
-        self.arrived: deque[Message] = deque()
-        self.carried: list[tuple[Message, int]] = []
-        """The messages from and to the coordinator, each with its size in bytes."""
-        self._waiting: SimpleQueue[tuple[str, memoryview]] = SimpleQueue()
-        self._roles = {}
-        for name in self.names:
-            own = graph()
-            self._roles[name] = role_of(name, READERS, own, stages_of(own), self._read, self.send, layers)
-
-    def send(self, name: str, message: Message) -> None:
-        data = pack(message)
-        self._waiting.put((name, data))
-        self.carried.append((message, len(data)))
-
-    def receive(self, seconds: float | None) -> Message | None:
-        while not self.arrived:
-            name, data = self._waiting.get()
-            message: Message = unpack(data)
-            if name == COORDINATOR:
-                self.arrived.append(message)
-            else:
-                handle(self._roles[name], message, self.send)
-        return self.arrived.popleft()
-
-    @staticmethod
-    def _read(ranges: Sequence[Range]) -> pa.Table:
-        return records(ranges[0].start, ranges[0].stop)
-
-
 class OwnedRun:
     """A run with two readers that own keys, and the same in one process."""
 
@@ -107,8 +70,8 @@ class OwnedRun:
         self.restart(None, [])
 
     def restart(self, checkpoint: Checkpoint | None, partitions: Sequence[PartitionName]) -> None:
-        self.pool = InProcessPool(self.layers)
-        self.workers = WorkersFeed(self.pool, stages_of(graph()))
+        self.pool = ShuffledPool(READERS, graph, lambda ranges: records(ranges[0].start, ranges[0].stop), self.layers)
+        self.workers = WorkersFeed(self.pool, legs_of(graph()))
         self.workers.restore(self.store.newest_states(checkpoint), partitions)
 
     def process(self, epoch: Epoch) -> None:

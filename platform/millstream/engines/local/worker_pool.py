@@ -20,9 +20,9 @@ from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.worker_log import LogMessage, log_levels, log_message
 from millstream.engines.local.worker_process import BEAT_SECONDS, WorkerSpec, run_worker
 from millstream.engines.script_import import STARTS_RUN, process_name, unguarded_run
+from millstream.engines.workers.legs import legs_of
 from millstream.engines.workers.messages import Message
-from millstream.engines.workers.roles import COORDINATOR, SEQUENCER, role_names
-from millstream.engines.workers.stages import stages_of
+from millstream.engines.workers.role_names import COORDINATOR, SEQUENCER, role_names
 from millstream.errors import MillstreamError, WorkerLost
 
 __all__ = ["LocalWorkerPool"]
@@ -58,7 +58,7 @@ class LocalWorkerPool:
 
     def _start(self, job: Job, opened: ExitStack) -> None:
         """Start the workers; `opened` ends what is started, also if the start fails halfway."""
-        ends = _socket_pairs(self.names, opened, keyed=stages_of(job.graph).keyed is not None)
+        ends = _socket_pairs(self.names, opened, keyed=bool(legs_of(job.graph).keyed))
         beats = {name: _socket_pair(opened) for name in self.names}
         self._channels = {name: Channel(end) for name, end in ends[COORDINATOR].items()}
         self._beats = {name: beats[name][0] for name in self.names}

@@ -20,9 +20,10 @@ import pyarrow as pa
 from millstream.config.models import Config
 from millstream.engines.local.channel import Channel, Closed
 from millstream.engines.local.worker_log import send_log_messages
+from millstream.engines.workers.legs import legs_of
 from millstream.engines.workers.messages import Failed, Message
-from millstream.engines.workers.roles import COORDINATOR, handle, role_of
-from millstream.engines.workers.stages import stages_of
+from millstream.engines.workers.role_names import COORDINATOR
+from millstream.engines.workers.roles import handle, role_of
 from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import Range, read_table, records_schema
@@ -112,7 +113,7 @@ class _Worker:
         for name, channel in self._channels.items():
             self._selector.register(channel, selectors.EVENT_READ, name)
         layers = Layers(spec.layers, spec.config.guarantee.shards)
-        self._role = role_of(spec.name, spec.readers, graph, stages_of(graph), self._read, self._send, layers)
+        self._role = role_of(spec.name, spec.readers, graph, legs_of(graph), self._read, self._send, layers)
 
     def run(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from millstream.engines.job import Job
 from millstream.engines.recovery import StepsFailed, run_with_recovery
+from millstream.engines.workers.legs import Legs, Place, legs_of
 from millstream.engines.workers.messages import (
     Allow,
     Done,
@@ -26,14 +27,13 @@ from millstream.engines.workers.messages import (
     StateWritten,
     Take,
 )
-from millstream.engines.workers.roles import SEQUENCER, owned_states
-from millstream.engines.workers.stages import Stages, stages_of
+from millstream.engines.workers.role_names import SEQUENCER
+from millstream.engines.workers.roles import owned_states
 from millstream.log.epochs import Epoch, PartitionName, PartitionTable
 from millstream.log.ranges import ranges_of
 from millstream.state.background import Background, Task
 from millstream.state.layers import Section, Sections
 from millstream.state.stored_states import StoredStates
-from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome, total
 from millstream.steps.processor import EpochResult
 
@@ -71,15 +71,15 @@ class WorkersFeed:
     def __init__(
         self,
         pool: _WorkerPool,
-        stages: Stages,
+        legs: Legs,
         group_size: Callable[[Sequence[Epoch]], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.allowed = 0
         """The epochs before this one may change state."""
-        self._pool, self._stages, self._group_size, self._clock = pool, stages, group_size, clock
+        self._pool, self._legs, self._group_size, self._clock = pool, legs, group_size, clock
         self._readers = pool.names[:-1]
-        self._with_state = [*(self._readers if stages.keyed is not None else ()), SEQUENCER]
+        self._with_state = [*(self._readers if legs.keyed else ()), SEQUENCER]
         self._partitions = PartitionTable()
         self._offered: deque[Epoch] = deque()
         """The epochs that are sent to workers and not finished."""
@@ -150,7 +150,7 @@ class WorkersFeed:
     def restore(self, states: StoredStates, partitions: Sequence[PartitionName]) -> None:
         self._partitions = PartitionTable(partitions)
         for role in self._with_state:
-            owned = owned_states(role, len(self._readers), self._stages, states)
+            owned = owned_states(role, len(self._readers), self._legs, states)
             self._pool.send(role, Restore(owned, partitions))
 
     def skip(self, epoch: Epoch) -> None:
@@ -259,20 +259,19 @@ def run_with_workers(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run a job with workers. `open_pool` starts them and returns a context manager that ends them."""
-    stages = stages_of(job.graph)
+    legs = legs_of(job.graph)
 
     @contextmanager
     def open_feed(ahead: bool) -> Iterator[WorkersFeed]:
         with open_pool(job) as pool:
-            yield WorkersFeed(pool, stages, job.lifecycle.group_size if ahead else None, clock)
+            yield WorkersFeed(pool, legs, job.lifecycle.group_size if ahead else None, clock)
 
-    reader_steps = [*stages.head, *([stages.keyed] if stages.keyed is not None else [])]
     advice = (
-        f"readers run {_names(reader_steps)}, the sequencer {_names(stages.rest)}: check these steps with these "
-        "records, and the memory"
+        f"readers run {_listed(legs.names(Place.READ, Place.KEYED))}, the sequencer {_listed(legs.names(Place.ONE))}: "
+        "check these steps with these records, and the memory"
     )
     run_with_recovery(job, open_feed, advice, clock)
 
 
-def _names(steps: Sequence[Node]) -> str:
-    return ", ".join(node.name for node in steps) or "none"
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millstream.log.epochs import Epoch, PartitionName
+import pyarrow as pa
+
+from millstream.digests import Digest
+from millstream.log.epochs import Epoch, PartitionName, Scores
 from millstream.log.ranges import Range
 from millstream.state.layers import Sections
 from millstream.state.stored_states import StoredStates
-from millstream.steps.chain import EpochInProgress
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochResult
+from millstream.substreams import Watermark
 
 __all__ = [
     "Allow",
+    "Boundary",
     "Done",
     "EpochPart",
     "Failed",
@@ -22,6 +26,7 @@ __all__ = [
     "Finished",
     "Message",
     "Read",
+    "Report",
     "Restore",
     "Skip",
     "StateRequest",
@@ -34,7 +39,8 @@ __all__ = [
 class Restore:
     """To the roles with state, as their first message: continue from these states.
 
-    The message names sections of layers, those of the receiver only; the receiver reads them from the files.
+    The message names sections of layers, those of the receiver's steps and of event time; the receiver reads them from
+    the files.
     """
 
     states: StoredStates
@@ -73,14 +79,52 @@ class Allow:
 
 
 @dataclass(frozen=True)
-class EpochPart:
-    """From a reader to the owners of keys and to the sequencer: one part of an epoch.
+class Report:
+    """The results of a leg in one role, for the receipt of an epoch and for sinks.
 
-    `names` has the partitions by rank, of those whose names the sender has not sent before.
+    `inputs` and `latest` are of the log's records, as in `EpochInProgress`. `outputs` has the rows of each phase, and
+    `rounds` the number of rounds of each cycle.
     """
 
-    part: EpochInProgress
+    inputs: Mapping[int, Digest]
+    latest: Mapping[int, int | None]
+    streams: Mapping[str, Digest]
+    scores: Mapping[str, Scores]
+    outputs: Sequence[Mapping[str, Sequence[pa.Table]]]
+    rounds: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class EpochPart:
+    """Between readers and the sequencer: all that a leg made for the receiver in one phase of an epoch.
+
+    `tables` has by receiving leg the streams that this leg reads. The `report` comes with the last phase. `names` has
+    the partitions by rank, of those whose names the sender has not sent before.
+    """
+
+    epoch: int
+    leg: int
+    phase: int
+    sender: int
+    tables: Mapping[int, Mapping[str, pa.Table]]
+    report: Report | None = None
     names: Mapping[int, PartitionName] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of records in all streams."""
+        return sum(table.num_rows for tables in self.tables.values() for table in tables.values())
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """From the sequencer to readers with legs to which something happens at a boundary: the epoch's boundary.
+
+    `watermark` is that of the sources, if it has risen.
+    """
+
+    epoch: int
+    watermark: Watermark | None
 
 
 @dataclass(frozen=True)
@@ -130,5 +174,17 @@ class Failed:
 
 
 Message = (
-    Restore | Skip | Read | Take | Allow | EpochPart | Done | StateRequest | StateWritten | Finish | Finished | Failed
+    Restore
+    | Skip
+    | Read
+    | Take
+    | Allow
+    | EpochPart
+    | Boundary
+    | Done
+    | StateRequest
+    | StateWritten
+    | Finish
+    | Finished
+    | Failed
 )

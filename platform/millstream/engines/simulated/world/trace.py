@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.engines.workers.messages import (
     Allow,
+    Boundary,
     Done,
     EpochPart,
     Failed,
@@ -35,8 +36,10 @@ def describe(message: Message) -> str:
             return f"{name} epoch {epoch}, {sum(part.stop - part.start for part in ranges)} records"
         case Take(epoch) | Skip(epoch):
             return f"{name} epoch {epoch.number}"
-        case EpochPart(part):
-            return f"{name} of epoch {part.epoch}, {part.size} records"
+        case EpochPart(epoch, leg, phase):
+            return f"{name} of epoch {epoch}, leg {leg}, phase {phase}, {message.size} records"
+        case Boundary(epoch, watermark):
+            return f"{name} of epoch {epoch}" + ("" if watermark is None else f", watermark {watermark.time}")
         case Done(result):
             return f"{name} epoch {result.epoch.number}"
         case StateRequest(number) | StateWritten(number):

@@ -18,9 +18,10 @@ from millstream.engines.simulated.world.graphs import Graphs
 from millstream.engines.simulated.world.scheduler import Ready, Stuck
 from millstream.engines.simulated.world.trace import describe
 from millstream.engines.simulated.world.world import World
+from millstream.engines.workers.legs import legs_of
 from millstream.engines.workers.messages import Message
-from millstream.engines.workers.roles import COORDINATOR, Role, Send, handle, role_names, role_of
-from millstream.engines.workers.stages import stages_of
+from millstream.engines.workers.role_names import COORDINATOR, Send, role_names
+from millstream.engines.workers.roles import Role, handle, role_of
 from millstream.errors import WorkerLost
 from millstream.log.ranges import Range, read_table, records_schema
 
@@ -57,7 +58,7 @@ class SimulatedWorkerPool:
             files = SimulatedFiles(unsynced, world, name)
             own = replace(layers, files=files, background=self._backgrounds[name])
             send = self._send_of(name)
-            self._roles[name] = role_of(name, len(self.names) - 1, graph, stages_of(graph), read, send, own)
+            self._roles[name] = role_of(name, len(self.names) - 1, graph, legs_of(graph), read, send, own)
         self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
         self._arrived: deque[Message] = deque()
         self._gone: set[str] = set()

@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
-from support.pipelines import Pipeline
+from support.pipelines import Pipeline, results
 
 from millstream.engines.local.engine import LocalEngine
+from millstream.engines.script_import import process_name
 from millstream.errors import StepFailed
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point
 from millstream.state.shards import SHARDS, shard_of
 
 FUNCTIONS = """
+import multiprocessing, os, pathlib
+
 def first_word(record):
     return {"word": record["text"].split()[0]}
 
@@ -32,6 +35,12 @@ def labels(record, state):
 
 def pairs(record, state):
     return {"pair": str(state)}, None if state else 1
+
+def close(key, state):
+    if not pathlib.Path("KILLED").exists():
+        pathlib.Path("KILLED").write_text(multiprocessing.current_process().name)
+        os.kill(os.getpid(), 9)
+    return {"seen": str(state)}
 
 def words(record):
     return [{"word": word} for word in record["text"].split()]
@@ -123,6 +132,20 @@ def test_an_error_names_its_record_also_when_another_reader_has_read_it(pipeline
             pipeline.run(pipeline.engine_name, records=EPOCH_RECORDS)
         messages.append(str(failed.value))
     assert messages[0] == messages[1]
+
+
+def test_a_worker_killed_at_the_boundary_of_an_epoch_costs_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    (tmp_path / "keyed_functions.py").write_text(FUNCTIONS.replace("KILLED", str(killed)))
+    killed.touch()
+    ends = {"ended": "keyed_functions:close", "idle": "4m", "makes": ["seen"]}
+    pipeline.steps = [STEPS[0], {**STEPS[1], **ends}, *STEPS[2:]]
+    golden = pipeline.run("golden")
+    assert golden.delivered["ended"] > 10
+    killed.unlink()
+    pipeline.engine_name = "local-3"
+    assert results(pipeline.run("run")) == results(golden)
+    assert killed.read_text() in (process_name("reader 0"), process_name("reader 1"))
 
 
 def test_more_readers_than_keys_give_the_same_results(pipeline: Pipeline) -> None:

@@ -1,0 +1,104 @@
+"""The runner of a leg in one role: it takes the parts of epochs, and runs the leg's steps once they have arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream.engines.workers.exchange import Exchange
+from millstream.engines.workers.leg_results import LegResults
+from millstream.engines.workers.legs import BOUNDARY, LOG, RECORDS, Leg, Legs
+from millstream.engines.workers.messages import Boundary, EpochPart, Report
+from millstream.engines.workers.places import Places, in_order, without_order
+from millstream.log.epochs import PartitionTable
+from millstream.steps.chain import Chain, EpochInProgress
+from millstream.steps.graph import Graph
+
+__all__ = ["LegRunner", "Passed", "chain_of"]
+
+
+@dataclass(frozen=True)
+class Passed:
+    """All that a leg made in a phase of an epoch: by receiving leg the streams, and the report in the last phase."""
+
+    epoch: int
+    leg: Leg
+    phase: int
+    tables: Mapping[int, Mapping[str, pa.Table]]
+    report: Report | None
+
+
+class LegRunner:
+    """Runs the steps of a leg, epoch by epoch, and each epoch phase by phase."""
+
+    def __init__(self, graph: Graph, legs: Legs, leg: Leg, readers: int) -> None:
+        self.leg = leg
+        self._chain = chain_of(graph, legs, leg)
+        self._results = LegResults(graph, legs, leg)
+        self._merges = any(node.cycle or graph.inputs[node.name].needs_order for node in leg.steps)
+        records = sum(legs.senders(feeding, readers) for feeding in leg.reads)
+        ends = sum(legs.senders(feeding, readers) for feeding in leg.ends)
+        self._exchange = Exchange[EpochPart | Boundary]([records, ends + 1][: leg.phases])
+        self._running = EpochInProgress(-1, None, {}, {}, {})
+        """The epoch whose last phase has not run, or the last one."""
+        self.allow = self._exchange.allow
+
+    @property
+    def idle(self) -> bool:
+        """True if the leg has run all epochs that are allowed."""
+        return self._exchange.idle
+
+    def take(self, part: EpochPart | Boundary) -> None:
+        """Take a part, if it is for this leg."""
+        if isinstance(part, EpochPart) and self.leg.index in part.tables:
+            self._exchange.take(part.epoch, part.phase, part)
+        elif isinstance(part, Boundary) and self.leg.phases > BOUNDARY:
+            self._exchange.take(part.epoch, BOUNDARY, part)
+
+    def run_next(self, partitions: PartitionTable) -> Passed | None:
+        """Run the steps on the next phase; None if a part is missing, or the epoch may not change state yet."""
+        ready = self._exchange.ready()
+        if ready is None:
+            return None
+        epoch, phase, held = ready
+        parts = sorted((part for part in held if isinstance(part, EpochPart)), key=lambda part: (part.leg, part.sender))
+        if phase == RECORDS:
+            places = self._begin(epoch, parts)
+            self._chain.run(self._running, partitions)
+            tables = self._results.take_records(self._running, places)
+        else:
+            self._running.at_end = self._at_end(parts)
+            [watermark] = (part.watermark for part in held if isinstance(part, Boundary))
+            self._chain.end(self._running, watermark, partitions)
+            tables = self._results.take_boundary(self._running)
+        over = phase + 1 == self.leg.phases
+        return Passed(epoch, self.leg, phase, tables, self._results.report(self._running) if over else None)
+
+    def _begin(self, epoch: int, parts: Sequence[EpochPart]) -> Places | None:
+        """Make the epoch of the records in these parts; return their places if the leg needs them."""
+        tables = {
+            stream: in_order([part.tables[self.leg.index][stream] for part in parts if part.leg == feeding])
+            for feeding, streams in self.leg.reads.items()
+            for stream in streams
+        }
+        places = Places(list(tables.values())) if self.leg.needs_order else None
+        records = {stream: without_order(table) for stream, table in tables.items()}
+        self._running = EpochInProgress(epoch, records.pop(LOG, None), {}, {}, {}, tables=records)
+        if self._merges and places is not None:
+            self._running.order = places.order
+        return places
+
+    def _at_end(self, parts: Sequence[EpochPart]) -> dict[str, list[pa.Table]]:
+        """The rows of the boundary that the steps of this leg and other legs have made so far."""
+        rows = dict(self._running.at_end)
+        for part in parts:
+            for stream, table in part.tables[self.leg.index].items():
+                rows[stream] = [*rows.get(stream, ()), table]
+        return rows
+
+
+def chain_of(graph: Graph, legs: Legs, leg: Leg) -> Chain:
+    """The steps of a leg, before the legs that read them."""
+    return Chain(graph, leg.steps, after=[node for each in legs.fed_by(leg) for node in each.steps])

@@ -1,0 +1,35 @@
+"""The order of siblings: records that were made of one record of the log are in the order of their paths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.records import OFFSET, PATH, RANK
+
+__all__ = ["in_sibling_order"]
+
+
+def in_sibling_order(records: pa.Table) -> pa.Table:
+    """Put siblings, which follow each other, in the order of their paths.
+
+    They are in another order if a step makes children of a record and of that record's own child.
+
+    >>> paths = [b"0", b"1", b"00"]
+    >>> in_sibling_order(pa.table({"_rank": [0] * 3, "_offset": [7] * 3, "_path": paths}))["_path"].to_pylist()
+    [b'0', b'00', b'1']
+    """
+    if PATH not in records.column_names:
+        return records
+    ranks, offsets = records[RANK].to_numpy(), records[OFFSET].to_numpy()
+    again = (ranks[1:] == ranks[:-1]) & (offsets[1:] == offsets[:-1])
+    before = np.flatnonzero(again)
+    if not len(before):
+        return records
+    paths = records[PATH].combine_chunks()
+    if not pc.any(pc.greater(paths.take(pa.array(before)), paths.take(pa.array(before + 1)))).as_py():
+        return records
+    family = np.cumsum(np.r_[True, ~again])
+    keys = pa.table({"family": family, PATH: paths})
+    return records.take(pc.sort_indices(keys, [("family", "ascending"), (PATH, "ascending")]))

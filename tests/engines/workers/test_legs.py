@@ -1,0 +1,209 @@
+"""Graphs among several readers: the legs, the shares of each reader, and the same results in any order of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.shuffled_roles import ShuffledPool
+from support.user_functions import __name__ as functions
+
+from millstream.config.load import read_config
+from millstream.engines.workers.feed import WorkersFeed
+from millstream.engines.workers.legs import Place, legs_of
+from millstream.log.epochs import Added, Ended, Epoch, PartitionName
+from millstream.log.ranges import Range, records_schema
+from millstream.state.applied_epochs import AppliedEpochs
+from millstream.state.background import ThreadedBackground, finish
+from millstream.state.checkpoints import CheckpointStore
+from millstream.state.layers import Layers
+from millstream.steps.graph import Graph, build_graph
+from millstream.steps.outcome import Outcome
+from millstream.steps.processor import EpochProcessor, EpochResult
+
+FIELDS = ["text", "label", "author"]
+PARTITIONS = [PartitionName("source", f"part{rank}", rank) for rank in (0, 1)]
+EPOCHS, SIZE, READERS, SECOND = 8, 40, 2, 1_000_000
+Steps = list[dict[str, Any]]
+
+WORDS = {"type": "flat_map", "name": "words", "function": f"{functions}:words", "adds": ["word"]}
+FOLLOW = {"type": "per_key", "function": f"{functions}:follow", "adds": ["before"], "on_error": "reject"}
+COUNT = {"type": "per_key", "function": f"{functions}:count", "on_error": "reject"}
+BAYES = {"type": "classify", "model": {"type": "naive_bayes", "features": {}}}
+SESSION = {"type": "session", "gap": "3s", "lateness": "100ms"}
+FORK: Steps = [
+    {**WORDS},
+    {**FOLLOW, "name": "authors", "from": "source", "key": "author"},
+    {**COUNT, "name": "count", "from": "words", "key": "word"},
+    {"type": "map", "name": "clip", "from": "authors", "function": f"{functions}:clip", "adds": ["first"]},
+    {**BAYES, "name": "of_words", "from": "count"},
+    {**BAYES, "name": "of_texts", "from": "clip"},
+]
+JOIN: Steps = [
+    {**WORDS},
+    {"type": "filter", "name": "short", "from": "source", "function": f"{functions}:short"},
+    {"type": "map", "name": "clip", "from": "short", "function": f"{functions}:clip", "adds": ["first"]},
+    {"type": "join", "name": "both", "from": ["words", "clip"], "by": "author", "within": "1s", "how": "outer"},
+    {**BAYES},
+]
+WINDOWS: Steps = [
+    {"type": "popularity", "name": "sessions", "of": "label", "by": "author", "window": SESSION,
+     "emit": {"early": "3s"}},
+    {"type": "per_key", "name": "rows", "from": "sessions.topics", "key": "topic", "function": f"{functions}:rows"},
+    {"type": "top_k", "name": "top", "from": "rows", "of": "topic", "k": 2, "counters": 4,
+     "window": {"type": "count", "size": 25}},
+]  # fmt: skip
+IN_A_ROW: Steps = [
+    {**FOLLOW, "name": "authors", "key": "author"},
+    {**WORDS},
+    {**COUNT, "name": "count", "key": "word", "ended": f"{functions}:close", "idle": "2s", "makes": ["words", "of"]},
+    {**BAYES},
+]
+MIXED: Steps = [
+    {**WORDS},
+    {"type": "dedupe", "name": "first", "from": "words", "by": ["author", "word"], "within": "5s"},
+    {**BAYES, "name": "bayes", "from": ["first", "first.repeated"]},
+    {**FOLLOW, "name": "again", "from": "bayes", "key": "author"},
+    {"type": "popularity", "name": "popular", "from": "again", "of": "label", "by": "word",
+     "window": {"type": "tumbling", "size": "2s"}},
+    {**COUNT, "name": "ends", "from": ["words", "first"], "key": "author"},
+    {**BAYES, "name": "late", "from": "ends"},
+]  # fmt: skip
+GRAPHS = {"fork": FORK, "join": JOIN, "windows": WINDOWS, "in_a_row": IN_A_ROW, "mixed": MIXED}
+
+
+def graph(steps: Sequence[Mapping[str, Any]], folder: Path) -> Graph:
+    source = {"type": "files", "path": "documents", "fields": {name: name for name in (*FIELDS, "time")}}
+    config = {"name": "legs", "source": source, "pipeline": {"steps": steps}, "sinks": {}}
+    loaded = read_config(config, folder, "legs.yaml").config
+    return build_graph(loaded.steps, FIELDS, loaded.source_times, loaded.sinks)
+
+
+def epochs() -> list[Epoch]:
+    events: list[tuple[Any, ...]] = [tuple(map(Added, PARTITIONS)), *[()] * (EPOCHS - 2), (Ended(0), Ended(1))]
+    cuts = [{rank: (n * SIZE, n * SIZE + SIZE) for rank in (0, 1)} for n in range(EPOCHS)]
+    return [Epoch(n, cuts[n], events[n], at=10**15) for n in range(EPOCHS)]
+
+
+def read(ranges: Sequence[Range]) -> pa.Table:
+    return pa.concat_tables(records(each.rank, each.start, each.stop) for each in ranges)
+
+
+def records(rank: int, start: int, stop: int) -> pa.Table:
+    """Records that are up to 8 seconds out of order, with many authors and words, some without an author or a time."""
+    rows = []
+    for n in range(start, stop):
+        number = n * 7919 % 1009 + rank
+        time = (n - n * 5 % 9 * 4) * SECOND // 4
+        row = {"_rank": rank, "_offset": n, "_time": None if number % 53 == 0 else time, "_reject": None}
+        words = [f"word{number * times % 31}" for times in (1, 3, 3, 5)]
+        label = ("even", "odd", None)[number % 3]
+        author = None if number % 41 == 0 else f"author {number % 37}"
+        rows.append({**row, "text": " ".join(words), "label": label, "author": author})
+    return pa.Table.from_pylist(rows, schema=records_schema(FIELDS))
+
+
+class SharedRun:
+    """A run with readers and a sequencer; a seed decides the order of their messages."""
+
+    def __init__(self, steps: Steps, folder: Path, seed: int, readers: int = READERS) -> None:
+        self._steps, self._folder, self._seed, self._readers = steps, folder, seed, readers
+        self._layers = Layers(folder / f"run{seed}/layers", background=ThreadedBackground())
+        self._store = CheckpointStore(folder / f"run{seed}", {}, layers=self._layers)
+        self._store.begin()
+        self._feed: WorkersFeed
+        self.restart()
+
+    def restart(self, checkpointed: int = -1) -> None:
+        """Start new roles, from a checkpoint of the state after this epoch if there is one."""
+        checkpoint = None
+        if checkpointed >= 0:
+            sections = self._feed.save(self._store.next_layer, self._layers.background).result()
+            checkpoint = finish(self._store.write(checkpointed, AppliedEpochs([[0, checkpointed + 1]]), sections))
+            self._store.counts(checkpoint)
+        self.pool = ShuffledPool(
+            self._readers, lambda: graph(self._steps, self._folder), read, self._layers, self._seed + checkpointed
+        )
+        legs = legs_of(graph(self._steps, self._folder))
+        self._feed = WorkersFeed(self.pool, legs, group_size=lambda waiting: 3)
+        self._feed.restore(self._store.newest_states(checkpoint), PARTITIONS if checkpoint else [])
+
+    def process(self, given: Sequence[Epoch]) -> list[EpochResult]:
+        for epoch in given:
+            self._feed.offer(epoch)
+        made: list[EpochResult] = []
+        while len(made) < len(given):
+            made += [self._feed.process(epoch, 1) for epoch in self._feed.ready(0.0)]
+        return made
+
+    def finish(self) -> Outcome:
+        return self._feed.finish()
+
+
+def alone(steps: Steps, folder: Path) -> tuple[list[EpochResult], Outcome]:
+    """The results of one process."""
+    processor = EpochProcessor(graph(steps, folder))
+    processor.restore({}, [])
+    made = [
+        processor.process(epoch, read([Range(rank, PARTITIONS[rank], *epoch.cut[rank]) for rank in (0, 1)]))
+        for epoch in epochs()
+    ]
+    return made, processor.outcome()
+
+
+def same(made: Sequence[EpochResult], golden: Sequence[EpochResult]) -> None:
+    for one, other in zip(made, golden, strict=True):
+        assert one.receipt.line() == other.receipt.line()
+        assert one.rows == other.rows  # in the same order
+
+
+@pytest.mark.parametrize("steps", GRAPHS.values(), ids=GRAPHS)
+def test_any_order_of_messages_gives_the_results_of_one_process(steps: Steps, tmp_path: Path) -> None:
+    golden, outcome = alone(steps, tmp_path)
+    for seed, readers in enumerate((1, 2, 2, 2, 3)):
+        run = SharedRun(steps, tmp_path, seed, readers)
+        same(run.process(epochs()), golden)
+        found = run.finish()
+        assert (found.models, found.digest) == (outcome.models, outcome.digest)
+    totals = {name: sum(each.rows[name].num_rows for each in golden) for name in golden[0].rows}
+    assert all(totals.values()), totals
+
+
+@pytest.mark.parametrize("steps", GRAPHS.values(), ids=GRAPHS)
+def test_readers_share_the_keys_and_records_of_every_keyed_step(steps: Steps, tmp_path: Path) -> None:
+    run = SharedRun(steps, tmp_path, seed=1)
+    run.process(epochs())
+    keyed = [node.name for node in graph(steps, tmp_path).steps if node.traits.key_fields]
+    assert len(keyed) >= 1
+    for name in keyed:
+        shares = [run.pool.work[role, name] for role in run.pool.names[:-1]]
+        assert min(work.records for work in shares) >= 0.3 * sum(work.records for work in shares) > 30
+        assert min(len(work.keys) for work in shares) >= 0.3 * sum(len(work.keys) for work in shares) > 0
+        assert not shares[0].keys & shares[1].keys
+        assert ("sequencer", name) in run.pool.work and not run.pool.work["sequencer", name].records
+
+
+@pytest.mark.parametrize("steps", GRAPHS.values(), ids=GRAPHS)
+def test_restarted_roles_find_the_same_records_late(steps: Steps, tmp_path: Path) -> None:
+    golden, outcome = alone(steps, tmp_path)
+    run = SharedRun(steps, tmp_path, seed=3)
+    same(run.process(epochs()[:4]), golden[:4])
+    run.restart(checkpointed=3)
+    same(run.process(epochs()[4:]), golden[4:])
+    assert run.finish().digest == outcome.digest
+
+
+def test_a_leg_has_a_keyed_step_and_the_steps_without_state_that_read_only_it(tmp_path: Path) -> None:
+    legs = legs_of(graph(MIXED, tmp_path)).all
+    assert [(leg.place, [node.name for node in leg.steps]) for leg in legs] == [
+        (Place.READ, ["words"]),
+        (Place.KEYED, ["first"]),
+        (Place.KEYED, ["ends"]),
+        (Place.ONE, ["bayes", "late"]),
+        (Place.KEYED, ["again"]),
+        (Place.KEYED, ["popular"]),
+    ]
+    assert [leg.phases for leg in legs] == [1, 2, 2, 2, 2, 2]
