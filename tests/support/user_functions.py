@@ -11,12 +11,14 @@ __all__ = [
     "close",
     "count",
     "follow",
+    "identify",
     "known",
     "mark",
     "not_dropped",
     "rows",
     "short",
     "shout",
+    "unchanged",
     "words",
 ]
 
@@ -53,6 +55,11 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     return changes, {"texts": seen["texts"] + 1, "last": record["text"].partition(" ")[0]}
 
 
+def identify(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """The author as id, and the labels of a few authors only."""
+    return {"id": record["author"], **({} if record["author"] in ("author 3", "author 20") else {"label": None})}
+
+
 def known(record: Mapping[str, Any]) -> dict[str, str | None]:
     """Keeps the labels of a few authors only."""
     return {} if record["id"] in ("ann", "author 7", "author 21") else {"label": None}
@@ -84,6 +91,11 @@ def shout(record: Mapping[str, Any]) -> dict[str, str]:
     if "word7" in record["text"]:
         raise ValueError("not seven")
     return {"text": record["text"].upper(), "first": record["text"].split()[0]}
+
+
+def unchanged(record: Mapping[str, Any]) -> dict[str, str]:
+    """Passes a record on as it is."""
+    return {}
 
 
 def words(record: Mapping[str, Any]) -> list[dict[str, str]]:

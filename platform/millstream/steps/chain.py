@@ -197,8 +197,9 @@ class Chain:
             if not sent:
                 break
         else:
-            message, *record = cycle.endless(next(iter(sent.values())), epoch.epoch, number, position.partitions)
-            raise StepFailed(message, *record)
+            rank, offset = (next(iter(sent.values()))[name][0].as_py() for name in (RANK, OFFSET))
+            records = sum(table.num_rows for table in sent.values())
+            raise StepFailed(*cycle.endless(records, (rank, offset), epoch.epoch, number, position.partitions))
         epoch.outputs = before
         for made_by in outputs:
             for name, rows in made_by.items():

@@ -11,7 +11,7 @@ from millstream.config.document import Problem
 from millstream.config.pipeline import NamedStep
 from millstream.errors import ConfigError
 from millstream.log.epochs import PartitionTable
-from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.records import PATH, TIME
 from millstream.steps.edges import maker_of, read_path
 from millstream.steps.nodes import Node
 from millstream.steps.round_paths import BackEdge
@@ -32,10 +32,12 @@ class Cycle:
         """The name of the first step."""
         return self.steps[0].name
 
-    def endless(self, sent: pa.Table, epoch: int, rounds: int, partitions: PartitionTable) -> tuple[str, int, int]:
-        """The error of a cycle that has not ended after so many rounds, with the first record that it sends back."""
-        rank, offset = sent[RANK][0].as_py(), sent[OFFSET][0].as_py()
-        more = f" and {sent.num_rows - 1:,} more" if sent.num_rows > 1 else ""
+    def endless(
+        self, records: int, first: tuple[int, int], epoch: int, rounds: int, partitions: PartitionTable
+    ) -> tuple[str, int, int]:
+        """The error of a cycle that has not ended after so many rounds, with the first of the records to send back."""
+        rank, offset = first
+        more = f" and {records - 1:,} more" if records > 1 else ""
         steps = " and ".join(repr(node.name) for node in self.steps)
         message = (
             f"the cycle of {steps} has not ended after {rounds:,} rounds: "

@@ -52,7 +52,7 @@ def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
     bounds = np.frombuffer(offsets, np.int32)[paths.offset : paths.offset + len(paths) + 1].astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     content = np.frombuffer(data, np.uint8)
-    left = np.flatnonzero(ends > starts)
+    left = np.flatnonzero(ends - starts >= _ITEM)
     left = left[content[starts[left]] != _KEY]
     at = ends[left] - _ITEM
     while len(left):

@@ -1,4 +1,4 @@
-"""The order of siblings: records that were made of one record of the log are in the order of their paths."""
+"""The order of siblings: records made of one record of the log, in one round, are in the order of their paths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.records import OFFSET, PATH, RANK
+from millstream.steps.round_paths import rounds_of
 
 __all__ = ["in_sibling_order"]
 
@@ -24,6 +25,10 @@ def in_sibling_order(records: pa.Table) -> pa.Table:
         return records
     ranks, offsets = records[RANK].to_numpy(), records[OFFSET].to_numpy()
     again = (ranks[1:] == ranks[:-1]) & (offsets[1:] == offsets[:-1])
+    if not again.any():
+        return records
+    rounds = rounds_of(records[PATH])
+    again &= rounds[1:] == rounds[:-1]
     before = np.flatnonzero(again)
     if not len(before):
         return records

@@ -72,7 +72,20 @@ MIXED: Steps = [
     {**COUNT, "name": "ends", "from": ["words", "first"], "key": "author"},
     {**BAYES, "name": "late", "from": "ends"},
 ]  # fmt: skip
-GRAPHS = {"fork": FORK, "join": JOIN, "windows": WINDOWS, "in_a_row": IN_A_ROW, "mixed": MIXED}
+SPREAD = "millstream_pipelines.label_propagation"
+CYCLE: Steps = [
+    {"type": "map", "name": "known", "function": f"{functions}:identify", "adds": ["id"]},
+    {"type": "flat_map", "name": "split", "function": f"{SPREAD}:words", "adds": ["word", "hops", "news"]},
+    {"type": "per_key", "name": "notes", "from": ["split", "shared"], "key": "id", "children": True,
+     "function": f"{SPREAD}:document"},
+    {"type": "map", "name": "passed", "from": "notes", "function": f"{functions}:unchanged"},
+    {"type": "per_key", "name": "shared", "from": "passed", "key": "word", "children": True,
+     "function": f"{SPREAD}:word"},
+    {"type": "filter", "name": "labels", "from": "notes", "function": f"{SPREAD}:is_news"},
+    {**COUNT, "name": "count", "from": ["notes", "split"], "key": "id"},
+    {**BAYES},
+]  # fmt: skip
+GRAPHS = {"cycle": CYCLE, "fork": FORK, "join": JOIN, "windows": WINDOWS, "in_a_row": IN_A_ROW, "mixed": MIXED}
 
 
 def graph(steps: Sequence[Mapping[str, Any]], folder: Path) -> Graph:

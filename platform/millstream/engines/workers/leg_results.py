@@ -24,6 +24,7 @@ class LegResults:
     def __init__(self, graph: Graph, legs: Legs, leg: Leg) -> None:
         self._graph, self._leg = graph, leg
         self._fed = {phase: legs.fed_by(leg, phase) for phase in (RECORDS, BOUNDARY)}
+        self._around = legs.around(leg)
         self._outputs: list[dict[str, list[pa.Table]]] = []
 
     def take_records(self, epoch: EpochInProgress, places: Places | None) -> Mapping[int, Mapping[str, pa.Table]]:
@@ -43,6 +44,15 @@ class LegResults:
         self._outputs = [self._take_outputs(epoch, places)]
         epoch.records, epoch.tables = None, {}
         return made
+
+    def take_round(self, epoch: EpochInProgress, places: Places) -> Mapping[int, Mapping[str, pa.Table]]:
+        """The streams that the legs of the cycle read in this round or the next one, by receiving leg."""
+        return {
+            index: {
+                stream: self._with_order(maker_of(stream), epoch.tables[stream], places, epoch) for stream in streams
+            }
+            for index, streams in self._around.items()
+        }
 
     def take_boundary(self, epoch: EpochInProgress) -> Mapping[int, Mapping[str, pa.Table]]:
         """The rows of the boundary, by receiving leg and by stream."""

@@ -10,24 +10,29 @@ import pyarrow as pa
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.leg_results import LegResults
 from millstream.engines.workers.legs import BOUNDARY, LOG, RECORDS, Leg, Legs
-from millstream.engines.workers.messages import Boundary, EpochPart, Report
+from millstream.engines.workers.messages import Boundary, EpochPart, Report, Round, SentBack
 from millstream.engines.workers.places import Places, in_order, without_order
 from millstream.log.epochs import PartitionTable
 from millstream.steps.chain import Chain, EpochInProgress
 from millstream.steps.graph import Graph
 
-__all__ = ["LegRunner", "Passed", "chain_of"]
+__all__ = ["LegRunner", "Passed", "chain_of", "rows_at_end", "tables_of"]
 
 
 @dataclass(frozen=True)
 class Passed:
-    """All that a leg made in a phase of an epoch: by receiving leg the streams, and the report in the last phase."""
+    """All that a leg made in a phase of an epoch: by receiving leg the streams, and the report in the last phase.
+
+    In a cycle: all that it made in a `round`, for legs of the same cycle, with the number of the records `sent_back`.
+    """
 
     epoch: int
     leg: Leg
     phase: int
     tables: Mapping[int, Mapping[str, pa.Table]]
     report: Report | None
+    round: int = 0
+    sent_back: SentBack | None = None
 
 
 class LegRunner:
@@ -50,7 +55,7 @@ class LegRunner:
         """True if the leg has run all epochs that are allowed."""
         return self._exchange.idle
 
-    def take(self, part: EpochPart | Boundary) -> None:
+    def take(self, part: EpochPart | Boundary | Round) -> None:
         """Take a part, if it is for this leg."""
         if isinstance(part, EpochPart) and self.leg.index in part.tables:
             self._exchange.take(part.epoch, part.phase, part)
@@ -69,7 +74,7 @@ class LegRunner:
             self._chain.run(self._running, partitions)
             tables = self._results.take_records(self._running, places)
         else:
-            self._running.at_end = self._at_end(parts)
+            self._running.at_end = rows_at_end(self.leg.index, self._running, parts)
             [watermark] = (part.watermark for part in held if isinstance(part, Boundary))
             self._chain.end(self._running, watermark, partitions)
             tables = self._results.take_boundary(self._running)
@@ -78,11 +83,7 @@ class LegRunner:
 
     def _begin(self, epoch: int, parts: Sequence[EpochPart]) -> Places | None:
         """Make the epoch of the records in these parts; return their places if the leg needs them."""
-        tables = {
-            stream: in_order([part.tables[self.leg.index][stream] for part in parts if part.leg == feeding])
-            for feeding, streams in self.leg.reads.items()
-            for stream in streams
-        }
+        tables = tables_of(self.leg.index, self.leg.reads, parts)
         places = Places(list(tables.values())) if self.leg.needs_order else None
         records = {stream: without_order(table) for stream, table in tables.items()}
         self._running = EpochInProgress(epoch, records.pop(LOG, None), {}, {}, {}, tables=records)
@@ -90,15 +91,25 @@ class LegRunner:
             self._running.order = places.order
         return places
 
-    def _at_end(self, parts: Sequence[EpochPart]) -> dict[str, list[pa.Table]]:
-        """The rows of the boundary that the steps of this leg and other legs have made so far."""
-        rows = dict(self._running.at_end)
-        for part in parts:
-            for stream, table in part.tables[self.leg.index].items():
-                rows[stream] = [*rows.get(stream, ()), table]
-        return rows
+
+def tables_of(leg: int, reads: Mapping[int, frozenset[str]], parts: Sequence[EpochPart]) -> dict[str, pa.Table]:
+    """The records in these parts of the streams that a leg reads, by stream, with their places."""
+    return {
+        stream: in_order([part.tables[leg][stream] for part in parts if part.leg == feeding])
+        for feeding, streams in reads.items()
+        for stream in streams
+    }
+
+
+def rows_at_end(leg: int, epoch: EpochInProgress, parts: Sequence[EpochPart]) -> dict[str, list[pa.Table]]:
+    """The rows of the boundary that the steps of this leg and other legs have made so far."""
+    rows = dict(epoch.at_end)
+    for part in parts:
+        for stream, table in part.tables[leg].items():
+            rows[stream] = [*rows.get(stream, ()), table]
+    return rows
 
 
 def chain_of(graph: Graph, legs: Legs, leg: Leg) -> Chain:
     """The steps of a leg, before the legs that read them."""
-    return Chain(graph, leg.steps, after=[node for each in legs.fed_by(leg) for node in each.steps])
+    return Chain(graph, leg.behind, after=[node for each in legs.fed_by(leg) for node in each.steps])

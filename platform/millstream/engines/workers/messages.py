@@ -28,6 +28,8 @@ __all__ = [
     "Read",
     "Report",
     "Restore",
+    "Round",
+    "SentBack",
     "Skip",
     "StateRequest",
     "StateWritten",
@@ -98,6 +100,8 @@ class Report:
 class EpochPart:
     """Between readers and the sequencer: all that a leg made for the receiver in one phase of an epoch.
 
+    For a leg of the same cycle, it is all that the leg made in one `round`.
+
     `tables` has by receiving leg the streams that this leg reads. The `report` comes with the last phase. `names` has
     the partitions by rank, of those whose names the sender has not sent before.
     """
@@ -109,6 +113,7 @@ class EpochPart:
     tables: Mapping[int, Mapping[str, pa.Table]]
     report: Report | None = None
     names: Mapping[int, PartitionName] = field(default_factory=dict)
+    round: int = 0
 
     @property
     def size(self) -> int:
@@ -125,6 +130,30 @@ class Boundary:
 
     epoch: int
     watermark: Watermark | None
+
+
+@dataclass(frozen=True)
+class SentBack:
+    """From a reader to the sequencer: how many records a leg sends back for this round of a cycle.
+
+    `first` is the first of them: its back edge, its place in the epoch, its rank and its offset.
+    """
+
+    epoch: int
+    cycle: str
+    round: int
+    records: int
+    first: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """From the sequencer to readers: this round of a cycle begins; or the cycle is `over`, after so many rounds."""
+
+    epoch: int
+    cycle: str
+    round: int
+    over: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,6 +210,8 @@ Message = (
     | Allow
     | EpochPart
     | Boundary
+    | SentBack
+    | Round
     | Done
     | StateRequest
     | StateWritten

@@ -13,11 +13,18 @@ from millstream.errors import StepFailed
 from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.contracts import Array
 from millstream.steps.record_order import RecordOrder
+from millstream.steps.round_paths import rounds_of
 
 __all__ = ["ORDER", "Places", "in_order", "without_order"]
 
 ORDER = "_order"
-"""The column with the place of a record in its epoch, or of the record from which it was made."""
+"""The column with the place of a record in its epoch, or of the record from which it was made.
+
+A record that was sent back in a cycle comes after all others: the place has the rounds that brought it here, in the
+upper bits.
+"""
+_ROUND = 40
+"""The number of bits of the place without the rounds."""
 
 
 class Places:
@@ -30,7 +37,8 @@ class Places:
 
     def __init__(self, records: Sequence[pa.Table]) -> None:
         self._known: list[tuple[Array, Array, Array]] = [
-            (each[RANK].to_numpy(), each[OFFSET].to_numpy(), each[ORDER].to_numpy()) for each in records
+            (each[RANK].to_numpy(), each[OFFSET].to_numpy(), each[ORDER].to_numpy() & ((1 << _ROUND) - 1))
+            for each in records
         ]
 
     @staticmethod
@@ -51,6 +59,10 @@ class Places:
 
     def of(self, made: pa.Table) -> Array:
         """The places of rows that steps made of the records; `StepFailed` if they were made of other records."""
+        places = self._of_log_records(made)
+        return places + (rounds_of(made[PATH]) << _ROUND) if PATH in made.column_names else places
+
+    def _of_log_records(self, made: pa.Table) -> Array:
         ranks, offsets = made[RANK].to_numpy(), made[OFFSET].to_numpy()
         for known_ranks, known_offsets, places in self._known:
             if np.array_equal(offsets, known_offsets) and np.array_equal(ranks, known_ranks):

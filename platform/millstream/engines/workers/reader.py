@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from millstream.engines.workers.cycle_runner import CycleRunner
 from millstream.engines.workers.leg_results import LegResults
 from millstream.engines.workers.leg_runner import LegRunner, Passed, chain_of
 from millstream.engines.workers.legs import RECORDS, Legs
@@ -18,6 +19,7 @@ from millstream.engines.workers.messages import (
     Message,
     Read,
     Restore,
+    Round,
     StateRequest,
 )
 from millstream.engines.workers.places import Places
@@ -53,7 +55,7 @@ class Reader:
         self._graph, self._legs, self._read, self._send = graph, legs, read, send
         self._head, self._results = chain_of(graph, legs, legs.head), LegResults(graph, legs, legs.head)
         self._places = any(leg.needs_order for leg in legs.fed_by(legs.head))
-        self._runners = [LegRunner(graph, legs, leg, readers) for leg in legs.keyed]
+        self._runners = [(CycleRunner if leg.cycle else LegRunner)(graph, legs, leg, readers) for leg in legs.keyed]
         self._owned = [leg.steps[0] for leg in legs.keyed]
         self._scatter = Scatter(legs, reader_names(readers), SEQUENCER, layers.shards, index)
         self._partitions = PartitionTable()
@@ -68,7 +70,7 @@ class Reader:
                 self._partitions.learn(message.names)
                 for runner in self._runners:
                     runner.take(message)
-            case Boundary():
+            case Boundary() | Round():
                 for runner in self._runners:
                     runner.take(message)
             case Allow():
@@ -101,6 +103,8 @@ class Reader:
         ranks = list(passed.report.inputs) if passed.report is not None else ()
         for receiver, part in self._scatter.parts(passed, self._partitions, ranks).items():
             self._send(receiver, part)
+        if passed.sent_back is not None:
+            self._send(SEQUENCER, passed.sent_back)
 
     def _states(self) -> States:
         """The state of this reader's keys, after all epochs that were allowed."""

@@ -43,9 +43,9 @@ class Scatter:
         names = self._new_names(partitions, ranks) if by_receiver.keys() != {self._sequencer} else {}
         epoch, made, phase = passed.epoch, passed.leg.index, passed.phase
         return {
-            receiver: EpochPart(epoch, made, phase, self._sender, tables, passed.report, {})
+            receiver: EpochPart(epoch, made, phase, self._sender, tables, passed.report, {}, passed.round)
             if receiver == self._sequencer
-            else EpochPart(epoch, made, phase, self._sender, tables, None, names)
+            else EpochPart(epoch, made, phase, self._sender, tables, None, names, passed.round)
             for receiver, tables in by_receiver.items()
         }
 

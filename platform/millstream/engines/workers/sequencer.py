@@ -16,11 +16,13 @@ from millstream.engines.workers.messages import (
     Finished,
     Message,
     Restore,
+    SentBack,
     Skip,
     StateRequest,
     Take,
 )
 from millstream.engines.workers.role_names import COORDINATOR, SEQUENCER, Send, reader_names
+from millstream.engines.workers.round_decisions import RoundDecisions
 from millstream.engines.workers.scatter import Scatter
 from millstream.engines.workers.state_writer import StateWriter
 from millstream.log.epochs import Epoch
@@ -42,6 +44,7 @@ class Sequencer:
         names = reader_names(readers)
         self._waiting_for_ends = names if any(leg.phases > 1 for leg in legs.keyed) else []
         """The readers to which something happens at a boundary."""
+        self._decisions, self._readers = RoundDecisions(graph, legs, readers), names
         self._scatter = Scatter(legs, names, SEQUENCER, layers.shards, 0)
         self._epochs: dict[int, Epoch] = {}
         self._next: deque[int] = deque()
@@ -62,6 +65,8 @@ class Sequencer:
                 self._allow(message)
             case Restore():
                 self._processor.restore(message.states, message.partitions)
+            case SentBack():
+                self._decide(message)
             case Skip():
                 self._processor.skip(message.epoch)
             case StateRequest():
@@ -80,6 +85,13 @@ class Sequencer:
         self._gather.take(part)
         for runner in self._runners:
             runner.take(part)
+
+    def _decide(self, report: SentBack) -> None:
+        """Let the readers begin the next round of a cycle, or end the cycle, once all have reported."""
+        decision = self._decisions.take(report, self._processor.partitions)
+        if decision is not None:
+            for reader in self._readers:
+                self._send(reader, decision)
 
     def _allow(self, message: Allow) -> None:
         for runner in self._runners:

@@ -13,6 +13,8 @@ from millstream.engines.workers.messages import (
     Message,
     Read,
     Restore,
+    Round,
+    SentBack,
     Skip,
     StateRequest,
     StateWritten,
@@ -40,6 +42,10 @@ def describe(message: Message) -> str:
             return f"{name} of epoch {epoch}, leg {leg}, phase {phase}, {message.size} records"
         case Boundary(epoch, watermark):
             return f"{name} of epoch {epoch}" + ("" if watermark is None else f", watermark {watermark.time}")
+        case SentBack(epoch, cycle, number, records):
+            return f"{name} {records} records to round {number} of {cycle}, epoch {epoch}"
+        case Round(epoch, cycle, number, over):
+            return f"{name} {number} of {cycle}, epoch {epoch}" + (" does not begin" if over else "")
         case Done(result):
             return f"{name} epoch {result.epoch.number}"
         case StateRequest(number) | StateWritten(number):
