@@ -10,6 +10,7 @@ __all__ = [
     "clip",
     "close",
     "count",
+    "count_down",
     "follow",
     "identify",
     "known",
@@ -44,6 +45,13 @@ def count(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], int]:
     if record["word"].endswith("11"):
         raise ValueError("not eleven")
     return {"text": f"{record['word']} {state or 0}"}, (state or 0) + 1
+
+
+def count_down(record: Mapping[str, Any], state: Any) -> tuple[list[dict[str, str]], int]:
+    """Sends a record back over each of its hops, every time with another key; remembers how many it has seen."""
+    hops, seen = int(record["hops"]), state or 0
+    change = {"hops": str(hops - 1), "id": record["word"], "word": record["id"], "text": f"seen {seen}"}
+    return [change] if hops > 0 else [], seen + 1
 
 
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:

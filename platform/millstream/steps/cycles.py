@@ -38,7 +38,7 @@ class Cycle:
         """The error of a cycle that has not ended after so many rounds, with the first of the records to send back."""
         rank, offset = first
         more = f" and {records - 1:,} more" if records > 1 else ""
-        steps = " and ".join(repr(node.name) for node in self.steps)
+        steps = ", ".join(repr(node.name) for node in self.steps)
         message = (
             f"the cycle of {steps} has not ended after {rounds:,} rounds: "
             f"the record {partitions.position(rank, offset)}{more} is sent back again in epoch {epoch}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -55,6 +56,33 @@ def test_schedules_of_a_cycle_keep_the_promise(
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
     for seed in range(5):
         assert not simulation.run(seed).wrong, seed
+
+
+def test_a_reader_that_is_killed_between_two_rounds_of_a_cycle_leaves_no_trace(
+    graph: PipelineFactory, tmp_path: Path
+) -> None:
+    made, found = graph("exactly_once", 1, 1, CYCLE), list[str]()
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(16, 60):
+        lines: list[str] = []
+        assert not simulation.run(seed, lines.append).wrong, seed
+        found += _killed_between_rounds(lines)
+        if found:
+            break
+    assert found
+
+
+def _killed_between_rounds(lines: list[str]) -> list[str]:
+    """The kills of readers while a cycle is not over: after the beginning of a later round of an epoch."""
+    found: list[str] = []
+    running: set[str] = set()
+    for line in lines:
+        if begun := re.search(r": Round \d+ of notes, epoch (\d+)( does not begin)?$", line):
+            (running.discard if begun[2] else running.add)(begun[1])
+        elif "***" in line:
+            found += [line] if running and "*** reader" in line else []
+            running.clear()
+    return found
 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)

@@ -12,8 +12,10 @@ from support.shuffled_roles import ShuffledPool
 from support.user_functions import __name__ as functions
 
 from millstream.config.load import read_config
+from millstream.engines.recovery import StepsFailed
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.legs import Place, legs_of
+from millstream.errors import StepFailed
 from millstream.log.epochs import Added, Ended, Epoch, PartitionName
 from millstream.log.ranges import Range, records_schema
 from millstream.state.applied_epochs import AppliedEpochs
@@ -85,14 +87,29 @@ CYCLE: Steps = [
     {**COUNT, "name": "count", "from": ["notes", "split"], "key": "id"},
     {**BAYES},
 ]  # fmt: skip
-GRAPHS = {"cycle": CYCLE, "fork": FORK, "join": JOIN, "windows": WINDOWS, "in_a_row": IN_A_ROW, "mixed": MIXED}
+LOOP: Steps = [
+    *CYCLE[:-2],
+    {"type": "per_key", "name": "loop", "from": ["labels", "loop"], "key": "id", "children": True,
+     "function": f"{functions}:count_down"},
+    {**COUNT, "name": "count", "from": ["loop", "notes"], "key": "id"},
+    {**BAYES},
+]  # fmt: skip
+GRAPHS = {
+    "cycle": CYCLE,
+    "loop": LOOP,
+    "fork": FORK,
+    "join": JOIN,
+    "windows": WINDOWS,
+    "in_a_row": IN_A_ROW,
+    "mixed": MIXED,
+}
 
 
-def graph(steps: Sequence[Mapping[str, Any]], folder: Path) -> Graph:
+def graph(steps: Sequence[Mapping[str, Any]], folder: Path, rounds: int = 1000) -> Graph:
     source = {"type": "files", "path": "documents", "fields": {name: name for name in (*FIELDS, "time")}}
     config = {"name": "legs", "source": source, "pipeline": {"steps": steps}, "sinks": {}}
     loaded = read_config(config, folder, "legs.yaml").config
-    return build_graph(loaded.steps, FIELDS, loaded.source_times, loaded.sinks)
+    return build_graph(loaded.steps, FIELDS, loaded.source_times, loaded.sinks, rounds)
 
 
 def epochs() -> list[Epoch]:
@@ -122,8 +139,9 @@ def records(rank: int, start: int, stop: int) -> pa.Table:
 class SharedRun:
     """A run with readers and a sequencer; a seed decides the order of their messages."""
 
-    def __init__(self, steps: Steps, folder: Path, seed: int, readers: int = READERS) -> None:
+    def __init__(self, steps: Steps, folder: Path, seed: int, readers: int = READERS, rounds: int = 1000) -> None:
         self._steps, self._folder, self._seed, self._readers = steps, folder, seed, readers
+        self._rounds = rounds
         self._layers = Layers(folder / f"run{seed}/layers", background=ThreadedBackground())
         self._store = CheckpointStore(folder / f"run{seed}", {}, layers=self._layers)
         self._store.begin()
@@ -138,7 +156,11 @@ class SharedRun:
             checkpoint = finish(self._store.write(checkpointed, AppliedEpochs([[0, checkpointed + 1]]), sections))
             self._store.counts(checkpoint)
         self.pool = ShuffledPool(
-            self._readers, lambda: graph(self._steps, self._folder), read, self._layers, self._seed + checkpointed
+            self._readers,
+            lambda: graph(self._steps, self._folder, self._rounds),
+            read,
+            self._layers,
+            self._seed + checkpointed,
         )
         legs = legs_of(graph(self._steps, self._folder))
         self._feed = WorkersFeed(self.pool, legs, group_size=lambda waiting: 3)
@@ -156,9 +178,9 @@ class SharedRun:
         return self._feed.finish()
 
 
-def alone(steps: Steps, folder: Path) -> tuple[list[EpochResult], Outcome]:
+def alone(steps: Steps, folder: Path, rounds: int = 1000) -> tuple[list[EpochResult], Outcome]:
     """The results of one process."""
-    processor = EpochProcessor(graph(steps, folder))
+    processor = EpochProcessor(graph(steps, folder, rounds))
     processor.restore({}, [])
     made = [
         processor.process(epoch, read([Range(rank, PARTITIONS[rank], *epoch.cut[rank]) for rank in (0, 1)]))
@@ -207,6 +229,54 @@ def test_restarted_roles_find_the_same_records_late(steps: Steps, tmp_path: Path
     run.restart(checkpointed=3)
     same(run.process(epochs()[4:]), golden[4:])
     assert run.finish().digest == outcome.digest
+
+
+def test_a_cycle_of_keyed_steps_has_a_leg_for_each_and_takes_several_rounds(tmp_path: Path) -> None:
+    legs = legs_of(graph(CYCLE, tmp_path)).all
+    assert [(leg.place, [node.name for node in leg.steps], leg.cycle) for leg in legs] == [
+        (Place.READ, ["known", "split"], ""),
+        (Place.KEYED, ["notes", "passed", "labels"], "notes"),
+        (Place.KEYED, ["shared"], "notes"),
+        (Place.KEYED, ["count"], ""),
+        (Place.ONE, ["classify"], ""),
+    ]
+    assert [node.name for node in legs[1].in_cycle] == ["notes", "passed"]
+    made, _ = alone(CYCLE, tmp_path)
+    assert max(each.receipt.rounds["notes"] for each in made) > 2
+    assert max(each.receipt.rounds["loop"] for each in alone(LOOP, tmp_path)[0]) > 2
+
+
+WAITING = {"type": "dedupe", "name": "first", "from": "split", "by": ["id", "word"], "within": "5s"}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [*CYCLE[:2], WAITING, {**CYCLE[2], "from": ["first", "shared"]}, *CYCLE[3:]],
+        [*CYCLE[:2], {**CYCLE[3], "name": "in", "from": ["split", "shared"]}, {**CYCLE[2], "from": "in"}, *CYCLE[3:]],
+    ],
+    ids=["behind a step that waits for ends", "with a step without state that reads a back edge"],
+)
+def test_every_other_cycle_runs_in_the_sequencer(steps: Steps, tmp_path: Path) -> None:
+    [leg] = [leg for leg in legs_of(graph(steps, tmp_path)).one if "notes" in [node.name for node in leg.steps]]
+    assert {"notes", "passed", "shared"} <= {node.name for node in leg.steps} and not leg.cycle
+    golden, outcome = alone(steps, tmp_path)
+    run = SharedRun(steps, tmp_path, seed=2)
+    same(run.process(epochs()), golden)
+    assert run.finish().digest == outcome.digest
+
+
+@pytest.mark.parametrize("steps", [CYCLE, LOOP], ids=["cycle", "loop"])
+def test_too_many_rounds_are_the_same_error_as_in_one_process(steps: Steps, tmp_path: Path) -> None:
+    messages = []
+    shared = SharedRun(steps, tmp_path, seed=1, rounds=2)
+    for process in (lambda: alone(steps, tmp_path, rounds=2), lambda: shared.process(epochs())):
+        with pytest.raises((StepFailed, StepsFailed)) as error:
+            process()
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    expected = "the cycle of 'notes', 'passed', 'shared' has not ended after 2 rounds: the record source/part"
+    assert messages[0].startswith(expected)
 
 
 def test_a_leg_has_a_keyed_step_and_the_steps_without_state_that_read_only_it(tmp_path: Path) -> None:

@@ -115,8 +115,7 @@ class Legs:
 def legs_of(graph: Graph) -> Legs:
     """Assign the steps of a graph to legs.
 
-    A step without state runs where the streams are that it reads; if they are in several legs, in the sequencer. A
-    cycle runs there too.
+    A step without state runs where the streams are that it reads; if they are in several legs, in the sequencer.
     """
     late = _late(graph)
     assigned: dict[str, _Group] = {}
