@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ import millstream as ms
 from millstream.engines.spark.shared_session import SHARED
 from millstream.errors import InUse, MillstreamError
 from millstream.runs.termination import descendants
+from millstream.study.cells import cells_of
 from millstream.study.comparison import Progress, run_study
+from millstream.study.plots.index import write_plots
 from millstream.study.study_file import load_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -59,18 +61,25 @@ def no_file_is_longer_than(size: int, processes: list[int]) -> Iterator[None]:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
+def contents(files: Iterable[Path]) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in files}
+
+
 @pytest.mark.usefixtures("spark")
-def test_the_table_is_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_path: Path) -> None:
+def test_the_table_and_plots_are_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_path: Path) -> None:
     changes = {"streams": {name: {"order": name} for name in ("iid", "natural")}, "seeds": 3}
     changes["learners"] = {"nb": {"type": "naive_bayes"}, "ftrl": {"type": "ftrl"}}
     loaded = load_study(write(**changes, fewer_seeds={"ftrl": 2}))
     expected = run_here(loaded, tmp_path / "here").drop_columns(TIMES)
     assert expected.num_rows == 2 * (3 + 2) * 3
+    drawn = contents(write_plots(expected, cells_of(expected, {}), tmp_path / "here/plots"))
+    assert drawn
     seen: list[Progress] = []
     for tasks in (1, 3, None):
         table = run_study(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
         assert table.drop_columns(TIMES).equals(expected)
         assert seen[-1] == Progress(finished=30, trials=30, before=0)
+        assert contents((tmp_path / f"tasks-{tasks}/plots").iterdir()) == drawn
 
 
 @pytest.mark.usefixtures("spark")

@@ -113,6 +113,7 @@ class ResultFolder:
         self.parts = path / "parts"
         self.collection = path / "collection.arrow"
         self.table = path / "trials.parquet"
+        self.plots = path / "plots"
         self.spark_log = path / "spark.log"
         self._identity = path / "study.json"
 
@@ -160,6 +161,9 @@ class ResultFolder:
         table = found.take(pa.array([places[key] for key in keys], pa.int64())).combine_chunks()
         _write_table(self.table, table)
         return table
+
+    def read_table(self) -> pa.Table:
+        return _read_part(self.table)
 
     def _refusal(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         if found.get("study") != wanted["study"]:
