@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from millstream.errors import MillstreamError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["BackgroundSession", "OnPartition"]
+__all__ = ["BackgroundSession"]
 
 _POLL_SECONDS = 0.25
 
-OnPartition = Callable[[Iterable[list[str]]], None]
+_OnPartition = Callable[[Iterable[list[str]]], None]
 """A function that a Python process of Spark calls with the parts of one Spark task."""
 
 
@@ -47,24 +48,25 @@ class BackgroundSession:
     def is_started(self) -> bool:
         return self._opened is not None
 
-    def start(self, prepare: OnPartition, parts: int) -> None:
-        """Open the session, then call `prepare` in as many Python processes as will work on so many parts at once."""
+    def start(self) -> None:
+        """Open the session in the background."""
         from millstream.engines.spark.shared_session import SHARED
 
-        def call(opened: Future[SparkSession]) -> None:
-            context = opened.result().sparkContext
-            count = min(self._tasks(parts), context.defaultParallelism)
-            context.parallelize([[""]] * count, count).foreachPartition(prepare)
-
         self._opened = self._runner.submit(SHARED.open, self._log)
-        self._prepared = self._runner.submit(call, self._opened)
 
-    def run(self, function: OnPartition, parts: Sequence[str], watch: Callable[[], None] = lambda: None) -> None:
+    def prepare(self, function: _OnPartition, parts: int) -> None:
+        """Call a function in the background, in as many processes as will work on so many parts at once."""
+
+        def call() -> None:
+            context = self._context()
+            count = min(self._tasks(parts), context.defaultParallelism)
+            context.parallelize([[""]] * count, count).foreachPartition(function)
+
+        self._prepared = self._runner.submit(call)
+
+    def run(self, function: _OnPartition, parts: Sequence[str], watch: Callable[[], None] = lambda: None) -> None:
         """Call a function on all parts, in Spark tasks; `watch` is called again and again."""
-        if self._opened is None or self._prepared is None:
-            message = "the session of the study was not started"
-            raise RuntimeError(message)
-        context = self._opened.result().sparkContext
+        context = self._context()
         try:
             count = self._tasks(len(parts))
             # Parts are dealt one by one: those that take long come first, and are not all in one task.
@@ -73,7 +75,8 @@ class BackgroundSession:
             try:
                 while not wait([done], _POLL_SECONDS).done:
                     watch()
-                self._prepared.result()
+                if self._prepared is not None:
+                    self._prepared.result()
                 done.result()
             except BaseException:
                 context.cancelAllJobs()
@@ -81,6 +84,12 @@ class BackgroundSession:
             watch()
         except Exception as error:
             raise _explained(error) from error
+
+    def _context(self) -> SparkContext:
+        if self._opened is None:
+            message = "the session of the study was not started"
+            raise RuntimeError(message)
+        return self._opened.result().sparkContext
 
     def _tasks(self, parts: int) -> int:
         return min(self._at_once or parts, parts)

@@ -22,7 +22,7 @@ from millstream.study.factors import LostOptimiser, StaleState
 from millstream.study.grid import groups_of
 from millstream.study.learner import Learner
 from millstream.study.results import ResultFolder
-from millstream.study.spark_trials import draw_plots, run_trials, start_spark
+from millstream.study.spark_trials import PLOTS, draw_plots, prepare_drawing, run_trials, start_spark
 from millstream.study.streams import label_number, order_stream
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import tasks_of
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from millstream.study.cells import Cell
 
 __all__ = ["Progress", "run_study"]
-
-_OF_THE_END = ("millstream.study.cells", "millstream.study.plots.index")
-"""Modules that import scipy and matplotlib."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,8 @@ def run_study(
     tasks: int | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     warn: Callable[[str], None] = warnings.warn,
-) -> pa.Table:
-    """Run the trials of a study that its folder lacks; return the table of all its trials.
+) -> tuple[pa.Table, list[Cell]]:
+    """Run the trials of a study that its folder lacks; return the table of all its trials, and its cells.
 
     `tasks` is the number of Spark tasks; None: one for each stream and seed. The table does not depend on it.
     """
@@ -78,7 +75,7 @@ def run_study(
             from millstream.study.mlflow_record import record_study
 
             record_study(loaded, folder.path, table, cells, warn)
-    return table
+    return table, cells
 
 
 def _locked(folder: Path) -> FolderLock:
@@ -106,18 +103,19 @@ def _run(
 
         # Texts are hashed, and modules imported, while Spark starts.
         write_collection(loaded, folder.collection, identity, check_and_start)
-        for module in _OF_THE_END:
+        for module in ("millstream.study.cells", PLOTS):
             importlib.import_module(module)
         keys = [trial.key for group in groups_of(study) for trial, _ in group.trials(study)]
-        before, counted = sum(key in finished for key in keys), dict[str, int]()
-        others = folder.count(counted) - before
+        before, parts = sum(key in finished for key in keys), dict[str, pa.Table]()
+        others = folder.count(parts) - before
 
         def report() -> None:
-            watch(Progress(folder.count(counted) - others, len(keys), before))
+            watch(Progress(folder.count(parts) - others, len(keys), before))
 
         if missing:
             run_trials(spark, study, missing, folder, finished, report)
-        table = folder.merge(keys)
+            prepare_drawing(spark)
+        table = folder.merge(keys, parts)
         return table, _describe(loaded, folder, table, spark)
 
 

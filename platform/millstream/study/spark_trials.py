@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,12 +24,16 @@ from millstream.system_errors import system_error
 if TYPE_CHECKING:
     from millstream.study.cells import Cell
 
-__all__ = ["draw_plots", "run_trials", "start_spark"]
+__all__ = ["PLOTS", "draw_plots", "prepare_drawing", "run_trials", "start_spark"]
+
+PLOTS = "millstream.study.plots.index"
+"""The module that imports matplotlib."""
 
 
 def start_spark(spark: BackgroundSession, study: StudyConfig, tasks: Sequence[Task]) -> None:
     """Start Spark in the background; its Python processes import what the tasks need."""
-    spark.start(functools.partial(_prepare, _described(study), sys.path), len(tasks))
+    spark.start()
+    spark.prepare(functools.partial(_prepare, _described(study), sys.path), len(tasks))
 
 
 def run_trials(
@@ -42,6 +47,11 @@ def run_trials(
     """Run the tasks on Spark; `watch` is called again and again."""
     run = functools.partial(_run_partition, _described(study), sys.path, folder.path.absolute(), sorted(finished))
     spark.run(run, [json.dumps(asdict(task)) for task in tasks], watch)
+
+
+def prepare_drawing(spark: BackgroundSession) -> None:
+    """Let the Python processes of Spark import matplotlib, in the background."""
+    spark.prepare(_prepare_drawing, len(importlib.import_module(PLOTS).PLOTS))
 
 
 def draw_plots(spark: BackgroundSession, folder: ResultFolder, names: Sequence[str], cells: Sequence[Cell]) -> None:
@@ -70,6 +80,12 @@ def _prepare(described: str, import_path: Sequence[str], partition: Iterable[lis
     import_noted()
     pa.array([""])  # pyarrow imports pandas with the first array of Python objects
     gc.freeze()  # PySpark collects garbage after each partition; to look through all modules takes it 80 ms
+
+
+def _prepare_drawing(partition: Iterable[list[str]]) -> None:
+    del partition
+    importlib.import_module(PLOTS)
+    gc.freeze()
 
 
 def _run_partition(
