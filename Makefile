@@ -4,7 +4,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help setup demo demo-kafka notebooks notebook-outputs quick test conformance check bench findings soak wheel lock clean
+.PHONY: help setup demo demo-kafka notebooks notebook-outputs quick test conformance check bench findings plots soak wheel lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -54,6 +54,9 @@ bench: $(READY)  ## measure, print a table, write bench.json, extend the history
 
 findings: $(READY)  ## run all studies, write docs/findings and the evidence of advice; NEWS=, AG_NEWS= name labelled text
 	@$(BIN)/python -m scripts.findings $(if $(NEWS),NEWS=$(NEWS)) $(if $(AG_NEWS),AG_NEWS=$(AG_NEWS))
+
+plots: $(READY)  ## draw the pictures of docs/plots, on generated records; ARGS="trending joined" for some
+	@$(BIN)/python -m scripts.plots $(ARGS)
 
 soak: $(READY)  ## the tests that take long
 	@$(PYTEST) -m soak

@@ -24,6 +24,7 @@ from millstream.study.evidence import AccuracyRow, evidence_text
 from millstream.study.study_file import load_study
 from scripts.findings_page import texts, write_page
 from scripts.findings_tables import FOLDER, ROOT, cell_rows, chosen, prequential_rows, read_rows, shift_rows, write_rows
+from scripts.small_images import write_small
 
 STUDIES = ("impact", "lateness", "state", "prequential", "published", "quick")
 SHOWN = {
@@ -34,9 +35,6 @@ SHOWN = {
     "quick": ("output_and_state",),
 }
 """The plots that the page shows, of the studies on generated text."""
-COLOURS = 64
-LARGEST = 100_000
-"""The bytes of a plot in the repository, at most."""
 EVIDENCE = ROOT / "platform/millstream/study/evidence.json"
 
 
@@ -93,11 +91,7 @@ def write_plots(study: str, found: ms.Study) -> None:
     for plot in SHOWN.get(study, ()):
         file = FOLDER / f"{study}-{plot}.png"
         with Image.open(found.path / "plots" / f"{plot}.png") as made:
-            few = made.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-        few.save(file, optimize=True)
-        if file.stat().st_size > LARGEST:
-            message = f"{file} has more than {LARGEST:,} bytes; draw it smaller"
-            raise RuntimeError(message)
+            write_small(made, file)
 
 
 ONLY_SHARES = {

@@ -116,8 +116,16 @@ def main(paths: Sequence[Path], out: Path | None, parameters: Mapping[str, Any])
 
 
 def setting(text: str) -> tuple[str, Any]:
-    name, _, value = text.partition("=")
-    return name, yaml.safe_load(value)
+    """Read NAME=VALUE; the value is YAML."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        message = f"{text!r} is not NAME=VALUE; write --set QUICK=true"
+        raise argparse.ArgumentTypeError(message)
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        message = f"the value of {name} is not YAML: {' '.join(str(error).split())}; quotes make text of it"
+        raise argparse.ArgumentTypeError(message) from error
 
 
 if __name__ == "__main__":

@@ -39,7 +39,11 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     texts = [{"id": f"{n}", "text": line["text"], "time": line["published_at"]} for n, line in enumerate(NEWS)]
     labels = [{"id": f"{n}", "label": line["label"], "time": line["published_at"]} for n, line in enumerate(NEWS)]
-    for file, lines in (("news", NEWS), ("texts", texts), ("labels", labels)):
+    notes = [
+        {**text, "text": f"chain{n} chain{n + 1}"} | (label if n % 9 == 0 else {})
+        for n, (text, label) in enumerate(zip(texts, labels, strict=True))
+    ]
+    for file, lines in (("news", NEWS), ("texts", texts), ("labels", labels), ("notes", notes)):
         (tmp_path / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -58,7 +62,7 @@ def by_python(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_configs_are_these() -> None:
-    names = ("demo", "joined", "news", "trending", "two_models")
+    names = ("demo", "joined", "label_propagation", "news", "trending", "two_models")
     assert [f"configs/{name}.yaml" for name in names] == WITHOUT_BROKER
     assert set(CONFIGS) - set(WITHOUT_BROKER) == {"configs/kafka.yaml", *CHAIN}
 

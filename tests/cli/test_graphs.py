@@ -61,16 +61,34 @@ MISTAKES = {
         "from: blogs",
         "3 sources.news: no step reads the source 'news'; remove it",
     ),
-    "a cycle": (
-        "from: news",
-        "from: [news, marked]",
-        "7 pipeline.steps.0.from.1: the steps read each other in a cycle that nothing ends: "
-        "shout <- marked <- soft <- shout",
+    "a cycle that nothing ends": (
+        'from: soft.predictions, function: "support.user_functions:mark"}',
+        'from: [clip, again], function: "support.user_functions:mark"}\n'
+        '    - {type: map, name: again, from: marked, function: "support.user_functions:mark"}',
+        "11 pipeline.steps.4.from.1: the steps pass every record on, in a cycle that nothing ends: "
+        "marked <- again <- marked; read an output of a step, as `step.output`, or put a `filter` into the cycle",
     ),
     "a step that reads itself": (
+        "from: soft.predictions",
+        "from: [soft.predictions, marked]",
+        "11 pipeline.steps.4.from.1: the steps pass every record on, in a cycle that nothing ends: marked <- marked",
+    ),
+    "records with other columns that are sent back": (
         "from: clip,",
         "from: [clip, soft],",
-        "10 pipeline.steps.3.from.1: the steps read each other in a cycle that nothing ends: soft <- soft",
+        "10 pipeline.steps.3.from.1: step 'soft': the streams 'clip' and 'soft' have different columns: "
+        "'clip' lacks 'predicted'",
+    ),
+    "a cycle that nothing enters": (
+        "from: [shout, clip]",
+        "from: [marked, soft]",
+        "9 pipeline.steps.2.from.0: nothing enters the cycle at step 'bayes', which reads later steps only; "
+        "put it after 'marked' and 'soft', or let it read a stream before it",
+    ),
+    "too many rounds": (
+        "  steps:",
+        "  rounds: 100001\n  steps:",
+        "6 pipeline.rounds:",
     ),
     "two steps of one name": (
         "name: soft,",
@@ -126,8 +144,8 @@ MISTAKES = {
 def test_a_mistake_is_refused_with_its_line_and_key(millstream: Millstream, graph: Path, mistake: str) -> None:
     before, after, message = MISTAKES[mistake]
     content = GRAPH
-    if mistake == "a cycle":
-        content = GRAPH.replace("from: clip,", "from: shout,")
+    if mistake == "a cycle that nothing enters":
+        content = GRAPH.replace("from: clip,", "from: [clip, bayes],")
     elif mistake == "columns that a step lacks":
         content = GRAPH.replace("name: bayes,", "name: bayes, label: first,")
     assert before in content
@@ -151,6 +169,13 @@ def test_the_graph_is_printed_as_mermaid_text(millstream: Millstream, graph: Pat
     lines = [line.strip() for line in ran.out.splitlines()]
     assert lines[0] == "flowchart LR"
     assert 'n2["shout<br>map"]' in lines and 'n2 -->|"to one"| n4' in lines and 'n5 -->|"predictions"| n6' in lines
+
+
+def test_an_arrow_names_the_fields_of_the_key(millstream: Millstream, graph: Path) -> None:
+    model, window = "model: {type: naive_bayes, features: {}}", "by: [text, first], window: {type: count, size: 10}"
+    by_key = GRAPH.replace("type: classify, name: bayes", "type: popularity, name: bayes, of: first")
+    graph.write_text(by_key.replace(model, window))
+    assert '|"by text, first"|' in millstream("explain", graph.name, "--graph").out
 
 
 def test_the_graph_is_drawn_with_every_box_and_label(millstream: Millstream, graph: Path) -> None:
@@ -203,3 +228,11 @@ def test_a_sink_that_is_added_to_the_records_of_a_step_changes_no_replay(millstr
     ran = millstream("run", graph.name, *sets, "--set", "sinks.clip.type=files", "--json")
     assert ran.code == 0, ran.err
     assert "clip" in json.loads(ran.out.splitlines()[-1])["delivered"]
+
+
+def test_a_key_with_a_dot_is_set_in_quotes(millstream: Millstream, graph: Path) -> None:
+    ran = millstream("run", graph.name, "--set", 'sinks."soft.predictions".path=other', "--json")
+    assert ran.code == 0, ran.err
+    assert any(graph.parent.joinpath("other").iterdir()) and not graph.parent.joinpath("soft").exists()
+    ran = millstream("validate", graph.name, "--set", 'sinks."soft.predictions.path=other')
+    assert ran.code == 2 and "a value is set with `--set a.b=value`" in ran.err

@@ -7,16 +7,20 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from support.docs_pages import ROOT, TEXTS, blocks, section, table
 from support.docs_reader import Reader
 
 from millstream.cli import main
 from millstream_connectors.kafka.broker import Broker, free_port
 
+DOCUMENTS = (ROOT / "configs/documents.yaml").read_text()
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
+    ("docs/cycles.md", "Try it"),
+    ("docs/documents.md", "Try it"),
     ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
@@ -54,10 +58,30 @@ def test_a_graph_has_two_models_with_an_accuracy_each(folder: Path) -> None:
     assert 'n1 -->|"to one"| n3' in printed and '"predicted":' in printed
 
 
-def test_the_picture_of_the_graph_is_that_of_the_config(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_documents_are_taken_apart_and_collected_with_weights_that_help_a_model(folder: Path) -> None:
+    fewer = {"run configs/documents.yaml": "run configs/documents.yaml --set source.records=1000"}
+    printed = Reader(folder, instead=fewer).plays("docs/documents.md", "Try it")
+    found = re.findall(r"^  accuracy +(\w+) (0\.\d+),", printed, re.MULTILINE)
+    assert [name for name, _ in found] == ["tf_idf", "plain"] * 2
+    assert float(found[0][1]) > float(found[1][1]) + 0.02
+    assert '"weights": "{\\"' in printed and '"predicted": "' in printed
+    digests = re.findall(r"^  (?:model|state) +([0-9a-f]{12})", printed, re.MULTILINE)
+    assert len(digests) == 6 and digests[:3] == digests[3:]
+    shown, config = (yaml.safe_load(text) for text in (blocks("docs/documents.md", "yaml")[0].text, DOCUMENTS))
+    assert shown == {name: config[name] for name in shown}
+
+
+@pytest.mark.parametrize("name", ["two_models", "documents", "label_propagation"])
+def test_the_picture_of_the_graph_is_that_of_the_config(name: str, folder: Path) -> None:
+    (folder / "notes.jsonl").touch()
     with pytest.raises(SystemExit):
-        main(["explain", str(ROOT / "configs/two_models.yaml"), "--graph", str(tmp_path / "drawn.svg")])
-    assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs/two_models.svg").read_text()
+        main(["explain", str(folder / f"configs/{name}.yaml"), "--graph", str(folder / "drawn.svg")])
+    assert (folder / "drawn.svg").read_text() == (ROOT / f"docs/{name}.svg").read_text()
+
+
+def test_labels_spread_as_the_picture_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/cycles.md", "Try it")
+    assert (folder / "spreading.svg").read_text() == (ROOT / "docs/spreading.svg").read_text()
 
 
 def test_the_advice_has_the_lines_that_the_text_shows(folder: Path) -> None:

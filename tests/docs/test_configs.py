@@ -18,7 +18,8 @@ CONFIGS = [block for name in TEXTS for block in blocks(name, "yaml") if not bloc
 
 @pytest.mark.parametrize("block", CONFIGS, ids=lambda block: f"{block.document}-{block.heading}")
 def test_configs_in_the_text_are_valid(folder: Path, block: Block, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "news.jsonl").touch()
+    for file in ("news", "notes"):
+        (folder / f"{file}.jsonl").touch()
     config = folder / "configs" / "shown.yaml"
     config.write_text(yaml.safe_dump(FOR_EXCERPTS | yaml.safe_load(block.text)))
     with pytest.raises(SystemExit) as ended:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -10,6 +9,7 @@ import pytest
 from support.docs_pages import ROOT, section
 from support.docs_pages import TEXTS as DOCS
 
+from millstream.study.evidence import evidence
 from scripts.findings_page import one, points, published_shift, ratio, tables, texts
 from scripts.findings_tables import Row, chosen, read_rows
 
@@ -188,10 +188,9 @@ def test_the_order_decides_which_learner_is_best() -> None:
 
 
 def test_the_evidence_of_advice_is_that_of_the_study() -> None:
-    rows = json.loads((ROOT / "platform/millstream/study/evidence.json").read_text())["accuracy"]["rows"]
     expected = [
         (f"{text}, {row['stream']}", row["treatment"], round(100 * row["difference"], 4))
         for end, text in texts("impact").items()
         for row in chosen(read_rows(f"impact{end}"), treatment=(AT_ONCE, LOST))
     ]
-    assert [(row["stream"], row["delivery"], row["difference"]) for row in rows] == expected
+    assert sorted((row.stream, row.delivery, row.difference) for row in evidence().accuracy) == sorted(expected)

@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 from support.conditions import HANG_SECONDS
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
-from support.kills import Victim, kill_processes
+from support.kills import BY_LABEL, Victim, kill_processes
 from support.pipelines import Pipeline, results
+from support.suite import GRAPHS
 
 from millstream.engines.cutter import LogCutter
 from millstream.engines.local import worker_pool
@@ -311,7 +312,15 @@ def test_kills_of_random_processes_leave_no_process_and_no_trace(tmp_path: Path,
 @pytest.mark.long
 def test_kills_lose_no_state_by_key_in_rocksdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    kill_processes(tmp_path, ["worker", "coordinator"], epochs=20, seed=5, keyed=True)
+    kill_processes(tmp_path, ["worker", "coordinator"], epochs=20, seed=5, steps=BY_LABEL)
+
+
+@pytest.mark.long
+@pytest.mark.matrix
+def test_kills_leave_no_document_in_pieces(tmp_path: Path) -> None:
+    """The words of a document are counted by several workers and collected by its key."""
+    steps = GRAPHS["documents"].options["steps"]
+    kill_processes(tmp_path, ["worker", "coordinator", "worker"], epochs=20, seed=6, steps=steps)
 
 
 FAILING_LATE = """

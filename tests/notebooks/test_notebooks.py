@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,16 @@ def run(name: str, folder: Path, **parameters: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def choice(**values: Any) -> str:
-    """The output of the cell of notebook 04 that chooses, with these values and without errors of shares."""
+def choice(impossible: str = "", **values: Any) -> str:
+    """The output of the cell of notebook 04 that chooses, with these values and without errors of shares.
+
+    `impossible` is the reason why exactly_once is.
+    """
     [decides] = [cell for cell in code(NOTEBOOKS["04_choose_for_your_stream"]) if "def objections" in cell["source"]]
     stream = {"name": "demo", "source": {"type": "generator", "records": 2000}, "pipeline": {"use": "text_topics"}}
     found = ms.advise({**stream, "engine": {"type": values["ENGINE"]}})
+    once, *others = found.guarantees
+    found = replace(found, guarantees=(replace(once, impossible=impossible), *others))
     with redirect_stdout(io.StringIO()) as text:
         exec(decides["source"], {"found": found, "hour": lambda _: 0.0, "MOST_ERROR": 0.5, **values})  # noqa: S102
     return text.getvalue()
@@ -147,6 +153,8 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
             ("03", "--out", "tried", "--set", "FOO=1"),
             "03_trained_online has no parameter 'FOO'; it has QUICK, SOURCE",
         ),
+        (("03", "--out", "tried", "--set", "QUICK"), "'QUICK' is not NAME=VALUE; write --set QUICK=true"),
+        (("03", "--out", "tried", "--set", "QUICK=[true"), "the value of QUICK is not YAML: while parsing a flow"),
     ],
 )
 def test_an_unknown_notebook_or_parameter_is_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
@@ -158,11 +166,20 @@ def test_an_unknown_notebook_or_parameter_is_refused(tmp_path: Path, words: tupl
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_a_guarantee_whose_latency_is_not_measured_is_not_chosen(engine: str) -> None:
-    bears = {"ENGINE": engine, "ROWS_MAY_REPEAT": True, "ROWS_MAY_BE_MISSING": True}
+    bears: dict[str, Any] = {"ENGINE": engine, "ROWS_MAY_REPEAT": True, "ROWS_MAY_BE_MISSING": True}
     assert "Take exactly_once: " in choice(**bears, MOST_LATENCY_MS=200)
     found = choice(**bears, MOST_LATENCY_MS=1)
     assert f"at_most_once: its latency on {engine} is not measured\n" in found
     assert "Take" not in found and "No guarantee is shown to suit: measure the latency of " in found
+
+
+def test_an_impossible_guarantee_is_not_chosen() -> None:
+    bears_nothing: dict[str, Any] = {"ENGINE": "local", "ROWS_MAY_REPEAT": False, "ROWS_MAY_BE_MISSING": False}
+    possible = choice(**bears_nothing, MOST_LATENCY_MS=1)
+    assert "No guarantee suits: take exactly_once on the local engine" in possible
+    found = choice("step 'map' is not deterministic", **bears_nothing, MOST_LATENCY_MS=200)
+    assert "exactly_once: it is impossible: step 'map' is not deterministic\n" in found
+    assert "take exactly_once" not in found.lower() and "change what makes exactly_once impossible" in found
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.steps_labelled_records import labelled_records
 
@@ -223,6 +224,16 @@ class SaysIdempotent(Counting):
     traits = Traits(Scope.KEYED, key="label", idempotent=True)
 
 
+class SaysKeepsAll(Counting):
+    """Leaves out every record after the first of its label, like a step that drops repeated records."""
+
+    traits = Traits(Scope.KEYED, key="label", keeps_all=True)
+
+    def process(self, records: pa.Table) -> Result:
+        result = super().process(records)
+        return Result(result.records.filter(pc.equal(result.records["seen"], 0)), result.outputs)
+
+
 class HasNoTraits(Counting):
     traits = None  # type: ignore[assignment]
 
@@ -282,6 +293,11 @@ BROKEN_STEPS = [
         SaysIdempotent,
         "traits_are_true",
         r"itself idempotent, but differs when it processes an epoch again; row 0 of 'se",
+    ),
+    (
+        SaysKeepsAll,
+        "traits_are_true",
+        r"declares `keeps_all`, but leaves \d+ of \d+ records out",
     ),
     (ReturnsTheRecords, "outputs_are_as_declared", r"returns a value of the type Table; return a `Result`"),
     (DrawsNumbers, "results_are_repeatable", r"in a second run; .*; look for random numbers, a clock, or state that"),

@@ -132,6 +132,59 @@ def test_the_function_is_not_called_for_an_empty_batch(build_step: BuildStep) ->
     assert made == pa.schema([*SCHEMA, pa.field("before", pa.string())]) == step.ended(None).records.schema
 
 
+# Children
+
+
+def gather(record: Mapping[str, Any], state: Any) -> tuple[list[dict[str, str]], Any]:
+    """Passes on each author's texts in pairs, together."""
+    if record["text"] == "bad":
+        raise ValueError("bad text")
+    if state is None:
+        return [], record["text"]
+    return [{"text": state}, {"before": state}], None
+
+
+def test_children_are_passed_on_instead_of_their_record(build_step: BuildStep) -> None:
+    step = build_step(gather, adds=["before"], children=True)
+    made = step.process(records(("ann", "a"), ("bob", "b"), ("ann", "c"))).records
+    rows = made.select(["_rank", "_offset", "_path", "author", "text", "before"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        (0, 12, bytes(4), "ann", "a", None),
+        (0, 12, bytes([0, 0, 0, 1]), "ann", "c", "a"),
+    ]
+    assert dict(step.save()) == {"bob": b'"b"'}
+
+
+def test_a_step_that_makes_children_says_so_and_has_their_columns_without_records(build_step: BuildStep) -> None:
+    step = build_step(gather, adds=["before"], children=True)
+    assert step.traits.makes_children and not build_step(count).traits.makes_children
+    made = step.process(SCHEMA.empty_table()).records.schema
+    assert made == pa.schema([*SCHEMA, pa.field("_path", pa.binary()), pa.field("before", pa.string())])
+    assert made == step.ended(None).records.schema == step.process(records(("ann", "a"))).records.schema
+
+
+def test_a_rejected_record_has_no_children(build_step: BuildStep) -> None:
+    step = build_step(gather, adds=["before"], children=True, on_error="reject")
+    result = step.process(records(("ann", "a"), ("ann", "bad"), ("ann", "c"), (None, "d")))
+    assert result.records["text"].to_pylist() == ["a", "c"]
+    assert result.outputs["rejects"]["reason"].to_pylist() == ["ValueError: bad text", "no author"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (({}, 1), r"it returned {} \(dict\), not a list with a dict for each child"),
+        (["x"], r"it returned \['x'\] \(list\), not a pair: a list of children, and the new state"),
+        ((["x"], 1), r"it returned 'x' \(str\), not a dict of the fields to replace or add"),
+    ],
+)
+def test_a_function_that_returns_no_list_of_children_stops_the_run(
+    returned: Any, message: str, build_step: BuildStep
+) -> None:
+    with pytest.raises(StepFailed, match=message):
+        build_step(lambda record, state: returned, children=True).process(records(("ann", "x")))
+
+
 # Errors
 
 
@@ -239,17 +292,22 @@ def follow(record, state):
         return {"last": "forgotten"}, None
     state = state or {"seen": 0, "last": None}
     return {"last": state["last"]}, {"seen": (state["seen"] + 1) % 100, "last": record["text"]}
+
+def children(record, state):
+    change, state = follow(record, state)
+    return [change] * (len(record["author"]) - 2), state
 """
 
 
-@pytest.mark.parametrize("store", ["memory", "rocksdb"])
-def test_per_key_passes_the_battery(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("function", "store"), [("follow", "memory"), ("follow", "rocksdb"), ("children", "memory")])
+def test_per_key_passes_the_battery(function: str, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "following_rules.py").write_text(RULES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "following_rules", raising=False)
     dice = random.Random(4)
     config = PerKey.model_validate(
-        {"key": "author", "function": "following_rules:follow", "adds": ["last"], "on_error": "reject", "store": store}
-    )
-    authors, texts = ["ann", "bob", "cleo", "dan", None], ["one", "two", "bad", "forget", None]
+        {"key": "author", "function": f"following_rules:{function}", "adds": ["last"], "on_error": "reject",
+         "store": store, "children": function == "children"}
+    )  # fmt: skip
+    authors, texts = ["al", "bob", "cleo", "dan", None], ["one", "two", "bad", "forget", None]
     check_step(config, records(*((dice.choice(authors), dice.choice(texts)) for _ in range(80))))

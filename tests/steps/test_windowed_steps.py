@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from support.windowed_runs import Record, cut_run, random_epochs, rows_of, table
+from support.windowed_runs import SCHEMA, Record, cut_run, random_epochs, rows_of, table
 
 from millstream.errors import ConfigError, StepFailed
 from millstream.steps.checks import check_step
 from millstream.steps.contracts import Scope
 from millstream.steps.popularity import Popularity
+from millstream.steps.rising_words import Trending
+from millstream.steps.top_k import TopK
 from millstream.substreams import Watermark
 
 SLIDING: dict[str, Any] = {"type": "sliding", "size": "12us", "slide": "8us", "lateness": "3us"}
@@ -156,6 +159,36 @@ def test_a_key_has_the_rows_that_it_has_alone() -> None:
         assert of_key == single, window
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"type": "popularity", "of": "text"},
+        {"type": "popularity", "of": "text", "window": SESSION},
+        {"type": "top_k", "of": "text", "k": 2},
+        {"type": "trending", "of": "predicted", "least": 1},
+    ],
+    ids=["popularity", "sessions", "top_k", "trending"],
+)
+def test_several_fields_are_one_key_and_columns_of_the_rows(config: dict[str, Any]) -> None:
+    kinds: dict[str, Any] = {"popularity": Popularity, "top_k": TopK, "trending": Trending}
+    schema = pa.schema([*SCHEMA, ("text", pa.string())])
+    options = {"window": {"type": "tumbling", "size": "10us"}, **config, "by": ["country", "predicted"]}
+    step = kinds[config["type"]].model_validate(options).build(schema)
+    assert step.traits.key == ("country", "predicted") and step.outputs[0].key[:2] == ("country", "predicted")
+    values = [("é", "b"), ("a", '","b'), ('a","', "b"), ("a", None), (None, "b"), ("é", "b")]
+    columns = {"_rank": [0] * 6, "_offset": range(6), "_time": range(6), "text": ["wind sun"] * 6}
+    keys = {"country": [country for country, _ in values], "predicted": [topic for _, topic in values]}
+    result = step.process(pa.table({**columns, **keys}).select(schema.names).cast(schema))
+    assert result.outputs["rejects"]["reason"].to_pylist() == ["no country or predicted"] * 2
+    assert sorted(step.save()) == ['["a","\\",\\"b"]', '["a\\",\\"","b"]', '["é","b"]']
+    names = step.outputs[0].schema.names[:3]
+    rows = [*step.ended(Watermark(50)).outputs[step.outputs[0].name].select(names).to_pylist()]
+    if config["type"] != "trending":  # a first window has no past, and no rows
+        found = [(row["country"], row["predicted"]) for row in rows]
+        assert names == ["_window", "country", "predicted"]
+        assert set(found) == {("é", "b"), ("a", '","b'), ('a","', "b")}
+
+
 def test_records_without_a_key_are_rejects_in_the_order_of_the_records() -> None:
     step = popularity({"type": "tumbling", "size": "10us"}, by="country").build(table([]).schema)
     batch = table(
@@ -216,7 +249,9 @@ def test_a_million_open_windows_are_refused_by_the_name_of_the_step(window: dict
 
 def test_a_million_keys_are_refused_by_the_name_of_the_step() -> None:
     step = popularity({"type": "count", "size": 1}, by="country", max_open=1000).build(table([]).schema)
-    with pytest.raises(StepFailed, match=r"step 'popularity' has 1,001 keys, and `max_open` allows 1,000"):
+    with pytest.raises(
+        StepFailed, match=r"'popularity' has 18 keys in shard 2, and `max_open` 1,000 allows 16 in each of 64"
+    ):
         step.process(table([Record(0, number, 0, "a", str(number)) for number in range(1001)]))
 
 
@@ -248,7 +283,7 @@ def test_a_row_has_the_time_of_the_end_of_its_window(window: dict[str, Any]) -> 
         windows = result.windows["topics"]
         found += zip(labels, windows.numbers.to_pylist(), windows.times.to_pylist(), strict=True)
     expected = {
-        "count": {(0, 0, 6), (1, 1, 15), (2, 2, None)},  # the last one closes without its last record
+        "count": {(0, 0, 6), (1, 1, 15), (2, 2, 21)},  # the last one is not full
         "tumbling": {(start, start // 10, start + 9) for start in (0, 10, 20)},
         "sliding": {(start, start // 8, start + 11) for start in (-8, 0, 8, 16)},
         "session": {(0, 0, 26)},

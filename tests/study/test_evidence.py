@@ -11,7 +11,7 @@ import pytest
 from support.docs_pages import ROOT
 
 from millstream.guarantees.delivery import Delivery
-from millstream.study.evidence import AccuracyRow, evidence, evidence_text
+from millstream.study.evidence import AccuracyRow, evidence, evidence_text, read_evidence
 
 BAYES = {"type": "naive_bayes", "alpha": 0.1, "features": None}
 ALO, AMO = Delivery.AT_LEAST_ONCE, Delivery.AT_MOST_ONCE
@@ -42,10 +42,12 @@ def test_another_option_of_the_learner_is_another_learner_but_features_are_not()
 
 
 def test_written_evidence_is_read_back() -> None:
-    made = json.loads(evidence_text([row("iid", 0.01)], "millstream compare study.yaml"))
-    assert made["accuracy"]["command"] == "millstream compare study.yaml"
-    assert [AccuracyRow(**each) for each in made["accuracy"]["rows"]] == [row("iid", 0.01)]
-    assert len(made["latency"]["rows"]) == len(evidence().latency)
+    other = {**BAYES, "alpha": 0.2}
+    rows = [row("iid", 0.01), row("iid", 0.02), row("natural", 0.01), row("iid", 0.01, other)]
+    made = read_evidence(evidence_text(rows, "millstream compare study.yaml"))
+    assert made.accuracy_command == "millstream compare study.yaml"
+    assert [*made.accuracy] == rows
+    assert made.latency == evidence().latency
 
 
 def test_accuracy_has_a_command_if_and_only_if_it_has_rows() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -22,26 +22,28 @@ from support.topics import seen
 
 from millstream.runs.termination import descendants
 
-__all__ = ["Victim", "kill_processes", "kill_while_records_flow", "write_killed", "write_killed_kafka"]
+__all__ = ["BY_LABEL", "Victim", "kill_processes", "kill_while_records_flow", "write_killed", "write_killed_kafka"]
 
 Victim = Literal["coordinator", "worker"]
 _POPULARITY = {"window": {"type": "tumbling", "size": "1h"}, "threshold": 0.3}
+_CHAIN: tuple[Mapping[str, Any], ...] = (
+    {"type": "hashed_text", "name": "features", "dimensions": 1024},
+    {"type": "classify", "model": {"type": "sgd", "batch_size": 64}},
+    {"type": "popularity", **_POPULARITY},
+)
+_FOLLOW = {"key": "label", "function": "support.user_functions:follow", "adds": ["before"], "store": "rocksdb"}
+BY_LABEL: tuple[Mapping[str, Any], ...] = ({"type": "per_key", **_FOLLOW}, *_CHAIN)
+"""Steps with state by label in RocksDB."""
 _BYTES = 100
 """A lower limit for the size of one epoch in the epoch log."""
 
 
-def write_killed(folder: Path, epoch_records: int, *, keyed: bool = False) -> Commands:
-    """Write the config of a pipeline over the documents of the folder; `keyed`: with state by label in RocksDB."""
-    steps: list[dict[str, Any]] = [
-        {"type": "hashed_text", "name": "features", "dimensions": 1024},
-        {"type": "classify", "model": {"type": "sgd", "batch_size": 64}},
-        {"type": "popularity", **_POPULARITY},
-    ]
-    follow = {"key": "label", "function": "support.user_functions:follow", "adds": ["before"], "store": "rocksdb"}
+def write_killed(folder: Path, epoch_records: int, steps: Sequence[Mapping[str, Any]] = _CHAIN) -> Commands:
+    """Write the config of a pipeline over the documents of the folder."""
     config = {
         "name": "killed",
         "source": {"type": "files", "path": "documents"},
-        "pipeline": {"steps": [{"type": "per_key", **follow}, *steps] if keyed else steps},
+        "pipeline": {"steps": [dict(step) for step in steps]},
         "engine": {"type": "spark", "epoch": {"max_records": epoch_records}},
     }
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
@@ -49,7 +51,12 @@ def write_killed(folder: Path, epoch_records: int, *, keyed: bool = False) -> Co
 
 
 def kill_processes(
-    folder: Path, victims: Sequence[Victim], *options: str, epochs: int, seed: int, keyed: bool = False
+    folder: Path,
+    victims: Sequence[Victim],
+    *options: str,
+    epochs: int,
+    seed: int,
+    steps: Sequence[Mapping[str, Any]] = _CHAIN,
 ) -> None:
     """Kill processes of a local run with workers; compare the results with those of a run without kills.
 
@@ -57,7 +64,7 @@ def kill_processes(
     after one new epoch.
     """
     rng, records = random.Random(seed), 25
-    commands = write_killed(folder, records, keyed=keyed)
+    commands = write_killed(folder, records, steps)
     feed = FileFeed(folder / "documents", (len(victims) + 1) * epochs * records)
     local = ("--set", "engine.type=local", "--set", "engine.workers=3", *options)
     process = commands.start("run", "--follow", *local)

@@ -1,4 +1,4 @@
-"""Pipelines for the simulator: the demo's, and two with keyed steps, rejects and windows, a chain and a graph."""
+"""Pipelines for the simulator: the demo's, and others with keyed steps: a chain with windows, a graph, and a cycle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.config.models import Config
 from millstream.engines.simulated.world.logs import Recorded, recorded
 from millstream.log.contracts import OpenContext
 
-__all__ = ["PipelineFactory", "SimulatedPipeline", "demo_pipelines", "graph_pipelines", "keyed_pipelines"]
+__all__ = ["CYCLE", "PipelineFactory", "SimulatedPipeline", "demo_pipelines", "graph_pipelines", "keyed_pipelines"]
 
 DEMO = Path(__file__).parents[2] / "configs/demo.yaml"
 FUNCTIONS = """
@@ -28,6 +28,10 @@ def seen(record, state):
     if seen % 7 == 6:
         raise ValueError(f"seventh {record['word']}")
     return {"seen": str(seen)}, seen + 1
+
+def known(record):
+    first = record["text"].split()[0]
+    return {"id": first, "label": record["label"] if first.endswith("3") else None}
 """
 MODEL = {"type": "complement_nb", "batch_size": 16}
 STEPS: list[dict[str, Any]] = [
@@ -48,6 +52,19 @@ GRAPH: list[dict[str, Any]] = [
     {**STEPS[-1], "from": "bayes"},
 ]
 """A fork, a union whose inputs share a source, a union of two sources, and two models."""
+SPREAD = "millstream_pipelines.label_propagation"
+CYCLE: list[dict[str, Any]] = [
+    {"type": "map", "name": "known", "from": ["first", "second"], "function": "simulated_functions:known",
+     "adds": ["id"]},
+    {"type": "flat_map", "name": "words", "function": f"{SPREAD}:words", "adds": ["word", "hops", "news"]},
+    {"type": "per_key", "name": "notes", "from": ["words", "shared"], "key": "id", "children": True,
+     "function": f"{SPREAD}:document"},
+    {"type": "per_key", "name": "shared", "from": "notes", "key": "word", "children": True,
+     "function": f"{SPREAD}:word"},
+    {"type": "per_key", "name": "seen", "from": ["notes", "words"], "key": "id",
+     "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
+]  # fmt: skip
+"""A cycle of two keyed steps, and a step whose state depends on the order of the rounds and of what entered them."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ def graph_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFa
     sys.modules.pop("simulated_functions", None)
     write_documents(folder / "documents", records=120)
 
-    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1) -> SimulatedPipeline:
+    def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, steps: Any = GRAPH) -> SimulatedPipeline:
         sources = {
             name: {"type": "files", "path": f"documents/part{index}.jsonl", "ends": True}
             for index, name in enumerate(("first", "second"))
@@ -110,7 +127,7 @@ def graph_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFa
         config = {
             "name": "graph",
             "sources": sources,
-            "pipeline": {"steps": GRAPH},
+            "pipeline": {"steps": steps},
             "sinks": {"seen": {"type": "files"}},
             "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
             "engine": {"type": "local"},

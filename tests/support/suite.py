@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import yaml
 from support.documents import add_topics, sign_documents
 from support.engines import ENGINES, marks_of
 from support.pairs import covering
@@ -130,7 +131,20 @@ _JOIN: list[dict[str, Any]] = [
     {"type": "dedupe", "by": ["author", "label"], "within": "3m"},
     {**_FOLLOW, "name": "again", "from": "dedupe.repeated", "key": "author"},
 ]  # fmt: skip
+_SPREAD = "millstream_pipelines.label_propagation"
+_CYCLE: list[dict[str, Any]] = [
+    {"type": "map", "name": "known", "function": "support.user_functions:known"},
+    {"type": "flat_map", "name": "words", "function": f"{_SPREAD}:words", "adds": ["word", "hops", "news"]},
+    {"type": "per_key", "name": "notes", "from": ["words", "shared"], "key": "id", "children": True,
+     "function": f"{_SPREAD}:document"},
+    {"type": "per_key", "name": "shared", "from": "notes", "key": "word", "children": True,
+     "function": f"{_SPREAD}:word"},
+    {"type": "filter", "name": "labels", "from": "notes", "function": f"{_SPREAD}:is_news"},
+    {"type": "per_key", "name": "count", "key": "id", "function": "support.user_functions:count", "on_error": "reject"},
+    {"type": "classify", "model": {**_BAYES, "batch_size": 10}},
+]  # fmt: skip
 _FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
+_DOCUMENTS = yaml.safe_load((Path(__file__).parents[2] / "configs/documents.yaml").read_text())["pipeline"]["steps"]
 
 
 def _fields(*names: str) -> dict[str, Any]:
@@ -163,6 +177,19 @@ GRAPHS: Mapping[str, Recipe] = {
         },
         sign_documents,
         of_state=frozenset({"predictions", "repeated", "again", "rejects"}),
+    ),
+    "documents": Recipe(
+        {"steps": _DOCUMENTS, "placement": {}, "sinks": {"collected": _FILES, "plain.predictions": _FILES}}
+    ),
+    "cycle": Recipe(
+        {
+            "steps": _CYCLE,
+            "placement": {},
+            "source": {"fields": {"text": "text", "label": "label", "time": "time", "id": "author"}},
+            "sinks": {"labels": _FILES, "predictions": _FILES},
+        },
+        sign_documents,
+        of_state=frozenset({"labels", "predictions", "rejects"}),  # a record that comes twice brings nothing new
     ),
     "two_sources": Recipe(
         {

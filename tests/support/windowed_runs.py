@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.steps.contracts import FindsLateRecords, Result, Step, StepConfig
 from millstream.substreams import Watermark
 
-__all__ = ["SCHEMA", "Record", "cut_run", "random_epochs", "rows_of", "table"]
+__all__ = ["SCHEMA", "Record", "cut_run", "random_epochs", "rises", "rows_of", "table"]
 
 SCHEMA = pa.schema(
     [
@@ -75,7 +75,7 @@ def cut_run(config: StepConfig, epochs: Sequence[Epoch], dice: random.Random | N
         for start, stop in itertools.pairwise(places):
             _collect(step.process(whole.slice(start, stop - start)), made)
             step = _restored(config, step, greatest) if dice is not None and dice.random() < 0.3 else step
-        if watermark is not None and _rises(greatest, watermark):
+        if watermark is not None and rises(greatest, watermark):
             greatest = watermark
             _collect(step.ended(watermark), made)
             step = _restored(config, step, greatest) if dice is not None and dice.random() < 0.5 else step
@@ -100,7 +100,8 @@ def rows_of(rows: pa.Table) -> list[dict[str, Any]]:
     return found
 
 
-def _rises(before: Watermark | None, now: Watermark) -> bool:
+def rises(before: Watermark | None, now: Watermark) -> bool:
+    """True if this watermark is later than the one before."""
     if before is None or before.time is None:
         return before is None
     return now.time is None or now.time > before.time

@@ -13,6 +13,8 @@ __all__ = ["Layout", "Place", "layout"]
 LETTER, LINE = 7.2, 16.0
 """The width of a letter and the height of a line, in pixels."""
 _HEIGHT, _BETWEEN, _GAP, _MARGIN = 2 * LINE + 14, 26.0, 56.0, 16.0
+_BESIDE = 10.0
+"""The distance of an arrow that leads back from the sides of its boxes."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,11 @@ class Layout:
 def layout(picture: Picture) -> Layout:
     """Place the boxes of a picture: each in the layer after the last box that leads to it.
 
-    An arrow over several layers has a free place in each layer between, so that it crosses no box.
+    An arrow over several layers has a free place in each layer between, so that it crosses no box. An arrow that leads
+    back goes below all boxes.
     """
     layers = _layers(picture)
-    ways = {index: _way(arrow, layers, index) for index, arrow in enumerate(picture.arrows)}
+    ways = {index: _way(arrow, layers, index) for index, arrow in enumerate(picture.arrows) if not arrow.back}
     columns = _columns(picture, layers, ways)
     boxes = {box.key: box for box in picture.boxes}
     places: dict[str, Place] = {}
@@ -58,18 +61,23 @@ def layout(picture: Picture) -> Layout:
             tall = _HEIGHT if key in boxes else LINE
             places[key] = Place(x, y, width, tall)
             y += tall + _BETWEEN
-        into = [arrow.label for arrow in picture.arrows if layers[arrow.end] == number + 1]
+        into = [picture.arrows[index].label for index, way in ways.items() if layers[way[-1]] == number + 1]
         x += width + _GAP + LETTER * max(map(len, into), default=0)
     last = max(place.x + place.width for place in places.values())
-    drawn = [(arrow, _points([places[key] for key in ways[index]])) for index, arrow in enumerate(picture.arrows)]
+    drawn = [(picture.arrows[index], _points([places[key] for key in way])) for index, way in ways.items()]
+    below = height + 2 * _MARGIN
+    for arrow in picture.arrows:
+        if arrow.back:
+            drawn.append((arrow, _points_back(places[arrow.start], places[arrow.end], below)))
+            below += LINE + 4
     kept = {key: place for key, place in places.items() if key in boxes}
-    return Layout(kept, drawn, last + _MARGIN, height + 2 * _MARGIN)
+    return Layout(kept, drawn, last + _MARGIN, below)
 
 
 def _layers(picture: Picture) -> dict[str, int]:
     layers: dict[str, int] = {}
     for box in picture.boxes:
-        before = [layers[arrow.start] for arrow in picture.arrows if arrow.end == box.key]
+        before = [layers[arrow.start] for arrow in picture.arrows if arrow.end == box.key and not arrow.back]
         layers[box.key] = max(before, default=-1) + 1
     return layers
 
@@ -123,3 +131,16 @@ def _points(places: Sequence[Place]) -> list[tuple[float, float]]:
     first, *between, last = places
     inner = [point for place in between for point in ((place.x, place.middle), (place.x + place.width, place.middle))]
     return [(first.x + first.width, first.middle), *inner, (last.x, last.middle)]
+
+
+def _points_back(first: Place, last: Place, below: float) -> list[tuple[float, float]]:
+    """The corners of an arrow that leads back: out of the first box, down, to the left, up, into the last box."""
+    right, left = first.x + first.width, last.x
+    return [
+        (right, first.middle + LINE / 2),
+        (right + _BESIDE, first.middle + LINE / 2),
+        (right + _BESIDE, below),
+        (left - _BESIDE, below),
+        (left - _BESIDE, last.middle + LINE / 2),
+        (left, last.middle + LINE / 2),
+    ]

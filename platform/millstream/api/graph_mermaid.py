@@ -10,7 +10,7 @@ _SHAPES = {"source": ("[(", ")]"), "step": ("[", "]"), "sink": ("[/", "/]")}
 
 
 def mermaid(picture: Picture) -> str:
-    """The picture as a flowchart from left to right.
+    """The picture as a flowchart from left to right; the arrows that lead back are dotted.
 
     >>> from millstream.api.graph_picture import Arrow
     >>> boxes = (Box("source", "news", "files"), Box("step", "classify", "classify"))
@@ -24,7 +24,8 @@ def mermaid(picture: Picture) -> str:
     lines = ["flowchart LR", *(f"    {numbers[box.key]}{_shape(box)}" for box in picture.boxes)]
     for arrow in picture.arrows:
         label = f'|"{_text(arrow.label)}"|' if arrow.label else ""
-        lines.append(f"    {numbers[arrow.start]} -->{label} {numbers[arrow.end]}")
+        line = "-.->" if arrow.back else "-->"
+        lines.append(f"    {numbers[arrow.start]} {line}{label} {numbers[arrow.end]}")
     return "\n".join(lines)
 
 

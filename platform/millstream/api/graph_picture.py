@@ -28,16 +28,17 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """The records from one box to another: the keys of both boxes, and a label."""
+    """The records from one box to another: the keys of both boxes, and a label. `back`: they enter the next round."""
 
     start: str
     end: str
     label: str
+    back: bool = False
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Boxes and arrows; every box comes after those from which an arrow leads to it."""
+    """Boxes and arrows; every box comes after those from which an arrow leads to it, unless the arrow leads back."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -56,7 +57,8 @@ def picture_of(graph: Graph, sources: Mapping[str, str], sinks: Mapping[str, str
             maker = graph.streams[stream].maker
             start = f"source {stream}" if maker is None else f"step {maker}"
             output = stream.partition(".")[2]
-            arrows.append(Arrow(start, f"step {node.name}", ", ".join(filter(None, [output, _grouping(node)]))))
+            label = ", ".join(filter(None, [output, _grouping(node)]))
+            arrows.append(Arrow(start, f"step {node.name}", label, stream in node.back))
     for name, kind in sinks.items():
         makers = dict.fromkeys(step for (step, short), made in graph.made.names.items() if made == name != "rejects")
         makers |= dict.fromkeys([name] if name in graph.made.records else [])
@@ -69,5 +71,5 @@ def picture_of(graph: Graph, sources: Mapping[str, str], sinks: Mapping[str, str
 def _grouping(node: Node) -> str:
     """The grouping of the records for a step among processes; empty if they may stay where they are."""
     if node.traits.scope is Scope.KEYED:
-        return f"by {node.traits.key}"
+        return f"by {', '.join(node.traits.key_fields)}"
     return "to one" if node.traits.scope is Scope.GLOBAL else ""

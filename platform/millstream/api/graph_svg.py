@@ -17,6 +17,8 @@ _ROUND = {"source": 18, "step": 4, "sink": 18}
 def svg(picture: Picture, title: str) -> str:
     """The picture as SVG: sources are blue, steps white, sinks green; an arrow's label is the grouping of its records.
 
+    The arrows of records that are sent back, for the next round of a cycle, are dashed.
+
     >>> text = svg(Picture((Box("source", "news", "files"),), ()), "one source")
     >>> text.startswith("<svg"), "news" in text
     (True, True)
@@ -41,9 +43,11 @@ def svg(picture: Picture, title: str) -> str:
 
 
 def _arrows(placed: Layout) -> Iterator[str]:
-    for _, points in placed.ways:
-        yield f'<path d="{_curve(points)}" fill="none" stroke="#6b6b6b" stroke-width="1.2" marker-end="url(#end)"/>'
-    for arrow, (*_, start, end) in placed.ways:
+    for arrow, points in placed.ways:
+        line, dashes = (_corners(points), ' stroke-dasharray="5 3"') if arrow.back else (_curve(points), "")
+        yield f'<path d="{line}" fill="none" stroke="#6b6b6b" stroke-width="1.2"{dashes} marker-end="url(#end)"/>'
+    for arrow, points in placed.ways:
+        start, end = points[2:4] if arrow.back else points[-2:]
         if arrow.label:
             yield from _label(arrow.label, (start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
 
@@ -65,6 +69,11 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
         path.append(f"C{half:.1f},{y:.1f} {half:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}")
         x, y = to_x, to_y
     return " ".join(path)
+
+
+def _corners(points: Sequence[tuple[float, float]]) -> str:
+    """A line of straight parts through these points."""
+    return "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def _box(box: Box, place: Place) -> Iterator[str]:

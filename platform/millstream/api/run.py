@@ -46,6 +46,17 @@ _WINDOWS = pa.schema(
         "seconds": pa.float64(),
         "baselines": _BASELINES,
         "window_baselines": _BASELINES,
+        "steps": pa.map_(
+            pa.string(),
+            pa.struct(
+                {
+                    "labelled": pa.int64(),
+                    "correct": pa.int64(),
+                    "accuracy": pa.float64(),
+                    "window_accuracy": pa.float64(),
+                }
+            ),
+        ),
     }
 )
 """The columns of `Run.metrics`, the keys of docs/watching.md."""
@@ -132,7 +143,8 @@ class Run:
     @_named
     def metrics(self) -> pa.Table:
         """Return the accuracy and the speed by windows of at least 1,000 records, over all starts."""
-        return pa.Table.from_pylist([asdict(each) for each in read_windows(self._present().metrics)], schema=_WINDOWS)
+        windows = [asdict(each) for each in read_windows(self._present().metrics)]
+        return pa.Table.from_pylist([{**each, "steps": [*each["steps"].items()]} for each in windows], schema=_WINDOWS)
 
     @_named
     def audit(

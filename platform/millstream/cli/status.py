@@ -63,6 +63,9 @@ def _lines(found: RunStatus) -> Iterator[str]:
         yield f"    and {len(found.partitions) - _MOST_PARTITIONS:,} more; --json has them all"
     if watermark := found.event_time.describe():
         yield f"  watermark  {watermark}"
+    if found.rounds:
+        cycles = ", ".join(f"{number:,} of the cycle {cycle}" for cycle, number in found.rounds.items())
+        yield f"  rounds     {cycles}, in the last epoch"
     yield "  outputs"
     width = max((len(name) for name in found.outputs), default=0)
     counts = {name: "?" if output.rows is None else f"{output.rows:,}" for name, output in found.outputs.items()}

@@ -200,9 +200,14 @@ def _not_yaml(error: yaml.YAMLError, text: str, document: Document) -> Problem:
 Setting = str | tuple[str, Any]
 """A change of one value: the text of `--set`, whose value is YAML; or a key path with dots, and the value itself."""
 
+_KEY = r'"[^"]+"|[^."]+'
+_KEY_PATH = re.compile(rf"({_KEY})(\.({_KEY}))*")
+
 
 def apply_sets(document: Document, sets: Sequence[Setting]) -> None:
     """Set values such as `engine.type=local` in the document; an item of a list is named by its index.
+
+    A key that has a dot itself is in double quotes: `sinks."bayes.predictions".path=here`.
 
     >>> document = parse("engine: {type: spark}")
     >>> apply_sets(document, ["engine.type=local", ("guarantee.checkpoint_every", 4)])
@@ -212,20 +217,29 @@ def apply_sets(document: Document, sets: Sequence[Setting]) -> None:
     for setting in sets:
         if isinstance(setting, tuple):
             dotted, value = setting
-            if all(keys := dotted.split(".")):
+            if keys := _keys(dotted):
                 _set_one(document, dotted, keys, value)
             else:
                 _wrong_set(document, dotted, "a key path has a key between its dots, as in a.b")
             continue
         dotted, equals, value = setting.partition("=")
-        keys = dotted.strip().split(".")
+        keys = _keys(dotted.strip())
         parsed = parse(value)
-        if not equals or not all(keys):
+        if not equals or not keys:
             _wrong_set(document, setting, "a value is set with `--set a.b=value`")
         elif parsed.problems:
             _wrong_set(document, dotted, f"{value}: {parsed.problems[0].message}")
         else:
             _set_one(document, dotted, keys, parsed.data)
+
+
+def _keys(dotted: str) -> list[str]:
+    """The keys of a key path; none if it is not one.
+
+    >>> _keys('sinks."bayes.predictions".path'), _keys("a..b"), _keys('a."b.c')
+    (['sinks', 'bayes.predictions', 'path'], [], [])
+    """
+    return [key.strip('"') for key in re.findall(_KEY, dotted)] if _KEY_PATH.fullmatch(dotted) else []
 
 
 def _wrong_set(document: Document, dotted: str, message: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import PydanticCustomError
 
 from millstream.config.durations import Duration, parse_duration
-from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, pipeline_field, pipeline_steps
+from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, most_rounds, pipeline_field, pipeline_steps
 from millstream.config.plugins import SINKS, plugin_field
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 from millstream.config.stream_names import STREAM
@@ -212,3 +212,8 @@ class Config(_Section):
     def steps(self) -> tuple[NamedStep, ...]:
         """The steps of the pipeline."""
         return pipeline_steps(self.pipeline)
+
+    @property
+    def rounds(self) -> int:
+        """The most rounds of a cycle in one epoch."""
+        return most_rounds(self.pipeline)

@@ -32,7 +32,16 @@ from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 from millstream.config.stream_names import READS, READS_SCHEMA
 from millstream.errors import ConfigError
 
-__all__ = ["NAME", "RUN_NAME", "NamedStep", "duplicates", "init_details", "pipeline_field", "pipeline_steps"]
+__all__ = [
+    "NAME",
+    "RUN_NAME",
+    "NamedStep",
+    "duplicates",
+    "init_details",
+    "most_rounds",
+    "pipeline_field",
+    "pipeline_steps",
+]
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """The names of steps, sources and sinks: safe in file names and in key paths."""
@@ -177,6 +186,9 @@ class StepList(BaseModel):
     steps: Annotated[list[Annotated[Any, _StepField()]], Field(min_length=1)] = Field(
         description="The steps in their order, each with a `type`, its options, and optionally a `name`."
     )
+    rounds: int = Field(
+        default=1000, ge=1, le=100_000, description="The most rounds of a cycle in an epoch; more are an error."
+    )
 
     @field_validator("steps")
     @classmethod
@@ -225,6 +237,12 @@ class _PipelineField:
 def pipeline_field() -> Any:
     """Return the annotation of a field that holds a pipeline: the model of a named pipeline, or a `StepList`."""
     return _PipelineField()
+
+
+def most_rounds(pipeline: Any) -> int:
+    """The most rounds of a cycle; a named pipeline has the default."""
+    chosen = pipeline.rounds if isinstance(pipeline, StepList) else StepList.model_fields["rounds"].default
+    return int(chosen)
 
 
 def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:

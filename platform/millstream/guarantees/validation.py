@@ -37,7 +37,7 @@ def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
     problems += notebook_problems(config)
     problems += _missing_packages(config) if packages else []
     fields = [field for source in config.logs for field in source.config.fields]
-    graph, found = check_graph(config.steps, fields, config.source_times, config.sinks)
+    graph, found = check_graph(config.steps, fields, config.source_times, config.sinks, config.rounds)
     problems += found
     if graph is not None:
         problems += sink_problems(graph, config.sinks)

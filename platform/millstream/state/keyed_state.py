@@ -229,6 +229,11 @@ class KeyedStore:
         self._make = make
         self._begin(SHARDS)
 
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return len(self._shards)
+
     def get(self, key: str) -> bytes | None:
         return self._shard_of(key).values.get(key)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.digests import Digest, digest_of, digests_by
+from millstream.errors import StepFailed
 from millstream.log.epochs import PartitionTable, Scores
 from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order
 from millstream.steps.contracts import Result, ends_at
+from millstream.steps.cycles import Cycle
 from millstream.steps.declarations import check_result
 from millstream.steps.graph import Graph
+from millstream.steps.inputs import in_order
 from millstream.steps.nodes import Node
 from millstream.steps.output_records import output_records
 from millstream.steps.record_order import RecordOrder
@@ -32,7 +35,8 @@ class EpochInProgress:
     streams that are still read, and `merged` the input of a step that is merged already. `inputs` has for each rank the
     digest of the log's records, `latest` the greatest time of its readable records; None without one. `streams` has for
     each step the digest of the records that it made here, and `scores` its scores. `order` is the order of the records,
-    if a step merges streams. `at_end` has the rows of windows that steps read at the boundary of the epoch.
+    if a step merges streams. `at_end` has the rows of windows that steps read at the boundary of the epoch. `rounds` is
+    the number of rounds of each cycle.
     """
 
     epoch: int
@@ -46,6 +50,7 @@ class EpochInProgress:
     merged: dict[str, pa.Table] = field(default_factory=dict)
     order: RecordOrder | None = None
     at_end: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -89,6 +94,8 @@ class Chain:
         self._graph = graph
         self._digested = {node.name: graph.digested[node.name] for node in steps}
         self._after = tuple(after)
+        here_or_elsewhere = {node.name for node in steps}
+        self._units = [unit for unit in graph.units if unit[0].name in here_or_elsewhere]
         self._drops = self._plan_drops()
         self._reads = frozenset(stream for node in (*steps, *self._after) for stream in node.reads)
         """The streams that a step reads here or later."""
@@ -98,12 +105,13 @@ class Chain:
         }
 
     def _plan_drops(self) -> Mapping[str, tuple[bool, Sequence[str]]]:
-        """For each step, if nobody reads a source after it, and the other streams that nobody reads after it."""
+        """After each step or cycle: if nobody reads a source after it, and the other streams that nobody reads then."""
         drops: dict[str, tuple[bool, Sequence[str]]] = {}
-        for index, node in enumerate(self.steps):
-            left = {stream for each in (*self.steps[index + 1 :], *self._after) for stream in each.reads}
+        for index, unit in enumerate(self._units):
+            later = [node for each in self._units[index + 1 :] for node in each]
+            left = {stream for node in (*later, *self._after) for stream in node.reads}
             sources = any(self._graph.streams[stream].maker is None for stream in left)
-            drops[node.name] = (not sources, [stream for stream in node.reads if stream not in left])
+            drops[unit[0].name] = (not sources, [name for node in unit for name in node.reads if name not in left])
         return drops
 
     def input_of(self, node: Node, epoch: EpochInProgress, partitions: PartitionTable) -> pa.Table:
@@ -116,20 +124,91 @@ class Chain:
     def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
         """Run the steps on the records of an epoch."""
         position = EpochPosition(epoch.epoch, partitions)
-        for node in self.steps:
-            records = self.input_of(node, epoch, partitions)
-            if node.name in self._here:
-                result = process_batch(node, records, position)
-                self._collect(node, result, epoch, epoch.tables)
-                records = result.records
-            if self._digested[node.name] and node.name not in epoch.streams:
-                epoch.streams[node.name] = digest_of(records.select(self._digested[node.name]))
-            if node.name in self._reads:
-                epoch.tables[node.name] = records
-            without_sources, dropped = self._drops[node.name]
+        for unit in self._units:
+            if cycle := self._graph.cycles.get(unit[0].cycle):
+                self._go_round(cycle, epoch, position)
+            else:
+                self._visit(unit[0], epoch, position)
+            without_sources, dropped = self._drops[unit[0].name]
             epoch.records = None if without_sources else epoch.records
             for stream in dropped:
                 epoch.tables.pop(stream, None)
+
+    def _visit(self, node: Node, epoch: EpochInProgress, position: EpochPosition) -> None:
+        """Run a step that is in no cycle."""
+        records = self.input_of(node, epoch, position.partitions)
+        if node.name in self._here:
+            result = process_batch(node, records, position)
+            self._collect(node, result, epoch, epoch.tables, at_end=False)
+            records = result.records
+        if self._digested[node.name] and node.name not in epoch.streams:
+            epoch.streams[node.name] = digest_of(records.select(self._digested[node.name]))
+        if node.name in self._reads:
+            epoch.tables[node.name] = records
+
+    def _go_round(self, cycle: Cycle, epoch: EpochInProgress, position: EpochPosition) -> None:
+        """Run the steps of a cycle until nothing is sent back, and put its streams in order for the steps behind it."""
+
+        def first(node: Node, tables: Mapping[str, pa.Table]) -> pa.Table:
+            given = {**epoch.tables, **tables}
+            return self._graph.inputs[node.name].records(epoch.records, given, epoch.order, position.partitions)
+
+        assert epoch.order is not None, "the order of the epoch is known where there is a cycle"
+        for stream, tables in self._rounds(cycle, epoch, position, first, epoch.order).items():
+            together = pa.concat_tables(tables)
+            epoch.tables[stream] = in_order(together, epoch.order) if len(tables) > 1 else together
+
+    def _rounds(
+        self,
+        cycle: Cycle,
+        epoch: EpochInProgress,
+        position: EpochPosition,
+        first: Callable[[Node, Mapping[str, pa.Table]], pa.Table | None],
+        order: RecordOrder | None,
+    ) -> dict[str, list[pa.Table]]:
+        """Run a cycle in rounds, of which each holds what the round before it sent back; the tables of its streams.
+
+        `first` returns the records for a step in the first round; None without any. `order` is None at the boundary.
+        """
+        made: dict[str, list[pa.Table]] = {}
+        sent: dict[str, pa.Table] = {}
+        kept = self._reads.difference(self._drops[cycle.name][1])
+        for number in range(1, self._graph.rounds + 1):
+            tables: dict[str, pa.Table] = {}
+            for node in cycle.steps:
+                given = {**tables, **{stream: sent[stream] for stream in node.back if stream in sent}}
+                later = self._graph.inputs[node.name].of_round
+                records = first(node, given) if number == 1 else later(given, order)
+                if records is not None:
+                    self._visit_in_round(node, records, epoch, tables, position, at_end=order is None)
+            for stream in tables.keys() & kept:
+                made.setdefault(stream, []).append(tables[stream])
+            epoch.rounds[cycle.name] = epoch.rounds.get(cycle.name, 0) + 1
+            sent = {stream: tables[stream] for stream in cycle.back if stream in tables and tables[stream].num_rows}
+            if not sent:
+                return made
+        message, *record = cycle.endless(next(iter(sent.values())), epoch.epoch, number, position.partitions)
+        raise StepFailed(message, *record)
+
+    def _visit_in_round(
+        self,
+        node: Node,
+        records: pa.Table,
+        epoch: EpochInProgress,
+        tables: dict[str, pa.Table],
+        position: EpochPosition,
+        *,
+        at_end: bool,
+    ) -> None:
+        result = process_batch(node, records, position)
+        self._collect(node, result, epoch, tables, at_end=at_end)
+        if self._digested[node.name]:
+            self._add_digest(node, result.records, epoch)
+        tables[node.name] = result.records
+
+    def _add_digest(self, node: Node, records: pa.Table, epoch: EpochInProgress) -> None:
+        digest = digest_of(records.select(self._digested[node.name]))
+        epoch.streams[node.name] = epoch.streams.get(node.name, Digest()) + digest
 
     def end(self, epoch: EpochInProgress, watermark: Watermark | None, partitions: PartitionTable) -> None:
         """Run the steps at the boundary of an epoch, where `watermark` is that of the sources, if it has risen.
@@ -139,32 +218,52 @@ class Chain:
         if watermark is None and not epoch.at_end:
             return
         position = EpochPosition(epoch.epoch, partitions)
-        for node in self.here:
-            rows = self._graph.inputs[node.name].rows(epoch.at_end)
-            if rows is not None:
-                result = process_batch(node, rows, position)
-                self._collect_at_end(node, result, epoch)
-                if self._digested[node.name]:
-                    digest = digest_of(result.records.select(self._digested[node.name]))
-                    epoch.streams[node.name] = epoch.streams.get(node.name, Digest()) + digest
-            if watermark is None:
-                continue
-            behind = watermark.held_back(self._graph.held_back[node.name])
-            if ends_at(node.traits, behind):
-                result = node.step.ended(behind)
-                check_result(node.name, result, node.made, node.step.outputs)
-                self._collect_at_end(node, result, epoch)
+        for unit in self._units:
+            if cycle := self._graph.cycles.get(unit[0].cycle):
+                self._go_round_at_end(cycle, epoch, position)
+            elif unit[0].name in self._here:
+                self._end_step(unit[0], epoch, watermark, position)
         epoch.at_end = {}
 
+    def _end_step(
+        self, node: Node, epoch: EpochInProgress, watermark: Watermark | None, position: EpochPosition
+    ) -> None:
+        rows = self._graph.inputs[node.name].rows(epoch.at_end)
+        if rows is not None:
+            result = process_batch(node, rows, position)
+            self._collect_at_end(node, result, epoch)
+            if self._digested[node.name]:
+                self._add_digest(node, result.records, epoch)
+        if watermark is None:
+            return
+        behind = watermark.held_back(self._graph.held_back[node.name])
+        if ends_at(node.traits, behind):
+            result = node.step.ended(behind)
+            check_result(node.name, result, node.made, node.step.outputs)
+            self._collect_at_end(node, result, epoch)
+
+    def _go_round_at_end(self, cycle: Cycle, epoch: EpochInProgress, position: EpochPosition) -> None:
+        """Run a cycle on the rows that steps before it made at this boundary. No step of a cycle waits for an end."""
+
+        def first(node: Node, tables: Mapping[str, pa.Table]) -> pa.Table | None:
+            given = epoch.at_end | {stream: [table] for stream, table in tables.items()}
+            return self._graph.inputs[node.name].rows(given)
+
+        if any(stream in epoch.at_end for node in cycle.steps for stream in node.reads):
+            for stream, tables in self._rounds(cycle, epoch, position, first, None).items():
+                epoch.at_end.setdefault(stream, []).extend(tables)
+
     def _collect_at_end(self, node: Node, result: Result, epoch: EpochInProgress) -> None:
-        self._collect(node, result, epoch, made := {})
+        self._collect(node, result, epoch, made := {}, at_end=True)
         if node.name in self._reads:
             made[node.name] = result.records
         for stream, table in made.items():
             if table.num_rows:
                 epoch.at_end.setdefault(stream, []).append(table)
 
-    def _collect(self, node: Node, result: Result, epoch: EpochInProgress, tables: dict[str, pa.Table]) -> None:
+    def _collect(
+        self, node: Node, result: Result, epoch: EpochInProgress, tables: dict[str, pa.Table], *, at_end: bool
+    ) -> None:
         """Add the rows and counts of a result to the epoch, and the outputs that steps read to `tables`."""
         if result.labelled:
             made = Scores(result.labelled, result.correct, result.baselines)
@@ -176,7 +275,7 @@ class Chain:
         for output in self._outputs_read[node.name]:
             name = f"{node.name}.{output.name}"
             rows = output_records(node, output, result, self._graph.streams[name].schema)
-            if output.of == "window" and tables is epoch.tables:  # rows of windows are read at the boundary
+            if output.of == "window" and not at_end:  # rows of windows are read at the boundary
                 epoch.at_end.setdefault(name, []).append(rows)
                 rows = rows.slice(0, 0)
             tables[name] = rows

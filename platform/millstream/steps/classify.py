@@ -92,7 +92,7 @@ class Classifier:
     labels have appeared only in the mini-batch that is not yet full.
     """
 
-    traits = Traits(Scope.GLOBAL)
+    traits = Traits(Scope.GLOBAL, keeps_all=True)
 
     def __init__(self, model: Model, batch_size: int, label: str, records: pa.Schema) -> None:
         self._model = model

@@ -60,14 +60,17 @@ class Traits:
     `ordered`: the result depends on the order of the records. `deterministic`: the same records always give the same
     result. `idempotent`: the same records processed again by the same step give the same results and change no state.
     `only_adds`: the step adds columns and changes neither the records, nor their order, nor their other
-    columns; such a step may also get records that could not be read, and their fields are null. `ends` names the kinds
-    of substreams whose end the step must see: "time" for windows over event time, "all" for the end of all sources.
+    columns; such a step may also get records that could not be read, and their fields are null. `keeps_all`: every
+    record that the step does not reject is among the records that it passes on, so the step can end no cycle. `ends`
+    names the kinds of substreams whose end the step must see: "time" for windows over event time, "all" for the end of
+    all sources.
 
     `key` of a keyed step is the text column whose value decides which state a record uses, or several such columns.
     The names in the step's state are the keys (`millstream.steps.keys`), so an engine can give each key's state to one
     of several workers.
 
     `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
+    `makes_children`: the records that the step passes on are children (`millstream.steps.child_paths`) of those it got.
     """
 
     scope: Scope
@@ -75,9 +78,11 @@ class Traits:
     deterministic: bool = True
     idempotent: bool = False
     only_adds: bool = False
+    keeps_all: bool = False
     ends: frozenset[str] = frozenset()
     key: str | tuple[str, ...] | None = None
     held_back: int = 0
+    makes_children: bool = False
 
     @property
     def key_fields(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""The edges of a graph: the streams that each step reads, by name, and the order of the steps in an epoch."""
+"""The edges of a graph: the streams that each step reads, by name, the cycles, and the order of the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
@@ -11,14 +11,28 @@ from millstream.suggestions import suggestion
 
 __all__ = ["Wired", "maker_of", "read_path", "wire"]
 
+_MOST_BACK_EDGES = 127
+"""A path has seven bits for the number of the back edge over which a record was sent."""
+
 
 @dataclass(frozen=True)
 class Wired:
-    """A step with its place in the config and the streams that it reads."""
+    """A step with its place in the config and the streams that it reads.
+
+    `cycle` is the name of the cycle that the step is in, which is that of the cycle's first step; empty without one.
+    `back` names the streams that the step reads over back edges: those of itself and of later steps of its cycle.
+    """
 
     named: NamedStep
     number: int
     reads: tuple[str, ...]
+    cycle: str = ""
+    back: tuple[str, ...] = ()
+
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """The streams that the step reads from earlier steps and from sources."""
+        return tuple(stream for stream in self.reads if stream not in self.back)
 
 
 def maker_of(stream: str) -> str:
@@ -40,9 +54,13 @@ def read_path(named: NamedStep, index: int) -> KeyPath:
 def wire(steps: Sequence[NamedStep], sources: Sequence[str]) -> tuple[list[Wired], list[Problem]]:
     """The steps in topological order, in the order of the config where several could be next; or all problems.
 
-    >>> steps = [NamedStep("count", None, reads=("words",)), NamedStep("words", None, reads=("news",))]
-    >>> [(step.named.name, step.reads) for step in wire(steps, ["news"])[0]]
-    [('words', ('news',)), ('count', ('words',))]
+    The steps of a cycle are together, in the order of the config.
+
+    >>> steps = [NamedStep("count", None, reads=("words",)), NamedStep("words", None, reads=("news", "count.more"))]
+    >>> [(step.named.name, step.reads) for step in wire(steps[:1], ["words"])[0]]
+    [('count', ('words',))]
+    >>> [(step.named.name, step.back) for step in wire(steps[::-1], ["news"])[0]]
+    [('words', ('count.more',)), ('count', ())]
     >>> [problem.message for problem in wire([NamedStep("count", None, reads=("nwes",))], ["news"])[1]]
     ["there is no stream 'nwes'; did you mean `news`?"]
     """
@@ -53,11 +71,13 @@ def wire(steps: Sequence[NamedStep], sources: Sequence[str]) -> tuple[list[Wired
         problems += _wrong_names(step, names, sources)
     if problems:
         return [], problems
-    ordered = _ordered(wired, set(sources))
-    if len(ordered) < len(wired):
-        return [], [_cycle([step for step in wired if step not in ordered])]
+    units = [_unit(members) for members in _circles(wired)]
+    problems += [problem for unit in units for step in unit for problem in _never_entered(step)]
+    problems += _too_many([step for unit in units for step in unit if step.back])
+    if problems:
+        return [], problems
     problems += _unread_sources(wired, sources)
-    return ordered, problems
+    return [step for unit in _ordered(units, set(sources)) for step in unit], problems
 
 
 def _reads(steps: Sequence[NamedStep], index: int, sources: Sequence[str]) -> tuple[str, ...]:
@@ -84,30 +104,67 @@ def _wrong_names(step: Wired, names: Collection[str], sources: Collection[str]) 
         yield Problem(path, message)
 
 
-def _ordered(wired: Sequence[Wired], made: set[str]) -> list[Wired]:
-    """The steps in an order in which every stream is made before it is read, as far as there is one."""
-    waiting, ordered = list(wired), []
-    while (ready := next((step for step in waiting if made >= set(map(maker_of, step.reads))), None)) is not None:
+def _circles(wired: Sequence[Wired]) -> list[list[Wired]]:
+    """The steps in groups, in the order of the config: those that read each other in a circle are one group."""
+    makers = {step.named.name: {maker_of(stream) for stream in step.reads} for step in wired}
+    before: dict[str, set[str]] = {}
+    for name in makers:
+        found, waiting = set[str](), [name]
+        while waiting:
+            new = makers.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        before[name] = found
+    groups: dict[str, list[Wired]] = {}
+    for step in wired:
+        name = step.named.name
+        first = next((other for other in groups if other in before[name] and name in before[other]), name)
+        groups.setdefault(first, []).append(step)
+    return list(groups.values())
+
+
+def _unit(members: Sequence[Wired]) -> list[Wired]:
+    """A group of steps with their back edges: each leads to the step itself, or to an earlier one of the cycle."""
+    numbers = {step.named.name: step.number for step in members}
+    name = members[0].named.name
+    unit = []
+    for step in members:
+        back = tuple(stream for stream in step.reads if numbers.get(maker_of(stream), -1) >= step.number)
+        unit.append(replace(step, cycle=name, back=back) if len(members) > 1 or back else step)
+    return unit
+
+
+def _never_entered(step: Wired) -> Iterable[Problem]:
+    """The problem of a step that reads over back edges only: it cannot be the first step of its cycle."""
+    if step.back and not step.entering:
+        makers = " and ".join(f"{maker_of(stream)!r}" for stream in step.back)
+        message = f"nothing enters the cycle at step {step.named.name!r}, which reads later steps only"
+        yield Problem(read_path(step.named, 0), f"{message}; put it after {makers}, or let it read a stream before it")
+
+
+def _too_many(steps: Sequence[Wired]) -> Iterable[Problem]:
+    edges = [(step, stream) for step in steps for stream in step.back]
+    for step, stream in edges[_MOST_BACK_EDGES:][:1]:
+        message = f"a graph has at most {_MOST_BACK_EDGES} back edges, and this one has {len(edges)}"
+        yield Problem(read_path(step.named, step.reads.index(stream)), message)
+
+
+def _ordered(units: Sequence[list[Wired]], made: set[str]) -> Iterable[list[Wired]]:
+    """The groups in an order in which every stream is made before another group reads it."""
+    waiting = list(units)
+    while waiting:
+        ready = next(unit for unit in waiting if made | _names(unit) >= {*_makers(unit)})
         waiting.remove(ready)
-        ordered.append(ready)
-        made.add(ready.named.name)
-    return ordered
+        made |= _names(ready)
+        yield ready
 
 
-def _cycle(left: Sequence[Wired]) -> Problem:
-    """The problem of steps that wait for each other, at the first step of a cycle."""
-    reads: Mapping[str, Wired] = {step.named.name: step for step in left}
-    step, seen = left[0], list[str]()
-    while step.named.name not in seen:
-        seen.append(step.named.name)
-        step = next(reads[maker] for maker in map(maker_of, step.reads) if maker in reads)
-    cycle = seen[seen.index(step.named.name) :]
-    first = min((reads[name] for name in cycle), key=lambda each: each.number)
-    index = next(index for index, stream in enumerate(first.reads) if maker_of(stream) in cycle)
-    start = cycle.index(first.named.name)
-    around = " <- ".join([*cycle[start:], *cycle[:start], first.named.name])
-    message = f"the steps read each other in a cycle that nothing ends: {around}; read an earlier stream instead"
-    return Problem(read_path(first.named, index), message)
+def _names(unit: Iterable[Wired]) -> set[str]:
+    return {step.named.name for step in unit}
+
+
+def _makers(unit: Iterable[Wired]) -> Iterable[str]:
+    return (maker_of(stream) for step in unit for stream in step.reads)
 
 
 def _unread_sources(wired: Sequence[Wired], sources: Sequence[str]) -> list[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import pyarrow as pa
 from pydantic import AfterValidator
@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from millstream.errors import ConfigError
 from millstream.steps.function_calls import Misuse, describe_value
 
-__all__ = ["FieldChanges", "FieldNames"]
+__all__ = ["Change", "Changes", "FieldChanges", "FieldNames"]
 
 
 def _field_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -28,6 +28,17 @@ def _field_names(names: tuple[str, ...]) -> tuple[str, ...]:
 FieldNames = Annotated[tuple[str, ...], AfterValidator(_field_names)]
 """The names, in a config, of the fields that a function adds."""
 
+Change = Mapping[str, str | None]
+"""The fields of a record that a function changed, with their new values."""
+
+
+class Changes(Protocol):
+    """Checks what a function returned for a record, and makes the records that a step passes on."""
+
+    def read_one(self, record: Mapping[str, Any], returned: Any) -> Any: ...
+
+    def made(self, records: pa.Table, changes: Sequence[Any]) -> pa.Table: ...
+
 
 class FieldChanges:
     """Checks and applies the changes of a function to records of this schema, to which the function `adds` fields.
@@ -35,7 +46,7 @@ class FieldChanges:
     >>> records = pa.table({"text": ["a word", "two"]})
     >>> changes = FieldChanges("first", records.schema, ["first"])
     >>> change = changes.read_one({"text": "a word"}, {"first": "a"})
-    >>> changes.apply(records, changes.columns(records, [change, {"text": "2"}])).to_pylist()
+    >>> changes.made(records, [change, {"text": "2"}]).to_pylist()
     [{'text': 'a word', 'first': 'a'}, {'text': '2', 'first': None}]
     """
 
@@ -50,7 +61,7 @@ class FieldChanges:
         self._adds = tuple(adds)
         self._given = {field.name: field.type for field in records}
 
-    def read_one(self, record: Mapping[str, Any], returned: Any) -> Mapping[str, str | None]:
+    def read_one(self, record: Mapping[str, Any], returned: Any) -> Change:
         """Check the value that the function returned for one record, and return the changed fields."""
         if not isinstance(returned, Mapping):
             raise Misuse(f"it returned {describe_value(returned)}, not a dict of the fields to replace or add")
@@ -83,7 +94,7 @@ class FieldChanges:
                 raise Misuse(f"it changed {name!r}, which is {self._given[name]}; it may replace text fields only")
         return columns
 
-    def columns(self, records: pa.Table, changes: Sequence[Mapping[str, str | None]]) -> dict[str, pa.Array]:
+    def columns(self, records: pa.Table, changes: Sequence[Change]) -> dict[str, pa.Array]:
         """Combine the changes of single records into one column for each changed field."""
         columns = {}
         for name in sorted({name for change in changes for name in change}):
@@ -91,6 +102,10 @@ class FieldChanges:
             after = [change.get(name, old) for change, old in zip(changes, before, strict=True)]
             columns[name] = pa.array(after, self._given.get(name, pa.string()))
         return columns
+
+    def made(self, records: pa.Table, changes: Sequence[Change]) -> pa.Table:
+        """These records with these changes, one for each record."""
+        return self.apply(records, self.columns(records, changes))
 
     def apply(self, records: pa.Table, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
         """Replace these columns of the records, and append all added fields."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +12,9 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.records import no_records
-from millstream.steps.child_paths import with_child_paths
+from millstream.steps.child_changes import ChildChanges
 from millstream.steps.contracts import Output, Result, Scope, Step, Traits, rejects_schema
-from millstream.steps.field_changes import FieldChanges, FieldNames
+from millstream.steps.field_changes import Change, FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, describe_value
 from millstream.steps.function_import import FunctionName, import_function
 from millstream.steps.stateless import StatelessStep
@@ -43,9 +44,9 @@ class _FunctionConfig(BaseModel):
         function = import_function(name, self.function)
         return FunctionCalls(name, self.function, function, per, self.on_error == "reject")
 
-    def _traits(self) -> Traits:
-        scope = Scope.STATELESS
-        return Traits(scope, ordered=False, deterministic=self.deterministic, idempotent=self.deterministic)
+    def _traits(self, *, keeps_all: bool = False) -> Traits:
+        same = self.deterministic
+        return Traits(Scope.STATELESS, ordered=False, deterministic=same, idempotent=same, keeps_all=keeps_all)
 
 
 class Filter(_FunctionConfig):
@@ -101,7 +102,8 @@ class Map(_FunctionConfig):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        return _MapStep(records, self._calls(name, self.per), self._traits(), FieldChanges(name, records, self.adds))
+        traits = self._traits(keeps_all=True)
+        return _MapStep(records, self._calls(name, self.per), traits, FieldChanges(name, records, self.adds))
 
 
 class FlatMap(_FunctionConfig):
@@ -125,7 +127,8 @@ class FlatMap(_FunctionConfig):
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
-        return _FlatMapStep(records, self._calls(name), self._traits(), FieldChanges(name, records, self.adds))
+        children = ChildChanges(FieldChanges(name, records, self.adds))
+        return _FlatMapStep(records, self._calls(name), replace(self._traits(), makes_children=True), children)
 
 
 class _FilterStep(StatelessStep):
@@ -161,31 +164,19 @@ class _MapStep(StatelessStep):
 
 
 class _FlatMapStep(StatelessStep):
-    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, changes: FieldChanges) -> None:
+    def __init__(self, records: pa.Schema, calls: FunctionCalls, traits: Traits, children: ChildChanges) -> None:
+        super().__init__(children.made(no_records(records), []).schema)
         self._calls = calls
-        self._changes = changes
+        self._children = children
         self.traits = traits
         self.outputs = _outputs(calls, records)
-        super().__init__(self._children(no_records(records), []).schema)
 
     def process(self, records: pa.Table) -> Result:
         result = self._calls.run_each(records, self._call)
-        return Result(self._children(result.records, result.values), result.outputs)
+        return Result(self._children.made(result.records, result.values), result.outputs)
 
-    def _call(self, record: Mapping[str, Any]) -> Sequence[Mapping[str, str | None]]:
-        returned = self._calls.function(dict(record))
-        if not isinstance(returned, list | tuple):
-            raise Misuse(f"it returned {describe_value(returned)}, not a list with a dict for each child")
-        return [self._changes.read_one(record, child) for child in returned]
-
-    def _children(self, parents: pa.Table, changes: Sequence[Sequence[Mapping[str, str | None]]]) -> pa.Table:
-        """The children of these records, in order, with these changes."""
-        counts = np.fromiter(map(len, changes), np.int64, len(changes))
-        rows = np.repeat(np.arange(len(counts)), counts)
-        indices = np.arange(len(rows)) - np.repeat(counts.cumsum() - counts, counts)
-        children = with_child_paths(parents.take(pa.array(rows)), indices)
-        columns = self._changes.columns(children, [change for each in changes for change in each])
-        return self._changes.apply(children, columns)
+    def _call(self, record: Mapping[str, Any]) -> Sequence[Change]:
+        return self._children.read_one(record, self._calls.function(dict(record)))
 
 
 def _read_verdict(record: Mapping[str, Any], returned: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from millstream.config.sources import SourceTime
 from millstream.errors import ConfigError
 from millstream.records import RANK, REJECT, identity_of, log_schema
 from millstream.steps.contracts import Output
+from millstream.steps.cycles import Cycle, back_edges, cycle_problems, cycles_of, with_path
 from millstream.steps.edges import Wired, maker_of, read_path, wire
 from millstream.steps.graph_outputs import GraphOutputs, graph_outputs
 from millstream.steps.inputs import StepInput
@@ -22,12 +23,15 @@ from millstream.steps.streams import Stream, input_schemas, output_stream, step_
 
 __all__ = ["Graph", "build_graph", "check_graph"]
 
+ROUNDS = 1000
+
 
 @dataclass(frozen=True)
 class Graph:
     """Steps in topological order, the streams by name, and the outputs of all steps by name.
 
-    `fields` are the log's; `records` has the columns of the records of all sources.
+    The steps of a cycle are together, in the order of the config. `fields` are the log's; `records` has the columns of
+    the records of all sources. `rounds` is the greatest number of rounds of a cycle in one epoch.
     """
 
     steps: tuple[Node, ...]
@@ -39,6 +43,7 @@ class Graph:
     """The step name in `rejects` for records that the log cannot read."""
     sources: Mapping[str, SourceTime] = field(default_factory=dict)
     """The event time of each source; a source that is missing here has the defaults of `SourceTime`."""
+    rounds: int = ROUNDS
 
     @property
     def outputs(self) -> Mapping[str, Output]:
@@ -64,18 +69,33 @@ class Graph:
         """True if the first step reads all sources, and every other step the records of the step before it."""
         first, *others = self.steps
         before = [(node.name,) for node in self.steps[:-1]]
-        return self.inputs[first.name].everything and [node.reads for node in others] == before
+        return self.inputs[first.name].everything and [node.reads for node in others] == before and not self.cycles
 
     @cached_property
     def inputs(self) -> Mapping[str, StepInput]:
         """The input of each step."""
         everything = {name for name, stream in self.streams.items() if stream.maker is None}
-        return {
-            node.name: StepInput.of(
-                [self.streams[name] for name in node.reads], node.records, set(node.reads) == everything, node.joined
-            )
-            for node in self.steps
-        }
+        edges = back_edges(self.steps)
+        inputs = {}
+        for node in self.steps:
+            entering = [name for name in node.reads if name not in node.back]
+            back = {name: edges[node.name, name] for name in node.back}
+            streams = [self.streams[name] for name in entering]
+            inputs[node.name] = StepInput.of(streams, node.records, set(entering) == everything, node.joined, back)
+        return inputs
+
+    @cached_property
+    def cycles(self) -> Mapping[str, Cycle]:
+        """The cycles by name."""
+        return cycles_of(self.steps)
+
+    @cached_property
+    def units(self) -> Sequence[tuple[Node, ...]]:
+        """The steps in topological order: each step alone, or all steps of a cycle together."""
+        groups: dict[str, tuple[Node, ...]] = {}
+        for node in self.steps:
+            groups.setdefault(node.cycle or node.name, self.cycles[node.cycle].steps if node.cycle else (node,))
+        return tuple(groups.values())
 
     @cached_property
     def needs_order(self) -> bool:
@@ -86,10 +106,11 @@ class Graph:
     def held_back(self) -> Mapping[str, int]:
         """By step, how far its own watermark is behind that of the sources: the most over all ways to the step."""
         behind: dict[str, int] = {}
-        for node in self.steps:
-            before = [self.streams[name].maker for name in node.reads]
+        for unit in self.units:
+            inside = {node.name for node in unit}
+            before = {self.streams[name].maker for node in unit for name in node.reads} - inside
             ways = [0 if name is None else behind[name] + self.node(name).traits.held_back for name in before]
-            behind[node.name] = max(ways)
+            behind |= dict.fromkeys(inside, max(ways))
         return behind
 
     def node(self, name: str) -> Node:
@@ -120,6 +141,7 @@ def build_graph(
     fields: Iterable[str],
     sources: Mapping[str, SourceTime] | None = None,
     sinks: Iterable[str] = (),
+    rounds: int = ROUNDS,
 ) -> Graph:
     """Build the steps for a log with these fields, each step for the records of the streams that it reads.
 
@@ -132,7 +154,7 @@ def build_graph(
     ...
     millstream.errors.ConfigError: step 'features': hashed_text reads the column 'text', but ...
     """
-    graph, problems = check_graph(steps, fields, sources, sinks)
+    graph, problems = check_graph(steps, fields, sources, sinks, rounds)
     if graph is None:
         raise ConfigError("\n".join(problem.message for problem in problems))
     return graph
@@ -143,6 +165,7 @@ def check_graph(
     fields: Iterable[str],
     sources: Mapping[str, SourceTime] | None = None,
     sinks: Iterable[str] = (),
+    rounds: int = ROUNDS,
 ) -> tuple[Graph | None, list[Problem]]:
     """The graph, or None and all problems that keep it from being built. `sinks` are the keys of the sinks."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
@@ -154,7 +177,7 @@ def check_graph(
     wired, problems = wire(steps, list(streams))
     nodes: list[Node] = []
     for step in wired:
-        if not all(maker_of(name) in streams for name in step.reads):
+        if not all(maker_of(name) in streams for name in step.entering):
             continue  # a step before cannot be built, so the columns are not known
         try:
             nodes.append(_build(step, streams, names, nodes))
@@ -164,14 +187,16 @@ def check_graph(
             hint = _move_hint(steps, step, streams)
             problems.append(Problem(step.named.path, f"{error}{hint}"))
         else:
-            below = frozenset[str]().union(*(streams[name].sources for name in step.reads))
-            streams[step.named.name] = step_stream(nodes[-1], below)
+            streams[step.named.name] = step_stream(nodes[-1], _sources_of(step, wired, streams))
+    problems += _add_back_streams(wired, streams, nodes)
+    if not problems:
+        problems += cycle_problems(steps, nodes, streams, frozenset(sources))
     if problems:
         return None, problems
     made, problems = graph_outputs(nodes, list(sinks))
     if problems:
         return None, problems
-    return Graph(tuple(nodes), streams, made, names, _log_records(names), sources=sources), []
+    return Graph(tuple(nodes), streams, made, names, _log_records(names), sources=sources, rounds=rounds), []
 
 
 class _WrongStream(ConfigError):
@@ -183,18 +208,17 @@ class _WrongStream(ConfigError):
 
 
 def _build(step: Wired, streams: dict[str, Stream], fields: Sequence[str], nodes: Sequence[Node]) -> Node:
-    """Build a step for the union of the streams that it reads; outputs that it reads become streams."""
-    for index, name in enumerate(step.reads):
-        if name not in streams:
-            [maker] = (node for node in nodes if node.name == maker_of(name))
-            try:
-                streams[name] = output_stream(maker, name.partition(".")[2], streams[maker.name].sources)
-            except ConfigError as error:
-                raise _WrongStream(str(error), index) from error
-    read = [streams[name] for name in step.reads]
+    """Build a step for the union of the streams that it reads; outputs that it reads become streams.
+
+    The streams of back edges are not known yet; `cycle_problems` compares their columns.
+    """
+    for name in step.entering:
+        _add_stream(step, name, streams, nodes)
+    read = [streams[name] for name in step.entering]
+    records: pa.Schema | Sequence[pa.Schema]
     if hasattr(step.named.config, "inputs"):
-        return build_node(step.named, input_schemas(read), step.reads, step.number)
-    if all(stream.maker is None for stream in read):  # fields that one of these sources lacks are null there
+        records = input_schemas(read)
+    elif all(stream.maker is None for stream in read):  # fields that one of these sources lacks are null there
         columns = {name for stream in read for name in stream.schema.names}
         records = _log_records([name for name in fields if name in columns])
     else:
@@ -202,7 +226,45 @@ def _build(step: Wired, streams: dict[str, Stream], fields: Sequence[str], nodes
             records = union_schema(read)
         except ConfigError as error:
             raise _WrongStream(str(error), len(step.reads) - 1) from error
-    return build_node(step.named, records, step.reads, step.number)
+    if step.back and isinstance(records, pa.Schema):
+        records = with_path(records)
+    node = build_node(step.named, records, step.reads, step.number)
+    return replace(node, cycle=step.cycle, back=step.back)
+
+
+def _add_stream(step: Wired, name: str, streams: dict[str, Stream], nodes: Sequence[Node]) -> None:
+    """Add a stream that a step reads, if it is an output and not known yet."""
+    if name not in streams:
+        [maker] = (node for node in nodes if node.name == maker_of(name))
+        try:
+            streams[name] = output_stream(maker, name.partition(".")[2], streams[maker.name].sources)
+        except ConfigError as error:
+            raise _WrongStream(str(error), step.reads.index(name)) from error
+
+
+def _add_back_streams(wired: Sequence[Wired], streams: dict[str, Stream], nodes: Sequence[Node]) -> Iterable[Problem]:
+    """Add the outputs that are read over back edges to the streams; the problems with those that cannot be read."""
+    for step in wired:
+        for name in step.back:
+            if maker_of(name) in streams:
+                try:
+                    _add_stream(step, name, streams, nodes)
+                except _WrongStream as error:
+                    yield Problem(read_path(step.named, error.index), f"step {step.named.name!r}: {error}")
+
+
+def _sources_of(step: Wired, wired: Sequence[Wired], streams: Mapping[str, Stream]) -> frozenset[str]:
+    """The sources of a step's records: in a cycle those of all its steps."""
+    cycle = [each for each in wired if step.cycle and each.cycle == step.cycle] or [step]
+    inside = {each.named.name for each in cycle}
+    entering = {name for each in cycle for name in each.reads if maker_of(name) not in inside}
+    return frozenset[str]().union(*(_sources_below(name, streams) for name in entering))
+
+
+def _sources_below(name: str, streams: Mapping[str, Stream]) -> frozenset[str]:
+    """The sources of a stream; of an output that is no stream yet, those of the records of its step."""
+    known = streams.get(name, streams.get(maker_of(name)))
+    return known.sources if known is not None else frozenset()
 
 
 def _log_records(names: Sequence[str], chosen: Sequence[str] | None = None) -> pa.Schema:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,15 @@ import pyarrow.compute as pc
 
 from millstream.log.epochs import PartitionTable
 from millstream.records import OFFSET, PATH, RANK, TIME
-from millstream.steps.contracts import Array
 from millstream.steps.record_order import RecordOrder
+from millstream.steps.round_paths import BackEdge, rounds_of, sent_back
 from millstream.steps.several_inputs import JoinedInputs
 from millstream.steps.streams import Stream, share_records
 
-__all__ = ["StepInput"]
+__all__ = ["StepInput", "in_order"]
+
+_NUMBER = 4
+"""The bytes of a number in a path."""
 
 _BEFORE_ALL = np.iinfo(np.int64).min
 
@@ -28,6 +31,9 @@ class StepInput:
     `everything` is true if these are all sources: their records are those of the epoch, as they are. If two streams may
     have the same record, they are `numbered`: the number of the stream is appended to the path of its records. The
     inputs of a step with several inputs are `joined` in one table.
+
+    In a cycle, `streams` are those that enter the step in every round, and `back` has the streams that it reads over
+    back edges: their records enter the next round, and their paths tell the rounds apart.
     """
 
     streams: tuple[Stream, ...]
@@ -35,16 +41,26 @@ class StepInput:
     everything: bool
     numbered: bool
     joined: JoinedInputs | None = None
+    back: Mapping[str, BackEdge] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        streams: Sequence[Stream], schema: pa.Schema, everything: bool, joined: JoinedInputs | None = None
+        streams: Sequence[Stream],
+        schema: pa.Schema,
+        everything: bool,
+        joined: JoinedInputs | None = None,
+        back: Mapping[str, BackEdge] | None = None,
     ) -> StepInput:
-        return StepInput(tuple(streams), schema, everything and joined is None, share_records(streams), joined)
+        all_in_one = everything and joined is None and not back
+        return StepInput(tuple(streams), schema, all_in_one, share_records(streams), joined, back or {})
 
     @property
     def needs_order(self) -> bool:
         """True if the records are merged by their order in the epoch."""
+        return self._merges or bool(self.back)
+
+    @property
+    def _merges(self) -> bool:
         made = any(stream.maker is not None for stream in self.streams)
         return len(self.streams) > 1 and (made or self.joined is not None)
 
@@ -55,32 +71,59 @@ class StepInput:
         order: RecordOrder | None,
         partitions: PartitionTable,
     ) -> pa.Table:
-        """The records of an epoch: `log` has those of all sources, `tables` those of the streams of steps."""
+        """The records of an epoch, or of the first round in a cycle: `log` has those of all sources."""
+        if self._merges:
+            return self._merged(log, tables, order, partitions)
         if self.everything:
-            return log
-        if len(self.streams) == 1:
-            [stream] = self.streams
-            return tables[stream.name] if stream.maker is not None else self._of_sources(log, partitions)
-        if not self.needs_order:
-            return self._of_sources(log, partitions)
+            found = log
+        elif len(self.streams) == 1 and self.streams[0].maker is not None:
+            found = tables[self.streams[0].name]
+        else:
+            found = self._of_sources(log, partitions)
+        return self._as_part(found, 0) if self.back else found
+
+    def of_round(self, tables: Mapping[str, pa.Table], order: RecordOrder | None) -> pa.Table | None:
+        """The records of a later round of a cycle; None without records.
+
+        `tables` has the records that the streams have in this round, and those that were sent back for it. `order` is
+        that of the epoch; None for the rows of its boundary, which are in the order of times.
+        """
+        parts = list(self._parts({name: [table] for name, table in tables.items()}))
+        if not parts or (len(parts) == 1 and not self.back):
+            return parts[0] if parts else None
+        merged = pa.concat_tables(parts)
+        return _by_time(merged) if order is None else in_order(merged, order)
+
+    def _merged(
+        self,
+        log: pa.Table | None,
+        tables: Mapping[str, pa.Table],
+        order: RecordOrder | None,
+        partitions: PartitionTable,
+    ) -> pa.Table:
         assert order is not None, "the order of the epoch is known where streams are merged"
         inputs = [
             StepInput((stream,), stream.schema, False, False).records(log, tables, order, partitions)
             for stream in self.streams
         ]
-        merged = pa.concat_tables([self._as_part(part, number) for number, part in enumerate(inputs)])
-        return _in_order(merged, order.places(merged))
+        return in_order(pa.concat_tables([self._as_part(part, number) for number, part in enumerate(inputs)]), order)
 
     def rows(self, tables: Mapping[str, Sequence[pa.Table]]) -> pa.Table | None:
         """The rows that steps before made at the boundary of an epoch, in the order of times; None without rows."""
-        alone = len(self.streams) == 1
-        parts = [
-            table if alone else self._as_part(table, number)
-            for number, stream in enumerate(self.streams)
-            for table in tables.get(stream.name, ())
-            if table.num_rows
-        ]
+        parts = list(self._parts(tables))
         return _by_time(pa.concat_tables(parts)) if parts else None
+
+    def _parts(self, tables: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.Table]:
+        """The tables with rows, each with the columns of the union."""
+        alone = len(self.streams) == 1 and not self.back
+        for number, stream in enumerate(self.streams):
+            for table in tables.get(stream.name, ()):
+                if table.num_rows:
+                    yield table if alone else self._as_part(table, number)
+        for name, edge in self.back.items():
+            for table in tables.get(name, ()):
+                if table.num_rows:
+                    yield sent_back(self._with_columns(table), edge)
 
     def _of_sources(self, log: pa.Table | None, partitions: PartitionTable) -> pa.Table:
         """The records of some of the sources, with only their columns."""
@@ -88,19 +131,19 @@ class StepInput:
         wanted = {stream.name for stream in self.streams}
         ranks = [rank for rank in pc.unique(log[RANK]).to_pylist() if partitions[rank].source in wanted]
         chosen = pc.is_in(log[RANK], value_set=pa.array(ranks, log[RANK].type))
-        return log.filter(chosen).select(self.schema.names)
+        return log.filter(chosen).select([name for name in self.schema.names if name in log.column_names])
 
     def _as_part(self, records: pa.Table, number: int) -> pa.Table:
         """The records of one stream with the columns of the union."""
         if self.joined is not None:
             numbered = _with_path(records, number) if self.numbered else records
             return self.joined.part(number, numbered)
-        if PATH in self.schema.names:
-            known = PATH in records.column_names
-            path = records[PATH] if known else pa.repeat(pa.scalar(b"", pa.binary()), records.num_rows)
-            if self.numbered:
-                path = _appended(path, number)
-            records = records.drop_columns([PATH]) if known else records
+        records = self._with_columns(records)
+        return _with_path(records, number) if self.numbered else records
+
+    def _with_columns(self, records: pa.Table) -> pa.Table:
+        if PATH in self.schema.names and PATH not in records.column_names:
+            path = pa.repeat(pa.scalar(b"", pa.binary()), records.num_rows)
             records = records.append_column(pa.field(PATH, pa.binary()), path)
         records = records.select(self.schema.names)
         return records if records.schema.equals(self.schema) else records.cast(self.schema)
@@ -120,26 +163,28 @@ def _appended(path: pa.Array | pa.ChunkedArray, number: int) -> pa.Array | pa.Ch
     return pc.binary_join_element_wise(path, number.to_bytes(4, "big"), b"")
 
 
-def _in_order(records: pa.Table, places: Array) -> pa.Table:
-    """Sort records by their place in the epoch, and those of one place by their paths."""
-    if PATH not in records.column_names or not _longest(records[PATH]) > 4:
+def in_order(records: pa.Table, order: RecordOrder) -> pa.Table:
+    """Sort records by their round, then by their place in the epoch, and those of one place by their paths."""
+    places = order.places(records)
+    paths = records[PATH].combine_chunks() if PATH in records.column_names else None
+    rounds = None if paths is None or not _longest(paths) else rounds_of(paths)
+    if paths is None or rounds is None or not (rounds.any() or _longest(paths) > _NUMBER):
         # Streams come one after the other and their numbers rise: a path of one number is in order already.
-        order = np.argsort(places, kind="stable")
-    else:
-        keys = pa.table({"place": places, "path": records[PATH].combine_chunks()})
-        order = pc.sort_indices(keys, [("place", "ascending"), ("path", "ascending")])
-    return records.take(pa.array(order))
+        return records.take(pa.array(np.argsort(places, kind="stable")))
+    keys = pa.table({"round": rounds, "place": places, "path": paths})
+    return records.take(pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]))
 
 
-def _longest(path: pa.ChunkedArray) -> int:
-    return pc.max(pc.binary_length(path)).as_py() or 0
+def _longest(paths: pa.Array) -> int:
+    return pc.max(pc.binary_length(paths)).as_py() or 0
 
 
 def _by_time(rows: pa.Table) -> pa.Table:
-    """Sort rows of a boundary by their time, then by the step in the config, path and window."""
+    """Sort rows of a boundary by their round and their time, then by the step in the config, path and window."""
     step = pc.subtract(pa.scalar(-1, pa.int64()), rows[RANK].cast(pa.int64()))
     keys = pa.table(
         {
+            **({"round": rounds_of(rows[PATH])} if PATH in rows.column_names else {}),
             "time": pc.fill_null(rows[TIME], _BEFORE_ALL),
             "step": step,
             **({PATH: rows[PATH]} if PATH in rows.column_names else {}),

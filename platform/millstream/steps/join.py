@@ -14,6 +14,7 @@ from millstream.config.durations import Duration
 from millstream.errors import ConfigError, StepFailed
 from millstream.records import OFFSET, PATH, RANK, TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot
+from millstream.state.shard_limit import ShardLimit
 from millstream.steps.contracts import (
     Array,
     JoinStep,
@@ -74,7 +75,11 @@ class Join(BaseModel):
         default="inner", description="The stream whose records without a partner are rows of `unmatched`."
     )
     lateness: Duration = Field(default=0, ge=0, le=2**61, description="How long to wait for records that are late.")
-    most: int = Field(default=10_000_000, ge=1, description="The most records that may wait at a time in one process.")
+    most: int = Field(
+        default=10_000_000,
+        ge=1,
+        description="The most records that may wait at a time; each shard of the keys may hold an equal part of them.",
+    )
 
     @model_validator(mode="after")
     def _check_bound(self) -> Join:
@@ -179,14 +184,20 @@ class _JoinStep:
             numbers = self._waiting.codes_of(key.dictionary.to_pylist())
             codes[order == side] = numbers[key.indices.to_numpy()]
         matches = self._waiting.add(order.astype(np.int64), codes, places, tables)
-        if len(self._waiting) > self._most:
-            message = f"step {self._name!r} holds {len(self._waiting):,} records that wait for others, `most` is"
-            hint = "join within a shorter time, or raise `most` if the memory allows it"
-            raise StepFailed(f"{message} {self._most:,}; {hint}")
+        self._check_limit()
         if not len(matches.rows):
             return self._no_records
         left, right = self._waiting.take(0, matches.left), self._waiting.take(1, matches.right)
         return self._columns.joined(left, right, order[matches.rows] == 1, matches.numbers)
+
+    def _check_limit(self) -> None:
+        limit = ShardLimit("most", self._most, self._waiting.shards)
+        if (full := self._waiting.full_shard(limit.each)) is not None:
+            message = (
+                f"step {self._name!r} holds {full.records:,} records that wait for others {limit.describe(full.shard)}"
+            )
+            hint = "join within a shorter time, or raise `most` if the memory allows it"
+            raise StepFailed(f"{message}; the key with the most is {full.key!r}; {hint}")
 
     def _places(self, records: pa.Table) -> Array:
         """The times of records, or the numbers of their windows; 0 for a record without a time."""

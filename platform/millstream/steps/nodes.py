@@ -28,7 +28,8 @@ class Node:
 
     `reads` names the streams that it reads, and `records` has the columns of their union. `number` is the place of the
     step in the config. `windowed` names the outputs whose rows are those of windows and can be read as records. A step
-    with several inputs has them `joined` in one table.
+    with several inputs has them `joined` in one table. `cycle` is the name of the cycle that the step is in, and `back`
+    the streams that it reads over back edges.
     """
 
     name: str
@@ -41,6 +42,8 @@ class Node:
     number: int = 0
     windowed: frozenset[str] = frozenset()
     joined: JoinedInputs | None = None
+    cycle: str = ""
+    back: tuple[str, ...] = ()
 
     @property
     def traits(self) -> Traits:

@@ -1,4 +1,4 @@
-"""Paths of records as text, for the rows of sinks: numbers with dots between them, after the key of a window."""
+"""Paths of records as text, for the rows of sinks: numbers and rounds with dots between them, after a window's key."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import struct
 
 import pyarrow as pa
 
+from millstream.steps.round_paths import round_text
+
 __all__ = ["path_text"]
 
 
 def path_text(paths: pa.ChunkedArray) -> pa.Array:
-    """The paths as text; an empty path is an empty text.
+    """The paths as text; an empty path is an empty text, and `r2` is the second round of a cycle.
 
-    >>> path_text(pa.chunked_array([[b"", bytes([0, 0, 0, 3, 0, 0, 0, 0]), b'["sport"]' + bytes(4)]])).to_pylist()
-    ['', '3.0', '["sport"].0']
+    >>> path_text(pa.chunked_array([[b"", bytes([0, 0, 0, 3, 128, 0, 0, 2]), b'["sport"]' + bytes(4)]])).to_pylist()
+    ['', '3.r2', '["sport"].0']
     """
     coded = paths.combine_chunks().dictionary_encode()
     coded = pa.concat_arrays(coded.chunks) if isinstance(coded, pa.ChunkedArray) else coded
@@ -24,7 +26,8 @@ def path_text(paths: pa.ChunkedArray) -> pa.Array:
 
 def _text(path: bytes) -> str:
     key, numbers = _key(path)
-    return ".".join([*key, *map(str, struct.unpack(f">{len(numbers) // 4}I", numbers))])
+    items = struct.unpack(f">{len(numbers) // 4}I", numbers)
+    return ".".join([*key, *(round_text(item) or str(item) for item in items)])
 
 
 def _key(path: bytes) -> tuple[list[str], bytes]:

@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from millstream.config.durations import Duration
 from millstream.records import TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Storage, in_memory
+from millstream.steps.child_changes import ChildChanges
 from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, position_fields, rejects_schema
 from millstream.steps.ended_rows import EndedRows
-from millstream.steps.field_changes import FieldChanges, FieldNames
+from millstream.steps.field_changes import Changes, FieldChanges, FieldNames
 from millstream.steps.function_calls import FunctionCalls, Misuse, RecordRejected, describe_value
 from millstream.steps.function_import import FunctionName, import_function
 from millstream.steps.keys import KeyFields, check_key, key_of
@@ -40,6 +41,9 @@ class PerKey(BaseModel):
         def count(record, state):
             seen = state or 0
             return {"before": str(seen)}, seen + 1
+
+    With `children: true`, the function returns a list instead of the dict, with a dict for each child of the record:
+    the children are passed on instead of the record, as those of `flat_map`. For an empty list, nothing is passed on.
 
     `store: memory` is fastest, and suitable if all states fit into memory: each key takes about 120 bytes plus the text
     of the key and of its state. `store: rocksdb` keeps the states in the folder for temporary files (`TMPDIR`), which
@@ -75,6 +79,9 @@ class PerKey(BaseModel):
     key: KeyFields = Field(description="The text field whose value decides which state a record uses, or a list.")
     function: FunctionName = Field(description="The function: package.module:name.")
     adds: FieldNames = Field(default=(), description="The fields that the function adds; all are text.")
+    children: bool = Field(
+        default=False, description="The function returns a list of changes, for any number of children of the record."
+    )
     on_error: Literal["fail", "reject"] = Field(
         default="fail",
         description="If the function raises an error: stop the run, or put the record into `rejects`.",
@@ -110,12 +117,20 @@ class PerKey(BaseModel):
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
         ends = frozenset({"time"}) if self.ended is not None else frozenset[str]()
-        traits = Traits(Scope.KEYED, deterministic=self.deterministic, key=self.key, ends=ends)
+        traits = Traits(
+            Scope.KEYED,
+            deterministic=self.deterministic,
+            keeps_all=not self.children,
+            ends=ends,
+            key=self.key,
+            makes_children=self.children,
+        )
         check_key(traits, records, f"step {name!r}, `key`")
         function = import_function(name, self.function)
         calls = FunctionCalls(name, self.function, function, "record", self.on_error == "reject")
         store = KeyedStore(_import_rocksdb() if self.store == "rocksdb" else in_memory)
-        changes = FieldChanges(name, records, self.adds)
+        fields = FieldChanges(name, records, self.adds)
+        changes = ChildChanges(fields) if self.children else fields
         if self.ended is None:
             return _PerKeyStep(traits, calls, changes, store, records)
         rows = EndedRows(name, self.ended, import_function(name, self.ended, "ended"), traits.key_fields, self.makes)
@@ -124,7 +139,7 @@ class PerKey(BaseModel):
 
 class _PerKeyStep:
     def __init__(
-        self, traits: Traits, calls: FunctionCalls, changes: FieldChanges, store: KeyedStore, records: pa.Schema
+        self, traits: Traits, calls: FunctionCalls, changes: Changes, store: KeyedStore, records: pa.Schema
     ) -> None:
         self.traits = traits
         self.outputs = (Output("rejects", rejects_schema(records)),)
@@ -132,12 +147,11 @@ class _PerKeyStep:
         self._calls = calls
         self._changes = changes
         self._store = store
-        self._no_records = changes.apply(no_records(records), {})
+        self._no_records = changes.made(no_records(records), [])
 
     def process(self, records: pa.Table) -> Result:
         result = self._calls.run_each(records, self._call)
-        columns = self._changes.columns(result.records, result.values)
-        return Result(self._changes.apply(result.records, columns), result.outputs)
+        return Result(self._changes.made(result.records, result.values), result.outputs)
 
     def ended(self, substream: Any) -> Result:
         return Result(self._no_records)
@@ -148,7 +162,7 @@ class _PerKeyStep:
     def restore(self, state: State) -> None:
         self._store.restore(state)
 
-    def _call(self, record: Mapping[str, Any]) -> Mapping[str, str | None]:
+    def _call(self, record: Mapping[str, Any]) -> Any:
         key = _key_in(record, self._key)
         before = self._store.get(key)
         change, after = _call_with_state(self._calls, self._changes, record, before)
@@ -164,7 +178,7 @@ class _EndingStep:
         self,
         traits: Traits,
         calls: FunctionCalls,
-        changes: FieldChanges,
+        changes: Changes,
         substreams: KeySubstreams,
         rows: EndedRows,
         records: pa.Schema,
@@ -175,7 +189,7 @@ class _EndingStep:
         self._late = pa.schema([*position_fields(records), *(pa.field(field.name, pa.string()) for field in key)])
         late = [Output("late", self._late)] if substreams.timed else []
         self.outputs = (rows.output, *late, Output("rejects", rejects_schema(records)))
-        self._no_records = changes.apply(no_records(records), {})
+        self._no_records = changes.made(no_records(records), [])
 
     def process(self, records: pa.Table) -> Result:
         times = iter(records[TIME].to_pylist())
@@ -186,8 +200,7 @@ class _EndingStep:
             kept = np.array([change is not None for change in result.values], np.bool_)
             outputs["late"] = self._late_rows(made.filter(pa.array(~kept)))
             made = made.filter(pa.array(kept))
-        made = self._changes.apply(made, self._changes.columns(made, changes))
-        return Result(made, outputs, windows={"ended": self._rows.of([])[1]})
+        return Result(self._changes.made(made, changes), outputs, windows={"ended": self._rows.of([])[1]})
 
     def ended(self, substream: Any) -> Result:
         found = self._substreams.ended(substream) if isinstance(substream, Watermark) else []
@@ -203,8 +216,8 @@ class _EndingStep:
     def restore(self, state: State) -> None:
         self._substreams.restore(state)
 
-    def _call(self, record: Mapping[str, Any], time: int | None) -> Mapping[str, str | None] | None:
-        """The change of a record; None if it is late."""
+    def _call(self, record: Mapping[str, Any], time: int | None) -> Any:
+        """The changes of the function; None if the record is late."""
         key = _key_in(record, self.traits.key_fields)
         if time is None and self._substreams.timed:
             raise RecordRejected("no time")
@@ -231,12 +244,13 @@ def _key_in(record: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def _call_with_state(
-    calls: FunctionCalls, changes: FieldChanges, record: Mapping[str, Any], before: bytes | None
-) -> tuple[Mapping[str, str | None], bytes | None]:
-    """Call the function with a record and the state of its key. Return the change of the record, and the new state."""
+    calls: FunctionCalls, changes: Changes, record: Mapping[str, Any], before: bytes | None
+) -> tuple[Any, bytes | None]:
+    """Call the function with a record and the state of its key. Return its changes, and the new state."""
     returned = calls.function(dict(record), None if before is None else json.loads(before))
     if not isinstance(returned, tuple) or len(returned) != 2:
-        raise Misuse(f"it returned {describe_value(returned)}, not a pair: a dict of fields, and the new state")
+        what = "a list of children" if isinstance(changes, ChildChanges) else "a dict of fields"
+        raise Misuse(f"it returned {describe_value(returned)}, not a pair: {what}, and the new state")
     change = changes.read_one(record, returned[0])
     return change, None if returned[1] is None else _write_state(returned[1])
 

@@ -10,10 +10,11 @@ from pydantic import Field, model_validator
 from millstream.config.durations import Duration
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Step
+from millstream.steps.topic_sessions import TopicSessions
 from millstream.steps.topic_shares import TopicShares
 from millstream.steps.windowed.options import WindowedOptions
 from millstream.steps.windowed.step import WindowedStep
-from millstream.substreams.windows import CountWindow, SlidingWindow, TumblingWindow
+from millstream.substreams.windows import CountWindow, SessionWindow, SlidingWindow, TumblingWindow
 
 __all__ = ["Popularity"]
 
@@ -76,7 +77,10 @@ class Popularity(WindowedOptions):
         name = self.name or self.type
         check_text_column(f"step {name!r}, `of`", self.of, records, "topics")
         follows = isinstance(self.window, CountWindow | SlidingWindow | TumblingWindow)
-        return WindowedStep(name, self, TopicShares(self.of, self.threshold, self._windows(), follows=follows), records)
+        measure = TopicShares(self.of, self.threshold, self._windows(), follows=follows)
+        if isinstance(self.window, SessionWindow) and self.by is not None and self.emit is None:
+            return WindowedStep(name, self, measure, records, TopicSessions)
+        return WindowedStep(name, self, measure, records)
 
     def _windows(self) -> float | None:
         """The half-life in windows."""

@@ -143,6 +143,7 @@ class EpochProcessor:
             scores={name: epoch.scores[name] for name in steps if name in epoch.scores},
             watermarks=self._watermarks(),
             held_by=self._event_time.holder,
+            rounds=epoch.rounds,
         )
 
     def _rows(self, name: str, tables: list[pa.Table]) -> pa.Table:

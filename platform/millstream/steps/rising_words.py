@@ -96,7 +96,6 @@ class _Rises:
     output = "trending"
     identity: tuple[str, ...] = ("word",)
     ordered = False
-    subtracts = False
     columns: Sequence[pa.Field] = (
         pa.field("word", pa.string()),
         pa.field("count", pa.int64()),
@@ -134,9 +133,6 @@ class _Rises:
             for word, topics in words.topics.items():
                 merged.topics.setdefault(word, Counter()).update(topics)
         return merged
-
-    def subtract(self, whole: Any, part: Any) -> None:
-        raise NotImplementedError
 
     def rows(self, past: _Past, number: int, contents: _Words) -> Sequence[Row]:
         rows = self.early_rows(past, number, contents)

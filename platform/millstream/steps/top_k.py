@@ -63,7 +63,6 @@ class _Top:
     output = "top"
     identity: tuple[str, ...] = ("value",)
     ordered = True
-    subtracts = False
     columns: Sequence[pa.Field] = (
         pa.field("value", pa.string()),
         pa.field("rank", pa.int64()),
@@ -96,9 +95,6 @@ class _Top:
         for sketch in contents:
             merged = merged.merged(sketch)
         return merged
-
-    def subtract(self, whole: Any, part: Any) -> None:
-        raise NotImplementedError
 
     def rows(self, past: Any, number: int, contents: SpaceSaving) -> Sequence[Row]:
         return self.early_rows(past, number, contents)

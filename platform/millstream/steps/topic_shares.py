@@ -43,7 +43,6 @@ class TopicShares:
     output = "topics"
     identity: tuple[str, ...] = ("topic",)
     ordered = False
-    subtracts = True
 
     def __init__(self, of: str, threshold: float, half_life: float | None, *, follows: bool) -> None:
         self._of = of
@@ -107,6 +106,12 @@ class TopicShares:
         weights = self._weights(past, number, contents)
         shares = _shares(weights)
         return [(*self._measured(topic, contents, weights, shares), None, None) for topic in sorted(shares)]
+
+    def columns_of(self, counts: Array, totals: Array) -> list[pa.Array]:
+        """The columns after the topic, for topics of windows without a past; `totals` are those of their windows."""
+        shares = counts / totals
+        popular = pa.array(shares >= self._threshold)
+        return [pa.array(counts), pa.array(shares), popular, popular]
 
     def _measured(self, topic: str, counts: _Counts, weights: Mapping[str, float], shares: Mapping[str, float]) -> Row:
         weight = [weights.get(topic, 0.0)] if self._half_life is not None else []

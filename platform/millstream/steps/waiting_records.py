@@ -12,6 +12,7 @@ import pyarrow as pa
 from millstream.arrays import Array
 from millstream.records import no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
+from millstream.state.shards import shard_of
 from millstream.steps.contracts import State
 from millstream.steps.row_codec import RowCodec
 
@@ -40,6 +41,15 @@ class Matches:
     numbers: Array
 
 
+@dataclass(frozen=True)
+class FullShard:
+    """A shard in which too many records wait, their number, and the key with most of them."""
+
+    shard: int
+    records: int
+    key: str
+
+
 class WaitingRecords:
     """The records that wait on two sides, 0 and 1, by key. Each has a place: its time, or the number of its window.
 
@@ -54,6 +64,12 @@ class WaitingRecords:
     """For each key, true if the store does not have its records as they are."""
     _stored: Array
     """For each key, true if the store has records of it."""
+    _shard_of: Array
+    """For each key its shard; -1 until it is needed."""
+    _added: int
+    """The records that came since the records of each shard were counted."""
+    _room: int
+    """The least number of records that could have filled a shard since then."""
 
     def __init__(
         self,
@@ -109,7 +125,31 @@ class WaitingRecords:
         if len(names) > self._heads.shape[1]:
             self._heads, self._tails = _longer(self._heads, len(names), -1), _longer(self._tails, len(names), -1)
             self._dirty, self._stored = _longer(self._dirty, len(names), 0), _longer(self._stored, len(names), 0)
+            self._shard_of = _longer(self._shard_of, len(names), -1)
         return np.array(codes, np.int64)
+
+    @property
+    def shards(self) -> int:
+        """The number of shards into which the keys are divided."""
+        return self._store.shards
+
+    def full_shard(self, most: int) -> FullShard | None:
+        """The first shard in which more than `most` records wait; None if there is none."""
+        if len(self) <= most or self._added < self._room:
+            return None
+        waiting = np.concatenate(
+            [self._codes[side, :size][self._live[side, :size]] for side, size in enumerate(self._sizes)]
+        )
+        for code in np.unique(waiting[self._shard_of[waiting] < 0]).tolist():
+            self._shard_of[code] = shard_of(self._names[code], self.shards)
+        records = np.bincount(self._shard_of[waiting], minlength=self.shards)
+        self._added, self._room = 0, most + 1 - int(records.max())
+        full = np.flatnonzero(records > most)
+        if not len(full):
+            return None
+        codes, counts = np.unique(waiting[self._shard_of[waiting] == full[0]], return_counts=True)
+        key = min(self._names[code] for code in codes[counts == counts.max()].tolist())
+        return FullShard(int(full[0]), int(records[full[0]]), key)
 
     def take(self, side: int, slots: Array) -> pa.Table:
         """The records in these slots."""
@@ -148,6 +188,8 @@ class WaitingRecords:
         self._following, self._places, self._codes = (np.zeros((2, 16), np.int64) for _ in range(3))
         self._live, self._matched = (np.zeros((2, 16), np.bool_) for _ in range(2))
         self._dirty, self._stored = (np.zeros(16, np.bool_) for _ in range(2))
+        self._shard_of = np.full(16, -1, np.int64)
+        self._added = self._room = 0
         self._runs: list[list[tuple[int, int, Array, Array]]] = [[], []]
         """A heap for each side: the least place, a number, and the places and slots in the order of places."""
         self._run = 0
@@ -161,6 +203,7 @@ class WaitingRecords:
                 setattr(self, name, _longer(getattr(self, name), stop, 0))
         self._sizes[side] = stop
         self._living[side] += table.num_rows
+        self._added += table.num_rows
         slots = np.arange(start, stop)
         self._codes[side, start:stop] = codes
         if table.num_rows:

@@ -189,6 +189,10 @@ class _Rows:
             rows.sort(key=self.columns["seed"].__getitem__)
         once = ((factors, rows) for factors, rows in self.groups.items() if factors[2] == EXACTLY_ONCE)
         self._pairs = {factors[:2]: rows for factors, rows in once}
+        self._noise: dict[tuple[Any, ...], list[int]] = {}
+        for factors, rows in self.groups.items():
+            if factors[2] == _INTERLEAVED and len(rows) > 1:
+                self._noise.setdefault(factors[:2], rows)
 
     def family(self) -> list[tuple[int, list[int]]]:
         """Return the cells that are compared, each by its number with its rows."""
@@ -224,10 +228,7 @@ class _Rows:
 
     def noise(self, factors: tuple[Any, ...]) -> list[int] | None:
         """Return the rows of the first interleaved cell with the stream and learner of these factors."""
-        for other, rows in self.groups.items():
-            if other[:3] == (*factors[:2], _INTERLEAVED) and len(rows) > 1:
-                return rows
-        return None
+        return self._noise.get(factors[:2])
 
     def affected(self, rows: Sequence[int]) -> float:
         output, state = (

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from millstream.guarantees.delivery import Delivery
 
-__all__ = ["AccuracyRow", "LatencyRow", "evidence", "evidence_text"]
+__all__ = ["AccuracyRow", "LatencyRow", "evidence", "evidence_text", "read_evidence"]
 
 _SAME_DOSE = 1.1
 """Doses that differ by no more than this factor count as the same."""
@@ -89,10 +89,21 @@ def evidence() -> Evidence:
     >>> evidence().latency_of("local", Delivery.EXACTLY_ONCE).p50_ms
     1.55
     """
-    found = json.loads(files(__package__).joinpath("evidence.json").read_text())
+    return read_evidence(_text())
+
+
+def read_evidence(text: str) -> Evidence:
+    """Return the measurements in a text that `evidence_text` made."""
+    found = json.loads(text)
     accuracy, latency = found["accuracy"], found["latency"]
+    rows = [
+        AccuracyRow(of["learner"], each["stream"], each["delivery"], *row)
+        for of in accuracy["learners"]
+        for each in of["effects"]
+        for row in each["rows"]
+    ]
     return Evidence(
-        tuple(AccuracyRow(**row) for row in accuracy["rows"]),
+        tuple(rows),
         accuracy["command"],
         tuple(LatencyRow(**row) for row in latency["rows"]),
         latency["command"],
@@ -102,13 +113,31 @@ def evidence() -> Evidence:
 
 def evidence_text(rows: Sequence[AccuracyRow], command: str) -> str:
     """Return the text of `evidence.json` with these rows and the command that made them in place of its own."""
-    current = json.loads(files(__package__).joinpath("evidence.json").read_text())
-    lines = ",\n".join(f"      {json.dumps(_rounded(row))}" for row in rows)
-    rest = json.dumps({**current, "accuracy": {"command": command, "rows": []}}, indent=2)
-    return rest.replace('"rows": []', f'"rows": [\n{lines}\n    ]', 1) + "\n"
+    effects: dict[str, dict[tuple[str, str], list[AccuracyRow]]] = {}
+    for row in rows:
+        of_learner = effects.setdefault(json.dumps(row.learner), {})
+        of_learner.setdefault((row.stream, row.delivery), []).append(row)
+    learners = ",\n".join(_learner_text(learner, found) for learner, found in effects.items())
+    rest = json.dumps({**json.loads(_text()), "accuracy": {"command": command, "learners": []}}, indent=2)
+    return rest.replace('"learners": []', f'"learners": [\n{learners}\n    ]', 1) + "\n"
 
 
-def _rounded(row: AccuracyRow) -> dict[str, Any]:
-    """Return a row with four digits after the point of a percentage, which is far below every interval."""
-    short = {name: round(getattr(row, name), 4) for name in ("difference", "half_width")}
-    return {**asdict(row), "dose": round(row.dose, 6), **short}
+def _text() -> str:
+    return files(__package__).joinpath("evidence.json").read_text()
+
+
+def _learner_text(learner: str, effects: Mapping[tuple[str, str], Sequence[AccuracyRow]]) -> str:
+    """Return the effects on a learner as JSON, a line for each stream and delivery."""
+    lines = ",\n".join(
+        json.dumps({"stream": stream, "delivery": delivery, "rows": [_numbers(row) for row in rows]})
+        for (stream, delivery), rows in effects.items()
+    )
+    return f'{{"learner": {learner}, "effects": [\n{lines}\n]}}'
+
+
+def _numbers(row: AccuracyRow) -> list[float]:
+    """Return dose, difference, half width and seeds, with four digits after the point of a percentage.
+
+    The last digit is far below every interval.
+    """
+    return [round(row.dose, 6), round(row.difference, 4), round(row.half_width, 4), row.seeds]

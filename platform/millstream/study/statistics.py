@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from millstream.arrays import Array
 
@@ -112,7 +112,7 @@ def mean_interval(values: Sequence[float] | Array, confidence: float = 0.95, *, 
     """
     sample = _sample(values)
     error = _deviation(sample, resolution) / np.sqrt(len(sample))
-    width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * float(error)
+    width = float(stdtrit(len(sample) - 1, (1 + confidence) / 2)) * float(error)
     return Interval(float(sample.mean()), width, len(sample))
 
 
@@ -127,7 +127,7 @@ def paired_p_value(differences: Sequence[float] | Array, *, resolution: float = 
     if deviation == 0:
         return 1.0 if sample.mean() == 0 else 0.0
     t = float(sample.mean()) / deviation * np.sqrt(len(sample))
-    return float(2 * stats.t.sf(abs(t), len(sample) - 1))
+    return float(2 * stdtr(len(sample) - 1, -abs(t)))
 
 
 def holm(p_values: Sequence[float] | Array) -> Array:
@@ -161,7 +161,7 @@ def equivalence(
         p = 0.0 if abs(mean) < margin else 1.0
     else:
         error = deviation / np.sqrt(len(sample))
-        p = float(stats.t.sf((margin - abs(mean)) / error, len(sample) - 1))
+        p = float(stdtr(len(sample) - 1, (abs(mean) - margin) / error))
     return Equivalence(p, margin, p < alpha)
 
 
@@ -176,7 +176,7 @@ def noise_band(values: Sequence[float] | Array, confidence: float = 0.95, *, res
     (2.0, 4.968)
     """
     sample = _sample(values)
-    width = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * _deviation(sample, resolution)
+    width = float(stdtrit(len(sample) - 1, (1 + confidence) / 2)) * _deviation(sample, resolution)
     return Interval(float(sample.mean()), width * float(np.sqrt(1 + 1 / len(sample))), len(sample))
 
 

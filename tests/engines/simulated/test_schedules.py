@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.simulated_pipeline import PipelineFactory
+from support.simulated_pipeline import CYCLE, PipelineFactory
 
 from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.simulation import Simulation
@@ -42,6 +42,16 @@ def test_schedules_of_a_graph_keep_the_promise(
     graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
 ) -> None:
     made = graph(delivery, checkpoint_every, commit_every)
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(5):
+        assert not simulation.run(seed).wrong, seed
+
+
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
+def test_schedules_of_a_cycle_keep_the_promise(
+    graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+) -> None:
+    made = graph(delivery, checkpoint_every, commit_every, CYCLE)
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
     for seed in range(5):
         assert not simulation.run(seed).wrong, seed

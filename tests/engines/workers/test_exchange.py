@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from millstream.engines.workers.exchange import gather, scatter, with_order
+from millstream.engines.workers.exchange import ORDER, gather, scatter, with_order
 from millstream.errors import StepFailed
 from millstream.steps.chain import EpochInProgress
+from millstream.steps.child_changes import ChildChanges
+from millstream.steps.child_paths import with_child_paths
+from millstream.steps.field_changes import Change, FieldChanges
 
 
 def epoch(*offsets: int) -> pa.Table:
@@ -50,3 +55,25 @@ def test_rows_of_an_epoch_without_records_are_refused() -> None:
     (part,) = dealt(epoch(), 1)
     with pytest.raises(StepFailed):
         followed(part, epoch(1))
+
+
+def test_children_are_gathered_with_their_siblings_in_the_order_of_their_records() -> None:
+    whole = epoch(*range(20))
+    changes: list[list[Change]] = [[{}] * (offset % 3) for offset in range(20)]
+    made = ChildChanges(FieldChanges("follow", whole.schema, ())).made(whole, changes)
+    parts = []
+    for part in dealt(whole, 3):
+        keys = part.merged["follow"]["key"]
+        of_part = made.filter(pc.is_in(made["key"], keys.combine_chunks()))
+        part.tables = {"follow": with_order(of_part, part.merged.pop("follow"), children=True)}
+        parts.append(part)
+    assert gather(parts).tables == {"follow": made} and made.num_rows == 20 - 1
+
+
+def test_children_of_children_are_found_by_the_path_of_their_record() -> None:
+    siblings = with_child_paths(epoch(5, 5, 6), np.array([0, 1, 0])).append_column(ORDER, pa.array([0, 1, 2]))
+    taken = siblings.take(pa.array([1, 1, 2])).drop_columns([ORDER])
+    made = with_child_paths(taken, np.array([0, 1, 0]))
+    assert with_order(made, siblings, children=True)[ORDER].to_pylist() == [1, 1, 2]
+    with pytest.raises(StepFailed, match="not those of records that it was given, in their order"):
+        with_order(made, siblings)

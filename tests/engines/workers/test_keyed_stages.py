@@ -33,6 +33,13 @@ def labels(record, state):
 def pairs(record, state):
     return {"pair": str(state)}, None if state else 1
 
+def words(record):
+    return [{"word": word} for word in record["text"].split()]
+
+def three(record, state):
+    texts = [*(state or []), record["text"].split()[0]]
+    return ([], texts) if len(texts) < 3 else ([{"text": text} for text in texts[1:]], None)
+
 def picky(record, state):
     assert record["word"] != "WORD", "not this one"
     return {}, None
@@ -65,6 +72,28 @@ def test_any_number_of_workers_gives_the_same_through_crashes(pipeline: Pipeline
     pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS // 2))
     summary = pipeline.run("run")
     assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
+
+
+def test_children_of_keyed_steps_come_in_the_order_of_one_process(pipeline: Pipeline) -> None:
+    """A key's texts are children of its third record: words are keys, so children of a text have several owners."""
+    pipeline.steps = [
+        {"type": "flat_map", "function": "keyed_functions:words", "adds": ["word"]},
+        {"type": "per_key", "name": "three", "key": "word", "function": "keyed_functions:three", "children": True},
+        {"type": "classify", "label": "word", "model": {"type": "no_change"}},
+    ]
+    pipeline.sinks = {name: {"type": "files", "format": "jsonl"} for name in ("three", "predictions")}
+    golden = pipeline.run("golden")
+    assert golden.delivered["three"] > 200
+    pipeline.engine_name = "local-3"
+    pipeline.crash("run", CrashPoint(Point.DELIVER, EPOCHS // 2))
+    summary = pipeline.run("run")
+    assert [receipt.line() for receipt in receipts(pipeline, "run")][-1] == [
+        receipt.line() for receipt in receipts(pipeline, "golden")
+    ][-1]
+    assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
+    written = {run: sorted((pipeline.folder / "runs" / run).glob("**/three/*.jsonl")) for run in ("golden", "run")}
+    rows = {run: [line for path in paths for line in path.read_text().splitlines()] for run, paths in written.items()}
+    assert rows["run"] == rows["golden"] and json.loads(rows["run"][1])["_path"].endswith(".1")
 
 
 def test_the_receipts_are_those_of_one_process(pipeline: Pipeline) -> None:

@@ -62,6 +62,29 @@ def test_a_window_ends_with_the_epoch_that_fills_it(tmp_path: Path, configured: 
     assert (first.seconds, second.seconds, second.records_per_second) == (1.0, 2.0, 1200.0)
 
 
+TWO_MODELS = {
+    "steps": [
+        {"type": "classify", "name": "bayes", "model": {"type": "naive_bayes", "features": {}}},
+        {"type": "classify", "name": "before", "from": "source", "model": {"type": "no_change"}},
+    ]
+}
+
+
+def test_each_of_several_models_has_its_accuracy_also_after_a_restart(tmp_path: Path, configured: Configured) -> None:
+    for run, records in (("golden", None), ("run", 1500), ("run", None)):
+        summary = measure(configured(pipeline=TWO_MODELS), tmp_path / run, records=records)
+    expected, found = (list(read_windows(tmp_path / run / "metrics.jsonl")) for run in ("golden", "run"))
+    assert [window.steps for window in found] == [window.steps for window in expected]
+    first, second = found
+    for name in ("bayes", "before"):
+        once, twice = first.steps[name], second.steps[name]
+        assert once["accuracy"] == once["window_accuracy"] == round(once["correct"] / once["labelled"], 6)
+        assert twice["window_accuracy"] == round((twice["correct"] - once["correct"]) / 1200, 6)
+    assert second.correct == sum(each["correct"] for each in second.steps.values())
+    assert second.steps["bayes"]["accuracy"] > 0.6 > 0.3 > second.steps["before"]["accuracy"]
+    assert summary.steps["bayes"]["accuracy"] > 0.6
+
+
 def test_restarts_do_not_make_windows_shorter(tmp_path: Path, configured: Configured) -> None:
     measure(configured(), tmp_path / "golden")
     for records in (500, 100, 900, None):

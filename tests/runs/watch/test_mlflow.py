@@ -58,7 +58,8 @@ def record_run(
 
     def run(name: str = "run", uri: str = store, stopper: Stopper | None = None, **options: Any) -> list[str]:
         warnings: list[str] = []
-        loaded = configured(mlflow={"experiment": request.node.name, "tracking_uri": uri})
+        changes = {"pipeline": options.pop("pipeline")} if "pipeline" in options else {}
+        loaded = configured(mlflow={"experiment": request.node.name, "tracking_uri": uri}, **changes)
 
         def observers(watched: Watched) -> Sequence[Observer]:
             assert watched.loaded.config.mlflow
@@ -102,6 +103,22 @@ def test_mlflow_has_the_config_the_windows_and_the_summary_of_a_run(
     assert (run.data.metrics["records"], run.data.metrics["delivered.predictions"]) == (3000, 3000)
     artefacts = [artefact.path for artefact in client.list_artifacts(run.info.run_id)]
     assert sorted(artefacts) == ["config.yaml", "summary.json", "versions.json"]
+
+
+def test_each_of_several_models_has_its_accuracy(
+    tmp_path: Path, record_run: Callable[..., list[str]], client: MlflowClient
+) -> None:
+    models = {"bayes": {"type": "naive_bayes", "features": {}}, "before": {"type": "no_change"}}
+    steps = [{"type": "classify", "name": name, "from": "source", "model": model} for name, model in models.items()]
+    assert record_run(pipeline={"steps": steps}) == []
+    run = client.get_run(run_id(tmp_path))
+    windows = list(read_windows(tmp_path / "run/metrics.jsonl"))
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    for name in models:
+        shown = history(client, run.info.run_id, f"steps.{name}.window_accuracy")
+        assert shown == [(window.records, window.steps[name]["window_accuracy"]) for window in windows]
+        assert run.data.metrics[f"steps.{name}.accuracy"] == summary["steps"][name]["accuracy"]
+    assert run.data.metrics["steps.bayes.accuracy"] > run.data.metrics["steps.before.accuracy"]
 
 
 def test_a_restart_continues_the_same_mlflow_run(

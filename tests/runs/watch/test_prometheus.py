@@ -73,15 +73,29 @@ def test_counters_equal_the_summary_and_continue_after_a_restart(run: Run) -> No
         assert summary.records == records
         assert run.value("millstream_records_total") == summary.records
         assert run.value("millstream_epochs_total") == summary.epochs
-        assert run.value("millstream_accuracy") == summary.accuracy
-        assert run.value("millstream_labelled_records_total") == summary.records
-        share = run.value("millstream_correct_records_total") / run.value("millstream_labelled_records_total")
-        assert share == summary.accuracy
+        assert run.value("millstream_accuracy", step="classify") == summary.accuracy
+        labelled = run.value("millstream_labelled_records_total", step="classify")
+        assert labelled == summary.records
+        assert run.value("millstream_correct_records_total", step="classify") / labelled == summary.accuracy
         for name, accuracy in (summary.baselines or {}).items():
-            right = run.value("millstream_baseline_correct_records_total", baseline=name)
-            assert right / records == run.value("millstream_baseline_accuracy", baseline=name) == accuracy
+            right = run.value("millstream_baseline_correct_records_total", step="classify", baseline=name)
+            share = run.value("millstream_baseline_accuracy", step="classify", baseline=name)
+            assert right / records == share == accuracy
         delivered = {name: run.value("millstream_rows_total", output=name) for name in summary.delivered}
         assert delivered == summary.delivered and delivered["predictions"] == records
+
+
+def test_each_of_several_models_has_samples(tmp_path: Path, configured: Configured) -> None:
+    models = {"bayes": {"type": "naive_bayes", "features": {}}, "before": {"type": "no_change"}}
+    steps = [{"type": "classify", "name": name, "from": "source", "model": model} for name, model in models.items()]
+    run = Run(configured(pipeline={"steps": steps}), tmp_path / "run")
+    summary = run.start(records=900)
+    accuracies = {name: run.value("millstream_accuracy", step=name) for name in models}
+    assert accuracies == {name: each["accuracy"] for name, each in summary.steps.items()}
+    assert accuracies["bayes"] > accuracies["before"]
+    for name in models:
+        assert run.value("millstream_labelled_records_total", step=name) == 900
+        assert run.value("millstream_baseline_accuracy", step=name, baseline="no_change") == accuracies["before"]
 
 
 def test_records_repeated_after_a_crash_have_their_own_counter(run: Run) -> None:

@@ -98,7 +98,9 @@ def _make_worker(spec: WorkerSpec, channels: Mapping[str, Channel]) -> _Worker:
 
 class _Worker:
     def __init__(self, spec: WorkerSpec, channels: Mapping[str, Channel]) -> None:
-        graph = build_graph(spec.config.steps, spec.fields, spec.config.source_times, spec.config.sinks)
+        graph = build_graph(
+            spec.config.steps, spec.fields, spec.config.source_times, spec.config.sinks, spec.config.rounds
+        )
         self._name = spec.name
         self._sources = {source.name: source.config for source in spec.config.logs}
         self._contexts = spec.contexts

@@ -20,6 +20,7 @@ from millstream.errors import StepFailed
 from millstream.log.epochs import Scores
 from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.chain import EpochInProgress
+from millstream.steps.child_paths import with_parent_paths
 from millstream.steps.contracts import Array
 from millstream.steps.keys import keys_of, shards_of
 
@@ -109,13 +110,15 @@ def gather(parts: Sequence[EpochInProgress]) -> EpochInProgress:
     return whole
 
 
-def with_order(made: pa.Table, records: pa.Table) -> pa.Table:
+def with_order(made: pa.Table, records: pa.Table, *, children: bool = False) -> pa.Table:
     """Add to the rows of a step the order of the records from which they were made, so that `gather` can sort them.
 
+    The rows have the identities of these records, or are their `children`.
     The step does not see the order column and need not pass it on.
     """
     paths = pc.unique(records[PATH]) if PATH in records.column_names else None
-    known, wanted = _identities(records, paths), _identities(made, paths)
+    parents = with_parent_paths(made, records.schema) if children else made
+    known, wanted = _identities(records, paths), _identities(parents, paths)
     if np.array_equal(known, wanted):
         return made.append_column(ORDER, records[ORDER])
     by_identity = np.argsort(known)

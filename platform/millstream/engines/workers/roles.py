@@ -133,9 +133,13 @@ class _OwnedKeys:
         earlier, before, records = epoch.outputs, epoch.tables, epoch.merged[self.node.name]
         epoch.merged, epoch.outputs, epoch.tables = {self.node.name: records.drop_columns([ORDER])}, {}, {}
         self._chain.run(epoch, partitions)
+
+        def ordered(name: str, made: pa.Table) -> pa.Table:
+            return with_order(made, records, children=self.node.traits.makes_children and name == self.node.name)
+
         try:
-            epoch.tables = before | {name: with_order(table, records) for name, table in epoch.tables.items()}
-            made = {name: [with_order(table, records) for table in tables] for name, tables in epoch.outputs.items()}
+            epoch.tables = before | {name: ordered(name, table) for name, table in epoch.tables.items()}
+            made = {name: [ordered(name, table) for table in tables] for name, tables in epoch.outputs.items()}
         except StepFailed as error:
             message = f"step '{self.node.name}' failed in epoch {epoch.epoch}: {error}"
             raise StepFailed(message) from error

@@ -19,8 +19,8 @@ from millstream.log.journal import Entry
 __all__ = ["merge_receipts"]
 
 _MOST = 1000
-_LAST = ("watermarks", "held_by")
-"""The keys of a receipt of which the value of the last epoch counts."""
+_LAST = ("watermarks", "held_by", "rounds")
+"""The keys of a receipt of which the value of the last epoch counts; `rounds` only where there is a cycle."""
 _NO_SUMS = frozenset({"receipt", "attempt", *_LAST})
 
 
@@ -73,7 +73,7 @@ def _merged(group: Sequence[tuple[Entry, dict[str, Any]]]) -> Entry:
             rows.setdefault(output, [line["receipt"], 0])[1] = line["receipt"]
     merged = {
         **_sum([{key: value for key, value in line.items() if key not in _NO_SUMS} for line in lines]),
-        **{key: lines[-1][key] for key in _LAST},
+        **{key: lines[-1][key] for key in _LAST if key in lines[-1]},
         "receipt": [lines[0]["receipt"], lines[-1]["receipt"]],
         "attempt": 1,
         "rows": rows,

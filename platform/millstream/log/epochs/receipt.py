@@ -37,7 +37,8 @@ class EpochReceipt:
     for each output with rows the digest of the rows, as sinks get them. `scores`: for each step that predicted labelled
     records, its counts. `attempt` is 1, or more for a replay. `watermarks`: for each step the watermark of all that the
     step passes on after this epoch (None: the end of time); no step has one before the watermark's first value.
-    `held_by` is the partition that holds the watermark. No value depends on the order of records, so several processes
+    `held_by` is the partition that holds the watermark. `rounds`: for each cycle of the graph, how many rounds it took;
+    it is written only where there is a cycle. No value depends on the order of records, so several processes
     can make a receipt from their shares.
 
     The receipts of several epochs may be `merged`: then `epoch` is the first one, and the counts and digests are sums.
@@ -53,6 +54,7 @@ class EpochReceipt:
     scores: Mapping[str, Scores] = field(default_factory=dict)
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
     held_by: int | None = None
+    rounds: Mapping[str, int] = field(default_factory=dict)
     merged: Merged | None = None
 
     @property
@@ -89,6 +91,7 @@ class EpochReceipt:
             "scores": {step: scores.counts() for step, scores in self.scores.items()},
             "watermarks": self.watermarks,
             "held_by": self.held_by,
+            **({"rounds": self.rounds} if self.rounds else {}),
         }
 
     @staticmethod
@@ -105,6 +108,7 @@ class EpochReceipt:
             scores={step: Scores.from_counts(counts) for step, counts in line["scores"].items()},
             watermarks=line["watermarks"],
             held_by=line["held_by"],
+            rounds=line.get("rounds", {}),
             merged=merged,
         )
 

@@ -69,6 +69,8 @@ class Totals:
     """The partition that holds the watermark, by its rank; None if the watermark waits for no partition."""
     held_since: int = 0
     """The time of the last cut when the watermark came to its present value and partition."""
+    rounds: dict[str, int] = field(default_factory=dict)
+    """The rounds of each cycle in the last epoch."""
 
     @property
     def overall(self) -> Scores:
@@ -126,6 +128,7 @@ class Totals:
             for output, digest in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + digest.count
             self._deliver(receipt)
+            self.rounds = dict(receipt.rounds)
             if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
                 self.watermarks, self.held_by = dict(receipt.watermarks), receipt.held_by
                 self.held_since = self.at
@@ -162,6 +165,7 @@ class Totals:
             rows={},
             last_rows={},
             delivered={},
+            rounds={},
         )
 
     def header(self) -> bytes:

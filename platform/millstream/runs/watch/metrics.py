@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from millstream.log.epochs import Baselines, EpochReceipt, Scores
 from millstream.runs.watch.observer import Observer, Watched
@@ -29,7 +30,8 @@ class Window:
     """One line: the counts since the first start, and the accuracy and speed of the window.
 
     `baselines` are the accuracies of predictions that do not read the records. `seconds` is the known running time of
-    all starts until the end of the window.
+    all starts until the end of the window. `steps` has the counts and the accuracy of each step that predicts; all
+    other numbers are those of their predictions together.
     """
 
     records: int
@@ -43,14 +45,15 @@ class Window:
     baselines_correct: Mapping[str, int]
     baselines: Mapping[str, float] | None
     window_baselines: Mapping[str, float] | None
+    steps: Mapping[str, Mapping[str, Any]]
 
     @property
-    def scores(self) -> Scores:
-        """The scores since the first start."""
-        return Scores(self.labelled, self.correct, Baselines(**self.baselines_correct))
+    def scores(self) -> dict[str, Scores]:
+        """The scores of each step since the first start."""
+        return {step: Scores.from_counts(counts) for step, counts in self.steps.items()}
 
 
-_BEFORE_FIRST = Window(0, -1, 0, 0, None, None, None, 0.0, Baselines().counts(), None, None)
+_BEFORE_FIRST = Window(0, -1, 0, 0, None, None, None, 0.0, Baselines().counts(), None, None, {})
 
 
 def read_windows(path: Path) -> Iterator[Window]:
@@ -93,7 +96,8 @@ class Metrics(Observer):
         self._warn, self._then, self._clock = warn, then, clock
         self._file = -1
         self._written = _BEFORE_FIRST
-        self._records, self._scores = 0, Scores()
+        self._records = 0
+        self._scores: dict[str, Scores] = {}
         self._last_time: tuple[float, int] | None = None
         """The time at the end of the last window in this start, and the number of records then."""
         try:
@@ -123,7 +127,7 @@ class Metrics(Observer):
             if receipt.epoch > last.epoch:
                 self._count(receipt)
         # older receipts may be gone from the epoch log: its totals have all epochs
-        self._records, self._scores = totals.records, totals.overall
+        self._records, self._scores = totals.records, dict(totals.scores)
 
     def started(self, first: int) -> None:
         self._last_time = (self._clock(), self._records)
@@ -140,18 +144,21 @@ class Metrics(Observer):
         if receipt.attempt != 1:
             return
         self._records += receipt.records
-        self._scores += receipt.overall
+        for step, scores in receipt.scores.items():
+            self._scores[step] = self._scores.get(step, Scores()) + scores
         if self._records - self._written.records >= WINDOW:
             self._write(receipt.epoch)
 
     def _write(self, epoch: int) -> None:
-        before, scores, elapsed, speed = self._written, self._scores, 0.0, None
+        before, elapsed, speed = self._written, 0.0, None
         if self._last_time is not None:
             now = self._clock()
             elapsed = now - self._last_time[0]
             speed = per_second(self._records - self._last_time[1], elapsed)
             self._last_time = (now, self._records)
-        fresh = scores - before.scores
+        known = before.scores
+        fresh_of = {step: each - known.get(step, Scores()) for step, each in self._scores.items()}
+        scores, fresh = Scores.sum(self._scores.values()), Scores.sum(fresh_of.values())
         window = Window(
             records=self._records,
             epoch=epoch,
@@ -164,6 +171,14 @@ class Metrics(Observer):
             baselines_correct=scores.baselines.counts(),
             baselines=_round_all(scores.baseline_accuracies),
             window_baselines=_round_all(fresh.baseline_accuracies),
+            steps={
+                step: {
+                    **each.counts(),
+                    "accuracy": _round(each.accuracy),
+                    "window_accuracy": _round(fresh_of[step].accuracy),
+                }
+                for step, each in self._scores.items()
+            },
         )
         self._written = window
         if self._file >= 0:

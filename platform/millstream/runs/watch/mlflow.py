@@ -214,7 +214,7 @@ class _Mirror:
         metrics = [
             Metric(name, float(value), now, window.records)
             for window in windows
-            for name, value in _flat({name: getattr(window, name) for name in _METRICS})
+            for name, value in _flat({name: getattr(window, name) for name in _METRICS} | _by_step(window.steps))
             if value is not None
         ]
         self._last = max([self._last, *(window.records for window in windows)])
@@ -227,6 +227,7 @@ class _Mirror:
         # the last window has these at the same step, if it ends with the last record
         in_window = ("accuracy", "baselines") if summary.records == self._last else ()
         values = {name: getattr(summary, name) for name in _SUMMARISED if name not in in_window}
+        values |= {} if in_window else _by_step(summary.steps)
         now = _millis()
         metrics = [
             Metric(name, float(value), now, summary.records) for name, value in _flat(values) if value is not None
@@ -239,6 +240,19 @@ class _Mirror:
         self._client.log_artifact(self._run, str(self._directory.summary))
         self._client.log_text(self._run, json.dumps(dict(summary.versions), indent=1), "versions.json")
         self._ended = "FINISHED"
+
+
+def _by_step(steps: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The accuracies of the steps that predict, if there are several.
+
+    >>> _by_step({"bayes": {"accuracy": 0.9}}), _by_step({"bayes": {"accuracy": 0.9}, "soft": {"accuracy": 0.8}})
+    ({}, {'steps': {'bayes': {'accuracy': 0.9}, 'soft': {'accuracy': 0.8}}})
+    """
+    found = {
+        step: {name: each[name] for name in ("accuracy", "window_accuracy") if name in each}
+        for step, each in steps.items()
+    }
+    return {"steps": found} if len(found) > 1 else {}
 
 
 def _millis() -> int:

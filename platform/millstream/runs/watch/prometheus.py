@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from millstream.log.epochs import Totals
+from millstream.log.epochs import Scores, Totals
 from millstream.runs.watch.histogram import Histogram
 from millstream.runs.watch.observer import Watched
 from millstream.runs.watch.run_stats import StatsCollector
@@ -59,6 +59,16 @@ class RunCollector(Collector):
         partition = totals.partitions[totals.held_by]
         return {(partition.source, partition.name): totals.held_since / 1e6}
 
+    def of_steps(self, read: Callable[[Scores], float | None]) -> Values:
+        """A value for each step that has predicted labelled records."""
+        values = {(step,): read(scores) for step, scores in dict(self.totals.scores).items()}
+        return {labels: value for labels, value in values.items() if value is not None}
+
+    def of_baselines(self, read: Callable[[Scores], Mapping[str, float] | None]) -> Values:
+        """A value for each such step and each baseline."""
+        found = {step: read(scores) or {} for step, scores in dict(self.totals.scores).items()}
+        return {(step, name): value for step, values in found.items() for name, value in values.items()}
+
     @property
     def information(self) -> Values:
         config = self.watched.loaded.config
@@ -88,10 +98,6 @@ class Metric:
         for label_values, number in values.items():
             family.add_metric([pipeline, *label_values], number)
         return family
-
-
-def _by_baseline(values: Mapping[str, float] | None) -> Values | None:
-    return {(name,): value for name, value in values.items()} if values else None
 
 
 METRICS = (
@@ -124,33 +130,36 @@ METRICS = (
         "millstream_labelled_records_total",
         "counter",
         "Records that were predicted and had a label.",
-        lambda run: run.totals.overall.labelled,
+        lambda run: run.of_steps(lambda scores: scores.labelled),
+        ("step",),
     ),
     Metric(
         "millstream_correct_records_total",
         "counter",
         "Records whose prediction was right.",
-        lambda run: run.totals.overall.correct,
+        lambda run: run.of_steps(lambda scores: scores.correct),
+        ("step",),
     ),
     Metric(
         "millstream_accuracy",
         "gauge",
         "The share of labelled records whose prediction was right, over all starts.",
-        lambda run: run.totals.accuracy,
+        lambda run: run.of_steps(lambda scores: scores.accuracy),
+        ("step",),
     ),
     Metric(
         "millstream_baseline_correct_records_total",
         "counter",
         "Records that a baseline predicted right: the previous label (no_change) or the most common label (majority).",
-        lambda run: _by_baseline(counts.counts()) if (counts := run.totals.overall.baselines) else None,
-        ("baseline",),
+        lambda run: run.of_baselines(lambda scores: scores.baselines.counts()),
+        ("step", "baseline"),
     ),
     Metric(
         "millstream_baseline_accuracy",
         "gauge",
         "The accuracy of a baseline, which does not read the records.",
-        lambda run: _by_baseline(run.totals.baseline_accuracies),
-        ("baseline",),
+        lambda run: run.of_baselines(lambda scores: scores.baseline_accuracies),
+        ("step", "baseline"),
     ),
     Metric(
         "millstream_rows_total",

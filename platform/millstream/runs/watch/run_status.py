@@ -83,6 +83,8 @@ class RunStatus:
     """If several steps predict, for each of them its accuracy and its baselines."""
     partitions: tuple[PartitionStatus, ...]
     event_time: EventTimeStatus
+    rounds: Mapping[str, int]
+    """The rounds of each cycle in the last epoch."""
     unknown: Mapping[str, str]
     """The reason why the end of a source, or the rows of `outputs`, are unknown."""
     checkpointed_at: str | None
@@ -134,6 +136,7 @@ def run_status(directory: RunDirectory, loaded: Loaded | None = None) -> RunStat
         },
         partitions=partitions,
         event_time=event_time_status(totals),
+        rounds=totals.rounds,
         unknown=unknown,
         checkpoint_age=max(0.0, round(now - checkpointed_at / 1e6, 3)) if checkpointed_at is not None else None,
         checkpointed_at=format_time(checkpointed_at - checkpointed_at % 1_000_000)

@@ -39,10 +39,12 @@ def results_are_repeatable(config: StepConfig, epochs: Sequence[pa.Table]) -> No
 
 
 def traits_are_true(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
-    """Check the traits: stateless, not ordered, idempotent."""
+    """Check the traits: stateless, not ordered, idempotent, keeps all records."""
     step = config.build(epochs[0].schema)
     if step.traits.scope is Scope.STATELESS:
         _remembers_nothing(config, epochs)
+    if step.traits.keeps_all:
+        _leaves_none_out(config, epochs)
     if step.traits.idempotent:
         _may_process_again(config, epochs)
     if not step.traits.ordered:
@@ -64,6 +66,17 @@ def _remembers_nothing(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
     renewed = run_step(config, epochs, after_epoch=lambda step: config.build(schema))
     what = "declares itself stateless, but its results depend on earlier records, as with a counter or a cache"
     expect_same(config, usual, renewed, what, remedy)
+
+
+def _leaves_none_out(config: StepConfig, epochs: Sequence[pa.Table]) -> None:
+    """Count the records of a step that declares that it passes all records on, except rejects and late ones."""
+    for epoch in epochs:
+        result = config.build(epoch.schema).process(in_step_order(epoch))
+        elsewhere = [result.outputs[name].num_rows for name in ("rejects", "late") if name in result.outputs]
+        if result.records.num_rows < epoch.num_rows - sum(elsewhere):
+            missing = epoch.num_rows - sum(elsewhere) - result.records.num_rows
+            found = f"declares `keeps_all`, but leaves {missing} of {epoch.num_rows} records out"
+            raise AssertionError(f"{config!r} {found}; declare `keeps_all=False`")
 
 
 def _may_process_again(config: StepConfig, epochs: Sequence[pa.Table]) -> None:

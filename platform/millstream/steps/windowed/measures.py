@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from millstream.arrays import Array
 
-__all__ = ["Measure", "Row"]
+__all__ = ["Measure", "Row", "SubtractableMeasure"]
 
 Row = tuple[Any, ...]
 """The values of a row of a measure's output, without those that identify the window."""
@@ -31,8 +31,6 @@ class Measure(Protocol):
     """The columns that identify a row within its window and its key."""
     ordered: bool
     """True if contents depend on the order of the records."""
-    subtracts: bool
-    """True if contents without those of a pane are known exactly."""
 
     def read(self, records: pa.Table) -> Any:
         """Return the columns that the measure needs, in a form that `add` and `topics` get."""
@@ -52,10 +50,6 @@ class Measure(Protocol):
 
     def merge(self, contents: Sequence[Any]) -> Any:
         """Return the contents of several panes together, without changing them; later panes last."""
-        ...
-
-    def subtract(self, whole: Any, part: Any) -> None:
-        """Take away from merged contents those of a pane, if the measure `subtracts`."""
         ...
 
     def rows(self, past: Any, number: int, contents: Any) -> Sequence[Row]:
@@ -96,4 +90,13 @@ class Measure(Protocol):
 
     def restore_past(self, saved: Mapping[str, Any]) -> Any:
         """Return the past that `save_past` saved, from an object with other names besides."""
+        ...
+
+
+@runtime_checkable
+class SubtractableMeasure(Measure, Protocol):
+    """A measure whose contents without those of a pane are known exactly."""
+
+    def subtract(self, whole: Any, part: Any) -> None:
+        """Take away from merged contents those of a pane."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.durations import Duration
+from millstream.steps.keys import KeyFields
 from millstream.substreams.windows import WindowConfig
 
 __all__ = ["Emit", "WindowedOptions"]
@@ -36,13 +37,20 @@ class WindowedOptions(BaseModel):
 
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     window: WindowConfig
-    by: str | None = Field(
-        default=None, description="A text field, such as a country: each of its values has windows of its own."
+    by: KeyFields | None = Field(
+        default=None,
+        description="A text field, such as a country, or a list: each of its values has windows of its own.",
     )
     emit: Emit | None = Field(default=None, description="Rows of windows that are still open; null for none.")
     max_open: int = Field(
         default=500_000,
         ge=1,
-        description="The most open windows, and the most keys; the run stops above it.",
+        description="The most open windows, and the most keys; with `by`, each shard of the keys may hold an equal "
+        "part of them; the run stops above it.",
         json_schema_extra={"may_change": True},
     )
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The fields of the key; none without `by`."""
+        return (self.by,) if isinstance(self.by, str) else self.by or ()

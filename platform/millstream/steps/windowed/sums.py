@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.steps.windowed.measures import Measure
+from millstream.steps.windowed.measures import SubtractableMeasure
 from millstream.substreams.windows import Window
 
 __all__ = ["PaneSum"]
@@ -18,7 +18,7 @@ class PaneSum:
     of one slide, and not as those of a whole window.
     """
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: SubtractableMeasure) -> None:
         self._measure = measure
         self._first, self._last = 0, -1
         self._contents: Any = None

@@ -66,7 +66,7 @@ def draw(table: pa.Table, cells: Sequence[Cell]) -> Figure:
         panel.set_title(subject, fontsize=9, loc="left")
     if tails:
         axes[-1].axhline(_THRESHOLD, color="#D55E00", linewidth=0.8, linestyle="--")
-        axes[-1].text(0.99, _THRESHOLD, "popular", transform=axes[-1].get_yaxis_transform(), ha="right", fontsize=7)
+        axes[-1].text(1.01, _THRESHOLD, "popular", transform=axes[-1].get_yaxis_transform(), va="center", fontsize=7)
     legend_below(figure, [line(name, colour, linewidth=6) for name, colour in colours.items()])
     return figure
 

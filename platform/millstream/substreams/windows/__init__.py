@@ -6,7 +6,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from millstream.substreams.windows.contracts import Assignment, Closed, Move, Window, Windows
+from millstream.substreams.windows.contracts import (
+    Assignment,
+    Closed,
+    ConsecutiveWindows,
+    Move,
+    WaitingWindows,
+    Window,
+    Windows,
+)
 from millstream.substreams.windows.counts import CountWindow
 from millstream.substreams.windows.predicates import PredicateWindow
 from millstream.substreams.windows.sessions import SessionWindow
@@ -15,12 +23,14 @@ from millstream.substreams.windows.spans import SlidingWindow, TumblingWindow
 __all__ = [
     "Assignment",
     "Closed",
+    "ConsecutiveWindows",
     "CountWindow",
     "Move",
     "PredicateWindow",
     "SessionWindow",
     "SlidingWindow",
     "TumblingWindow",
+    "WaitingWindows",
     "Window",
     "WindowConfig",
     "Windows",

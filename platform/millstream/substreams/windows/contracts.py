@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +12,42 @@ import pyarrow as pa
 from millstream.arrays import Array
 from millstream.substreams import Watermark
 
-__all__ = ["GREATEST", "LEAST", "Assignment", "Closed", "Move", "Window", "Windows", "group_by_pane", "no_rows"]
+__all__ = [
+    "GREATEST",
+    "LEAST",
+    "Assignment",
+    "Closed",
+    "ConsecutiveWindows",
+    "Move",
+    "WaitingWindows",
+    "Window",
+    "Windows",
+    "clipped",
+    "group_by_pane",
+    "no_rows",
+]
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
 
 class Window(NamedTuple):
-    """A window of one key: its number, its panes from `first` to `last`, and its place in the order of rows.
+    """A window of one key: its number, its panes from `first` to `last`, its place among others, and its time.
 
     The place is the end of the window in event time. For windows that count records it is the row of the batch with
-    the window's last record, because these windows close among the records.
+    the window's last record, because these windows close among the records. The time is that of the window's rows: its
+    last microsecond, or the time of its last record if it counts records; None if this record has no time.
     """
 
     number: int
     first: int
     last: int
     place: int
+    time: int | None
+
+    @staticmethod
+    def until(end: int, number: int, first: int, last: int) -> Window:
+        """A window over event time that ends before `end`."""
+        return Window(number, first, last, end, clipped(end - 1))
 
 
 class Move(NamedTuple):
@@ -77,8 +97,6 @@ class Windows(Protocol):
     """The kinds of substreams whose end closes windows, as in `Traits.ends`."""
     ordered: bool
     """True if the windows of records depend on the order of the records."""
-    consecutive: bool
-    """True if the window with the next number follows a window."""
     lateness: int
     """The event time, in microseconds, for which a window stays open after its end."""
     label: pa.DataType
@@ -103,10 +121,6 @@ class Windows(Protocol):
         """Move event time."""
         ...
 
-    def release(self, code: int, memory: Any) -> Sequence[Move]:
-        """Return the moves of a key at this watermark."""
-        ...
-
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
         """Close the windows of a key that have ended; `panes` are those with contents."""
         ...
@@ -117,14 +131,6 @@ class Windows(Protocol):
 
     def due(self, memory: Any, panes: Collection[int]) -> int:
         """Return the watermark until which no window of this key closes and nothing moves."""
-        ...
-
-    def window(self, code: int, number: int) -> Window:
-        """Return the window with this number, for windows that are consecutive."""
-        ...
-
-    def has_closed(self, memory: Any, number: int) -> bool:
-        """Return whether this window of a key has closed, for windows that are consecutive."""
         ...
 
     def is_needed(self, memory: Any) -> bool:
@@ -144,6 +150,33 @@ class Windows(Protocol):
     def restore(self, state: Mapping[str, int]) -> None:
         """Set the state to one that `save` returned. An empty state makes the windows new."""
         ...
+
+
+@runtime_checkable
+class ConsecutiveWindows(Windows, Protocol):
+    """Windows with consecutive numbers: the window with the next number follows a window, also without records."""
+
+    def window(self, code: int, number: int) -> Window:
+        """Return the window with this number."""
+        ...
+
+    def has_closed(self, memory: Any, number: int) -> bool:
+        """Return whether this window of a key has closed."""
+        ...
+
+
+@runtime_checkable
+class WaitingWindows(Windows, Protocol):
+    """Windows whose records wait in panes of their own until the watermark decides to which window they belong."""
+
+    def release(self, code: int, memory: Any) -> Sequence[Move]:
+        """Return the moves of a key at this watermark."""
+        ...
+
+
+def clipped(time: int) -> int:
+    """The nearest int64."""
+    return min(max(time, LEAST), GREATEST)
 
 
 def no_rows() -> Array:

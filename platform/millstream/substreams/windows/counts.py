@@ -10,12 +10,13 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.arrays import Array
+from millstream.records import TIME
 from millstream.substreams import Watermark
 from millstream.substreams.windows.contracts import (
     GREATEST,
+    LEAST,
     Assignment,
     Closed,
-    Move,
     Window,
     Windows,
     group_by_pane,
@@ -48,25 +49,25 @@ class CountWindow(BaseModel):
 
 
 class _Counts:
-    """The memory of a key is the number of its records."""
+    """The memory of a key is the number of its records, and the time of the last one."""
 
     ends = frozenset({"all"})
     ordered = True
-    consecutive = True
     lateness = 0
     label = pa.int64()
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._over = False
-        self._filled: dict[tuple[int, int], int] = {}
-        """The row of the last record of each window that the last batch filled, by the code of its key."""
+        self._filled: dict[tuple[int, int], tuple[int, int | None]] = {}
+        """For each window that the last batch filled, by the code of its key: the row and the time of its last record.
+        """
 
     def labels(self, numbers: Iterable[int]) -> pa.Array:
         return pa.array(list(numbers), pa.int64())
 
     def memory(self) -> Any:
-        return {"records": 0}
+        return {"records": 0, "last": None}
 
     def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
         self._over = False
@@ -83,34 +84,37 @@ class _Counts:
         numbers = np.arange(len(rows), dtype=np.int64) + np.repeat(before - begins, sizes)
         panes = np.empty(len(rows), np.int64)
         panes[order] = numbers // self._size
-        for code, size in zip(present, sizes.tolist(), strict=True):
+        times = records[TIME].combine_chunks()
+        lasts = times.take(pa.array(rows[order[begins + sizes - 1]])).to_pylist()
+        for code, size, last in zip(present, sizes.tolist(), lasts, strict=True):
             memories[code]["records"] += size
+            memories[code]["last"] = last
         for place in np.flatnonzero(numbers % self._size == self._size - 1).tolist():
             row = int(order[place])
-            self._filled[int(keys[row]), int(panes[row])] = int(rows[row])
+            self._filled[int(keys[row]), int(panes[row])] = int(rows[row]), times[int(rows[row])].as_py()
         cells, cell_of = group_by_pane(keys, panes)
         return Assignment(rows, cells, cell_of, no_rows(), no_rows(), no_rows())
 
     def ended(self, watermark: Watermark) -> None:
         self._over = watermark.time is None
 
-    def release(self, code: int, memory: Any) -> Sequence[Move]:
-        return ()
-
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
         if self._over:
             memory["records"] = -(-memory["records"] // self._size) * self._size
         gone = sorted(pane for pane in panes if pane < memory["records"] // self._size)
+        if self._over:
+            return Closed([self._unfilled(memory, pane) for pane in gone], gone)
         return Closed([self.window(code, pane) for pane in gone], gone)
 
     def open(self, memory: Any, panes: Collection[int]) -> Sequence[Window]:
-        return [Window(pane, pane, pane, 0) for pane in sorted(panes)]
+        return [self._unfilled(memory, pane) for pane in sorted(panes)]
 
     def due(self, memory: Any, panes: Collection[int]) -> int:
         return GREATEST
 
     def window(self, code: int, number: int) -> Window:
-        return Window(number, number, number, self._filled.get((code, number), 0))
+        place, time = self._filled.get((code, number), (0, None))
+        return Window(number, number, number, place, time)
 
     def has_closed(self, memory: Any, number: int) -> bool:
         return bool(number < memory["records"] // self._size)
@@ -122,10 +126,15 @@ class _Counts:
         return dict(memory)
 
     def restore_memory(self, saved: Mapping[str, Any]) -> Any:
-        return {"records": saved["records"]}
+        return {"records": saved["records"], "last": saved["last"]}
 
     def save(self) -> Mapping[str, int]:
         return {}
 
     def restore(self, state: Mapping[str, int]) -> None:
         self._over = False
+
+    def _unfilled(self, memory: Any, pane: int) -> Window:
+        """The last window of a key, which is not full."""
+        last = memory["last"]
+        return Window(pane, pane, pane, LEAST if last is None else last, last)

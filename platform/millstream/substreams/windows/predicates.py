@@ -15,8 +15,8 @@ from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.errors import ConfigError, StepFailed
 from millstream.records import OFFSET, RANK
 from millstream.substreams import Watermark
-from millstream.substreams.windows.contracts import GREATEST, LEAST, Assignment, Closed, Move, Window, Windows
-from millstream.substreams.windows.times import Times, clipped, time_labels
+from millstream.substreams.windows.contracts import GREATEST, Assignment, Closed, Move, Window, Windows, clipped
+from millstream.substreams.windows.times import LateTimes, time_labels
 
 __all__ = ["PredicateWindow"]
 
@@ -45,7 +45,7 @@ class PredicateWindow(BaseModel):
     >>> found = windows.assign(records, np.zeros(3, np.int64), [memory])
     >>> windows.ended(Watermark(25))
     >>> [move.into for move in windows.release(0, memory)], windows.close(0, memory, {10}).windows
-    ([10, 10], [Window(number=10, first=10, last=10, place=21)])
+    ([10, 10], [Window(number=10, first=10, last=10, place=21, time=20)])
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,14 +78,13 @@ class _Predicates:
 
     ends = frozenset({"time"})
     ordered = True  # the panes of records that wait are numbered as they come
-    consecutive = False
     label = pa.timestamp("us", tz="UTC")
 
     def __init__(self, begins: str | None, ends: str | None, lateness: int) -> None:
         self._begins = _imported("begins", begins)
         self._ends = _imported("ends", ends)
         self.lateness = lateness
-        self._late_before = LEAST
+        self._late = LateTimes()
 
     def labels(self, numbers: Iterable[int]) -> pa.Array:
         return time_labels(numbers)
@@ -94,9 +93,8 @@ class _Predicates:
         return {}
 
     def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
-        times = Times.of(records, codes)
-        late = times.values < max(self._late_before, _WAITING)
-        rows, values = times.rows[~late], times.values[~late].tolist()
+        timely = self._late.divide(records, codes, least=_WAITING)
+        rows, values = timely.rows, timely.values.tolist()
         fields = records.select([name for name in records.column_names if not name.startswith("_")]).take(
             pa.array(rows)
         )
@@ -117,15 +115,14 @@ class _Predicates:
             waiting.append([time, rank, offset, pane, flags])
             cells.append((code, pane))
         cell_of = np.arange(len(rows), dtype=np.int64)
-        return Assignment(rows, cells, cell_of, times.rows[late], times.values[late], times.untimed)
+        return Assignment(rows, cells, cell_of, timely.late, timely.late_values, timely.untimed)
 
     def ended(self, watermark: Watermark) -> None:
-        before = GREATEST + 1 if watermark.time is None else watermark.time - self.lateness
-        self._late_before = max(self._late_before, before)
+        self._late.rise(GREATEST + 1 if watermark.time is None else watermark.time - self.lateness)
 
     def release(self, code: int, memory: Any) -> Sequence[Move]:
         waiting = sorted(memory.get("waiting", ()), key=_order)
-        count = sum(entry[0] < self._late_before for entry in waiting)
+        count = sum(entry[0] < self._late.before for entry in waiting)
         moves = [Move(code, pane, self._place(memory, time, flags)) for time, _, _, pane, flags in waiting[:count]]
         if count == len(waiting):
             memory.pop("waiting", None), memory.pop("next", None)
@@ -135,15 +132,17 @@ class _Predicates:
 
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
         ended = memory.pop("ended", [])
-        if self._late_before > GREATEST and (window := memory.pop("open", None)):
+        if self._late.before > GREATEST and (window := memory.pop("open", None)):
             ended.append(window)
-        if memory.get("began", self._late_before) < self._late_before and "open" not in memory:
+        if memory.get("began", self._late.before) < self._late.before and "open" not in memory:
             del memory["began"]
-        return Closed([Window(first, first, first, last + 1) for first, last in ended], [first for first, _ in ended])
+        return Closed(
+            [Window.until(last + 1, first, first, first) for first, last in ended], [first for first, _ in ended]
+        )
 
     def open(self, memory: Any, panes: Collection[int]) -> Sequence[Window]:
         return [
-            Window(first, first, first, last + 1)
+            Window.until(last + 1, first, first, first)
             for first, last in filter(None, [memory.get("open")])
             if first in panes
         ]
@@ -151,12 +150,6 @@ class _Predicates:
     def due(self, memory: Any, panes: Collection[int]) -> int:
         first = min((entry[0] for entry in memory.get("waiting", ())), default=GREATEST)
         return clipped(first + self.lateness + 1)
-
-    def window(self, code: int, number: int) -> Window:
-        raise NotImplementedError  # they are not consecutive
-
-    def has_closed(self, memory: Any, number: int) -> bool:
-        raise NotImplementedError  # they are not consecutive
 
     def is_needed(self, memory: Any) -> bool:
         return bool(memory)
@@ -168,10 +161,10 @@ class _Predicates:
         return {name: saved[name] for name in _MEMORY if name in saved}
 
     def save(self) -> Mapping[str, int]:
-        return {"late_before": self._late_before}
+        return self._late.save()
 
     def restore(self, state: Mapping[str, int]) -> None:
-        self._late_before = state.get("late_before", LEAST)
+        self._late.restore(state)
 
     def _place(self, memory: Any, time: int, flags: int) -> int | None:
         """Move on by one record, and return the number of its window."""

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import Array
 from millstream.config.durations import Duration
 from millstream.substreams import Watermark
-from millstream.substreams.windows.contracts import GREATEST, LEAST, Assignment, Closed, Move, Window, Windows
-from millstream.substreams.windows.times import Times, time_labels
+from millstream.substreams.windows.contracts import GREATEST, Assignment, Closed, Move, Window, Windows
+from millstream.substreams.windows.times import LateTimes, time_labels
 
 __all__ = ["SessionWindow"]
 
@@ -51,13 +51,11 @@ class _Sessions:
 
     ends = frozenset({"time"})
     ordered = False
-    consecutive = False
     label = pa.timestamp("us", tz="UTC")
 
     def __init__(self, gap: int, lateness: int) -> None:
         self._gap, self.lateness = gap, lateness
-        self._late_before = LEAST
-        """A record before this time is late."""
+        self._late = LateTimes()
 
     def labels(self, numbers: Iterable[int]) -> pa.Array:
         return time_labels(numbers)
@@ -66,10 +64,8 @@ class _Sessions:
         return {}
 
     def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
-        times = Times.of(records, codes)
-        late = times.values < self._late_before
-        kept = ~late
-        rows, values = (times.rows, times.values) if not late.any() else (times.rows[kept], times.values[kept])
+        timely = self._late.divide(records, codes)
+        rows, values = timely.rows, timely.values
         order, begins = self._runs(codes[rows], values)
         run_of = np.empty(len(rows), np.int64)
         run_of[order] = np.cumsum(begins) - 1
@@ -83,34 +79,27 @@ class _Sessions:
         )
         moves: list[Move] = []
         cells = [(code, self._extend(code, memories[code], start, end, moves)) for code, start, end in runs]
-        return Assignment(rows, cells, run_of, times.rows[late], times.values[late], times.untimed, moves)
+        return Assignment(rows, cells, run_of, timely.late, timely.late_values, timely.untimed, moves)
 
     def ended(self, watermark: Watermark) -> None:
-        before = GREATEST + 1 if watermark.time is None else watermark.time - self._gap - self.lateness + 1
-        self._late_before = max(self._late_before, before)
-
-    def release(self, code: int, memory: Any) -> Sequence[Move]:
-        return ()
+        time = watermark.time
+        self._late.rise(GREATEST + 1 if time is None else time - self._gap - self.lateness + 1)
 
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
-        closed = sorted(start for start, last in memory.items() if last < self._late_before)
-        windows = [Window(start, start, start, memory.pop(start) + self._gap) for start in closed]
+        closed = sorted(start for start, last in memory.items() if last < self._late.before)
+        windows = [Window.until(memory.pop(start) + self._gap, start, start, start) for start in closed]
         return Closed(windows, closed)
 
     def open(self, memory: Any, panes: Collection[int]) -> Sequence[Window]:
         return [
-            Window(start, start, start, last + self._gap) for start, last in sorted(memory.items()) if start in panes
+            Window.until(last + self._gap, start, start, start)
+            for start, last in sorted(memory.items())
+            if start in panes
         ]
 
     def due(self, memory: Any, panes: Collection[int]) -> int:
         sessions: dict[int, int] = memory
         return min(min(sessions.values()) + self._gap + self.lateness, GREATEST) if sessions else GREATEST
-
-    def window(self, code: int, number: int) -> Window:
-        raise NotImplementedError  # they are not consecutive
-
-    def has_closed(self, memory: Any, number: int) -> bool:
-        raise NotImplementedError  # they are not consecutive
 
     def is_needed(self, memory: Any) -> bool:
         return bool(memory)
@@ -122,10 +111,10 @@ class _Sessions:
         return dict(saved["sessions"])
 
     def save(self) -> Mapping[str, int]:
-        return {"late_before": self._late_before}
+        return self._late.save()
 
     def restore(self, state: Mapping[str, int]) -> None:
-        self._late_before = state.get("late_before", LEAST)
+        self._late.restore(state)
 
     def _runs(self, codes: Array, times: Array) -> tuple[Array, Array]:
         """The order of the records by key and time, and where in this order another key or another session begins."""

@@ -17,12 +17,12 @@ from millstream.substreams.windows.contracts import (
     LEAST,
     Assignment,
     Closed,
-    Move,
     Window,
     Windows,
+    clipped,
     group_by_pane,
 )
-from millstream.substreams.windows.times import Times, clipped, time_labels
+from millstream.substreams.windows.times import Times, time_labels
 
 __all__ = ["SlidingWindow", "TumblingWindow"]
 
@@ -101,7 +101,6 @@ class _Spans:
 
     ends = frozenset({"time"})
     ordered = False
-    consecutive = True
     label = pa.timestamp("us", tz="UTC")
 
     def __init__(self, size: int, slide: int, lateness: int) -> None:
@@ -131,9 +130,6 @@ class _Spans:
         if time is not None:
             closed = min(closed, (time - self.lateness - self._size) // self._slide + 1)
         self._first_open = max(self._first_open, closed)
-
-    def release(self, code: int, memory: Any) -> Sequence[Move]:
-        return ()
 
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
         gone = sorted(pane for pane in panes if self._last_with(pane) < self._first_open)
@@ -188,7 +184,8 @@ class _Spans:
 
     def _window(self, number: int) -> Window:
         start = number * self._slide
-        return Window(number, start // self._pane, (start + self._size) // self._pane - 1, start + self._size)
+        end = start + self._size
+        return Window.until(end, number, start // self._pane, end // self._pane - 1)
 
     def _first_with(self, pane: int) -> int:
         return -((self._size - (pane + 1) * self._pane) // self._slide)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millstream.arrays import Array
 from millstream.records import TIME
-from millstream.substreams.windows.contracts import GREATEST, LEAST
+from millstream.substreams.windows.contracts import LEAST, clipped
 
-__all__ = ["Times", "clipped", "time_labels"]
+__all__ = ["LateTimes", "Times", "time_labels"]
 
 
 class Times(NamedTuple):
@@ -38,6 +38,50 @@ class Times(NamedTuple):
         return Times(rows, times.fill_null(0).to_numpy()[rows], np.flatnonzero(~timed & keyed))
 
 
+class Timely(NamedTuple):
+    """The rows of a batch that are in time, their times, and the rows that are late with theirs."""
+
+    rows: Array
+    values: Array
+    late: Array
+    late_values: Array
+    untimed: Array
+
+
+class LateTimes:
+    """The time before which records are late, for windows without a fixed length. It never goes back.
+
+    >>> late = LateTimes()
+    >>> late.rise(6)
+    >>> found = late.divide(pa.table({"_time": [5, 7]}), np.zeros(2, np.int64))
+    >>> found.rows.tolist(), found.late.tolist(), late.save()
+    ([1], [0], {'late_before': 6})
+    """
+
+    def __init__(self) -> None:
+        self.before = LEAST
+        """A record before this time is late."""
+
+    def rise(self, before: int) -> None:
+        self.before = max(self.before, before)
+
+    def divide(self, records: pa.Table, codes: Array, least: int = LEAST) -> Timely:
+        """Divide the records of a batch by their times. Records before `least` are late in any case."""
+        times = Times.of(records, codes)
+        late = times.values < max(self.before, least)
+        if not late.any():
+            return Timely(times.rows, times.values, times.rows[:0], times.values[:0], times.untimed)
+        kept = ~late
+        return Timely(times.rows[kept], times.values[kept], times.rows[late], times.values[late], times.untimed)
+
+    def save(self) -> Mapping[str, int]:
+        return {"late_before": self.before}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Set the time to one that `save` returned; an empty state makes it new."""
+        self.before = state.get("late_before", LEAST)
+
+
 def time_labels(times: Iterable[int]) -> pa.Array:
     """Times as timestamps; one that is less than all int64 becomes the least of them.
 
@@ -45,8 +89,3 @@ def time_labels(times: Iterable[int]) -> pa.Array:
     [-9223372036854775808, 0]
     """
     return pa.array([clipped(time) for time in times], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-
-
-def clipped(time: int) -> int:
-    """The nearest int64."""
-    return min(max(time, LEAST), GREATEST)

@@ -20,7 +20,7 @@ class Graphs:
     def lend(self) -> Graph:
         config = self._config
         if not self._idle:
-            return build_graph(config.steps, self._fields, config.source_times, config.sinks)
+            return build_graph(config.steps, self._fields, config.source_times, config.sinks, config.rounds)
         graph = self._idle.pop()
         for node in graph.steps:
             node.step.restore({})

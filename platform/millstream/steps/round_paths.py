@@ -1,0 +1,102 @@
+"""Paths of records that are sent back in a cycle: the round is an item of the path, after that of the record.
+
+An item is four bytes, as those of children: its first bit is 1, the next seven are the number of the back edge, and the
+last 24 the round. In a cycle with one back edge the item takes the place of the last round of this cycle, so that the
+path of a record that only goes around does not grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.arrays import Array
+from millstream.records import PATH
+
+__all__ = ["BackEdge", "round_text", "rounds_of", "sent_back"]
+
+_ITEM = 4
+_MARK, _ROUND = 0x80000000, 0xFFFFFF
+_KEY = ord("[")
+"""The first byte of a path that begins with the key of a window. Rows of windows are never sent back."""
+
+
+@dataclass(frozen=True)
+class BackEdge:
+    """A back edge of a graph: its number, and if it is the only one of its cycle."""
+
+    number: int
+    alone: bool
+
+    def item(self, rounds: Array) -> Array:
+        """The items of records that this edge brings to these rounds."""
+        return (_MARK | self.number << 24 | rounds).astype(">u4")
+
+
+def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
+    """The rounds that brought each record here, or the record from which it was made: 0 outside of cycles.
+
+    >>> rounds_of(pa.array([b"", b"\\0\\0\\0\\7", b"\\x80\\0\\0\\3\\0\\0\\0\\1", None])).tolist()
+    [0, 0, 3, 0]
+    """
+    paths = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+    paths = pa.concat_arrays(paths.chunks) if isinstance(paths, pa.ChunkedArray) else paths
+    lengths = pc.fill_null(pc.binary_length(paths), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    rounds = np.zeros(len(paths), np.int64)
+    if not lengths.any():
+        return rounds
+    content = np.frombuffer(b"".join(paths.drop_null().to_pylist()), np.uint8)
+    ends = lengths.cumsum()
+    starts = ends - lengths
+    left = np.flatnonzero((lengths > 0) & (content[np.minimum(starts, len(content) - 1)] != _KEY))
+    at = ends[left] - _ITEM
+    while len(left):
+        marked = content[at] >= 0x80
+        rounds[left[marked]] = _number(content, at[marked] + 1)
+        again = ~marked & (at - _ITEM >= starts[left])
+        left, at = left[again], at[again] - _ITEM
+    return rounds
+
+
+def sent_back(records: pa.Table, edge: BackEdge) -> pa.Table:
+    """The records with the paths that they have in the next round, after this edge.
+
+    >>> back = sent_back(pa.table({"_path": pa.array([b"\\0\\0\\0\\7"], pa.binary())}), BackEdge(0, alone=True))
+    >>> back["_path"].to_pylist(), sent_back(back, BackEdge(0, alone=True))["_path"].to_pylist()
+    ([b'\\x00\\x00\\x00\\x07\\x80\\x00\\x00\\x01'], [b'\\x00\\x00\\x00\\x07\\x80\\x00\\x00\\x02'])
+    """
+    paths = records[PATH]
+    items = edge.item(rounds_of(paths) + 1)
+    if edge.alone:
+        last = pc.binary_slice(paths, -_ITEM)
+        before = pa.chunked_array([_binary(edge.item(rounds_of(paths)))])
+        paths = pc.if_else(pc.equal(last, before), pc.binary_slice(paths, 0, -_ITEM), paths)
+    paths = pc.binary_join_element_wise(paths, _binary(items), b"")
+    return records.set_column(records.column_names.index(PATH), records.field(PATH), paths)
+
+
+def round_text(item: int) -> str | None:
+    """The item of a path as text, if it is a round: with the number of the back edge, if that is not 0.
+
+    >>> round_text(0x80000003), round_text(0x82000003), round_text(3)
+    ('r3', 'r3:2', None)
+    """
+    if not item & _MARK:
+        return None
+    edge = item >> 24 & 0x7F
+    return f"r{item & _ROUND}:{edge}" if edge else f"r{item & _ROUND}"
+
+
+def _number(content: Array, at: Array) -> Array:
+    """The numbers of three bytes each, at these places."""
+    first, second, third = (content[at + place].astype(np.int64) for place in range(3))
+    found: Array = first << 16 | second << 8 | third
+    return found
+
+
+def _binary(items: Array) -> pa.Array:
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_ITEM), len(items), [None, pa.py_buffer(items)])
+    return fixed.cast(pa.binary())
