@@ -197,6 +197,20 @@ def test_a_field_of_the_key_cannot_be_made_again() -> None:
         build(makes=["author"])
 
 
+def test_children_of_records_in_time_are_passed_on_and_late_records_have_none(rules: types.ModuleType) -> None:
+    rules.__dict__["twice"] = lambda record, state: ([{}, {"country": "au"}], (state or 0) + 1)
+    step = build(function="rules:twice", within="6us", children=True)
+    made = step.process(records((1, "ann"), (2, "bob"))).records
+    assert made.select(["_offset", "country"]).to_pylist() == [
+        {"_offset": offset, "country": country} for offset in (0, 1) for country in ("nz", "au")
+    ]
+    assert ended(step, 20) == [(1, "ann", "1"), (2, "bob", "1")]
+    result = step.process(records((3, "ann"), (30, "ann")))
+    assert result.records["_offset"].to_pylist() == [1, 1]
+    assert result.records["_path"].to_pylist() == [bytes(4), bytes([0, 0, 0, 1])]
+    assert result.outputs["late"]["_offset"].to_pylist() == [0]
+
+
 RULES = """
 def count(record, state):
     return {}, (state or 0) + 1

@@ -123,8 +123,10 @@ def test_any_label_can_be_in_a_plot_in_a_line_that_is_not_long(run: RunStudy, tm
 
 def test_python_has_the_plots_of_a_study_as_figures(run: RunStudy, tmp_path: Path) -> None:
     table = run()
-    study = Study(load_study(tmp_path / "small.yaml").study, tmp_path / "out", table, labels_of(table))
-    assert len(study.cells) == 3 and study.cells is study.cells
+    study = Study(
+        load_study(tmp_path / "small.yaml").study, tmp_path / "out", table, labels_of(table), cells_of(table, {})
+    )
+    assert len(study.cells) == 3
     assert "share_bias" in study.plots
     figure = study.plot("share_bias")
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]

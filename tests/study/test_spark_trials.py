@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ import millstream as ms
 from millstream.engines.spark.shared_session import SHARED
 from millstream.errors import InUse, MillstreamError
 from millstream.runs.termination import descendants
+from millstream.study.cells import cells_of
 from millstream.study.comparison import Progress, run_study
+from millstream.study.plots.index import write_plots
 from millstream.study.study_file import load_study
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -59,18 +61,25 @@ def no_file_is_longer_than(size: int, processes: list[int]) -> Iterator[None]:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, limit)
 
 
+def contents(files: Iterable[Path]) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in files}
+
+
 @pytest.mark.usefixtures("spark")
-def test_the_table_is_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_path: Path) -> None:
+def test_the_table_and_plots_are_the_same_on_any_number_of_tasks(write: WriteStudy, tmp_path: Path) -> None:
     changes = {"streams": {name: {"order": name} for name in ("iid", "natural")}, "seeds": 3}
     changes["learners"] = {"nb": {"type": "naive_bayes"}, "ftrl": {"type": "ftrl"}}
     loaded = load_study(write(**changes, fewer_seeds={"ftrl": 2}))
     expected = run_here(loaded, tmp_path / "here").drop_columns(TIMES)
     assert expected.num_rows == 2 * (3 + 2) * 3
+    drawn = contents(write_plots(expected, cells_of(expected, {}), tmp_path / "here/plots"))
+    assert drawn
     seen: list[Progress] = []
     for tasks in (1, 3, None):
-        table = run_study(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
+        table, _ = run_study(loaded, tmp_path / f"tasks-{tasks}", tasks=tasks, watch=seen.append)
         assert table.drop_columns(TIMES).equals(expected)
         assert seen[-1] == Progress(finished=30, trials=30, before=0)
+        assert contents((tmp_path / f"tasks-{tasks}/plots").iterdir()) == drawn
 
 
 @pytest.mark.usefixtures("spark")
@@ -97,7 +106,7 @@ def test_killed_workers_are_replaced(write: WriteStudy, tmp_path: Path) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    table = run_study(loaded, tmp_path / "killed", tasks=2, watch=kill)
+    table, _ = run_study(loaded, tmp_path / "killed", tasks=2, watch=kill)
     assert killed and finished
     assert finished.items() <= times_of_parts(tmp_path / "killed").items()  # no group was run again
     assert table.drop_columns(TIMES).equals(run_here(loaded, tmp_path / "here").drop_columns(TIMES))
@@ -112,7 +121,7 @@ def test_a_second_study_in_the_same_folder_is_refused(write: WriteStudy, tmp_pat
             run_study(loaded, tmp_path / "out")
         refused.append(found.value)
 
-    assert run_study(loaded, tmp_path / "out", watch=start_another).num_rows == 6
+    assert run_study(loaded, tmp_path / "out", watch=start_another)[0].num_rows == 6
     assert refused
     run_study(loaded, tmp_path / "out")
 
@@ -123,13 +132,13 @@ def test_a_disk_that_takes_no_more_ends_the_study_with_a_remedy_and_keeps_what_i
     write: WriteStudy, tmp_path: Path
 ) -> None:
     """A limit of the system stands for a full disk: both refuse what a worker writes."""
-    expected = run_study(load_study(write(seeds=1)), tmp_path / "out")  # the workers are there now
+    expected, _ = run_study(load_study(write(seeds=1)), tmp_path / "out")  # the workers are there now
     more = load_study(write(seeds=2))
     with no_file_is_longer_than(1000, pids("pyspark.daemon", os.getpid())), pytest.raises(MillstreamError) as ended:
         run_study(more, tmp_path / "out")
     assert "allow larger files (ulimit -f), and run the same command again" in str(ended.value)
     seen: list[Progress] = []
-    table = run_study(more, tmp_path / "out", watch=seen.append)
+    table, _ = run_study(more, tmp_path / "out", watch=seen.append)
     assert seen[-1] == Progress(finished=6, trials=6, before=3)
     assert table.slice(0, 3).equals(expected)
 

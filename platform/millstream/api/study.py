@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,17 +37,12 @@ class Study:
     table: pa.Table
     labels: Sequence[str]
     """The labels, in the order of the lists in the table."""
+    cells: list[Cell]
+    """The results of each combination of factors over its seeds, with intervals and verdicts."""
 
     @property
     def name(self) -> str:
         return self.config.name
-
-    @cached_property
-    def cells(self) -> list[Cell]:
-        """The cells: the results of each combination of factors over its seeds, with intervals and verdicts."""
-        from millstream.study.cells import cells_of
-
-        return cells_of(self.table, self.config.margins)
 
     @property
     def plots(self) -> list[str]:
@@ -108,5 +102,5 @@ def study_of_file(
     loaded = load_study(path, quick=quick, sets=sets)
     folder = Path("studies") / loaded.study.name if out is None else out
     with loaded.document.secrets.redacting():
-        table = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
-    return Study(loaded.study, folder, table, labels_of(table))
+        table, cells = run_study(loaded, folder, tasks=tasks, watch=watch, warn=warn)
+    return Study(loaded.study, folder, table, labels_of(table), cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,12 +50,19 @@ def data_identity(loaded: LoadedStudy, folder: Path) -> str:
     return hashlib.blake2b(canonical_json(depends).encode(), digest_size=12).hexdigest()
 
 
-def write_collection(loaded: LoadedStudy, path: Path, identity: str) -> None:
-    """Write the records of a study's source to a file, unless the file has them already."""
+def write_collection(
+    loaded: LoadedStudy, path: Path, identity: str, check: Callable[[Collection], None] = lambda _: None
+) -> None:
+    """Write the records of a study's source to a file, unless the file has them already.
+
+    `check` is called before texts are hashed, with columns that have no rows unless they are in the file.
+    """
     if path.exists() and _identity_in(path) == identity:
+        check(open_collection(path))
         return
     with _opened(loaded, path.parent) as log:
-        table = _labelled(loaded, log).replace_schema_metadata({_IDENTITY: identity.encode()})
+        records = _labelled(loaded, log)
+    table = _hashed(loaded, records, check).replace_schema_metadata({_IDENTITY: identity.encode()})
     partial = path.with_name(f"{path.name}.tmp")
     with partial.open("wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table.combine_chunks())  # one record batch: every column is one array of the mapped file
@@ -83,7 +90,7 @@ def _identity_in(path: Path) -> str | None:
 
 
 def _labelled(loaded: LoadedStudy, log: Log) -> pa.Table:
-    """Return the columns of all records with a label, in the order of time."""
+    """Return the texts and labels of all records with a label, in the order of time."""
     data = loaded.study.data
     readable = [table for table in _read(log, data.label) if table.num_rows]
     if not readable:
@@ -93,18 +100,28 @@ def _labelled(loaded: LoadedStudy, log: Log) -> pa.Table:
     times = pc.fill_null(known, np.iinfo(np.int64).min).to_numpy()
     if (times[1:] < times[:-1]).any():
         records = records.take(pa.array(np.argsort(times, kind="stable")))
-    records = records.drop_columns([TIME])
+    return records.drop_columns([TIME])
+
+
+def _hashed(loaded: LoadedStudy, records: pa.Table, check: Callable[[Collection], None]) -> pa.Table:
+    """Return the columns that learners read, and the label of each record by its number."""
     names = pc.unique(records["label"]).to_pylist()
     if len(names) < 2:
         message = f"the data has one label, {names[0]!r}; a study needs records with two labels or more"
         loaded.refuse(["data"], message)
-    step: Any = data.features.build(records.schema)
+    step: Any = loaded.study.data.features.build(records.schema)
+    no_rows = step.process(records.slice(0, 0)).records.drop_columns(["label"])
+    check(Collection(no_rows, _numbers(records, names).to_numpy().astype(np.int64), names))
     parts = [records.slice(start, _ROWS_AT_ONCE) for start in range(0, records.num_rows, _ROWS_AT_ONCE)]
     made = pa.concat_tables([step.process(part).records for part in parts]).combine_chunks()
-    numbered = pc.index_in(made["label"], pa.array(names)).combine_chunks()
-    numbered = numbered.chunk(0) if isinstance(numbered, pa.ChunkedArray) else numbered
-    label = pa.DictionaryArray.from_arrays(numbered, pa.array(names))
+    label = pa.DictionaryArray.from_arrays(_numbers(made, names), pa.array(names))
     return made.set_column(made.schema.get_field_index("label"), "label", label)
+
+
+def _numbers(records: pa.Table, names: Sequence[str]) -> pa.Array:
+    """Return the label of each record as an index of the names."""
+    found = pc.index_in(records["label"], pa.array(names)).combine_chunks()
+    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
 
 
 def _read(log: Log, label: str) -> Iterator[pa.Table]:

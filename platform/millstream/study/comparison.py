@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from millstream.errors import DISK_FULL, ConfigError, MillstreamError, Unavailab
 from millstream.extras import check_parts, require
 from millstream.log.journal.durability import make_folder
 from millstream.log.journal.lock import FolderLock
-from millstream.study.collection import Collection, data_identity, open_collection, write_collection
+from millstream.study.background_session import BackgroundSession
+from millstream.study.collection import Collection, data_identity, write_collection
 from millstream.study.factors import LostOptimiser, StaleState
 from millstream.study.grid import groups_of
 from millstream.study.learner import Learner
 from millstream.study.results import ResultFolder
-from millstream.study.spark_trials import run_on_spark
+from millstream.study.spark_trials import PLOTS, draw_plots, prepare_drawing, run_trials, start_spark
 from millstream.study.streams import label_number, order_stream
 from millstream.study.study_file import LoadedStudy
 from millstream.study.task import tasks_of
@@ -47,8 +49,8 @@ def run_study(
     tasks: int | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
     warn: Callable[[str], None] = warnings.warn,
-) -> pa.Table:
-    """Run the trials of a study that its folder lacks; return the table of all its trials.
+) -> tuple[pa.Table, list[Cell]]:
+    """Run the trials of a study that its folder lacks; return the table of all its trials, and its cells.
 
     `tasks` is the number of Spark tasks; None: one for each stream and seed. The table does not depend on it.
     """
@@ -68,15 +70,12 @@ def run_study(
     with _locked(folder.path):
         folder.claim(study.name, identity)
         folder.remove_partial()
-        write_collection(loaded, folder.collection, identity)
-        _check(loaded, open_collection(folder.collection))
-        table = _table(loaded, folder, tasks, watch)
-        cells = _describe(loaded, folder.path, table)
+        table, cells = _run(loaded, folder, identity, tasks, watch)
         if study.mlflow is not None:
             from millstream.study.mlflow_record import record_study
 
             record_study(loaded, folder.path, table, cells, warn)
-    return table
+    return table, cells
 
 
 def _locked(folder: Path) -> FolderLock:
@@ -89,30 +88,48 @@ def _locked(folder: Path) -> FolderLock:
         raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
 
 
-def _table(loaded: LoadedStudy, folder: ResultFolder, tasks: int | None, watch: Callable[[Progress], None]) -> pa.Table:
-    """Run the trials that the folder lacks; return the table of all trials."""
-    study = loaded.study
-    keys = [trial.key for group in groups_of(study) for trial, _ in group.trials(study)]
-    finished = folder.finished()
-    before, counted = sum(key in finished for key in keys), dict[str, int]()
-    others = folder.count(counted) - before
+def _run(
+    loaded: LoadedStudy, folder: ResultFolder, identity: str, at_once: int | None, watch: Callable[[Progress], None]
+) -> tuple[pa.Table, list[Cell]]:
+    """Run the trials that the folder lacks; write and return the table of all trials, and its cells."""
+    study, finished = loaded.study, folder.finished()
+    missing = tasks_of(study, finished)
+    with BackgroundSession(folder.spark_log, at_once) as spark:
 
-    def report() -> None:
-        watch(Progress(folder.count(counted) - others, len(keys), before))
+        def check_and_start(collection: Collection) -> None:
+            _check(loaded, collection)
+            if missing:
+                start_spark(spark, study, missing)
 
-    if missing := tasks_of(study, finished):
-        run_on_spark(study, missing, folder, finished, tasks, report)
-    return folder.merge(keys)
+        # Texts are hashed, and modules imported, while Spark starts.
+        write_collection(loaded, folder.collection, identity, check_and_start)
+        for module in ("millstream.study.cells", PLOTS):
+            importlib.import_module(module)
+        keys = [trial.key for group in groups_of(study) for trial, _ in group.trials(study)]
+        before, parts = sum(key in finished for key in keys), dict[str, pa.Table]()
+        others = folder.count(parts) - before
+
+        def report() -> None:
+            watch(Progress(folder.count(parts) - others, len(keys), before))
+
+        if missing:
+            run_trials(spark, study, missing, folder, finished, report)
+            prepare_drawing(spark)
+        table = folder.merge(keys, parts)
+        return table, _describe(loaded, folder, table, spark)
 
 
-def _describe(loaded: LoadedStudy, folder: Path, table: pa.Table) -> list[Cell]:
+def _describe(loaded: LoadedStudy, folder: ResultFolder, table: pa.Table, spark: BackgroundSession) -> list[Cell]:
     """Write the cells and the plots of a table into the study's folder; return the cells."""
     from millstream.study.cells import cells_of, cells_table
-    from millstream.study.plots.index import write_plots
+    from millstream.study.plots.index import prepare_plots, write_plots
 
     cells = cells_of(table, loaded.study.margins)
-    csv.write_csv(cells_table(cells), folder / "cells.csv")
-    write_plots(table, cells, folder / "plots")
+    csv.write_csv(cells_table(cells), folder.path / "cells.csv")
+    if spark.is_started:
+        draw_plots(spark, folder, prepare_plots(cells, folder.plots), cells)
+    else:
+        write_plots(table, cells, folder.plots)
     return cells
 
 

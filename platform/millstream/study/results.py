@@ -113,6 +113,7 @@ class ResultFolder:
         self.parts = path / "parts"
         self.collection = path / "collection.arrow"
         self.table = path / "trials.parquet"
+        self.plots = path / "plots"
         self.spark_log = path / "spark.log"
         self._identity = path / "study.json"
 
@@ -146,20 +147,25 @@ class ResultFolder:
         files = self.parts.glob("*.parquet")
         return frozenset(key for file in files for key in _read_part(file, ["key"])["key"].to_pylist())
 
-    def count(self, known: dict[str, int]) -> int:
-        """Return the number of finished trials; `known` keeps those of the files that were counted before."""
+    def count(self, known: dict[str, pa.Table]) -> int:
+        """Return the number of finished trials; `known` keeps the rows of the files that were read before."""
         for file in self.parts.glob("*.parquet"):
             if file.name not in known:
-                known[file.name] = pq.read_metadata(file).num_rows
-        return sum(known.values())
+                known[file.name] = _read_part(file)
+        return sum(rows.num_rows for rows in known.values())
 
-    def merge(self, keys: Iterable[str]) -> pa.Table:
-        """Write and return the table of these trials, in this order."""
-        found = pa.concat_tables([_read_part(file) for file in sorted(self.parts.glob("*.parquet"))]).combine_chunks()
+    def merge(self, keys: Iterable[str], known: dict[str, pa.Table] | None = None) -> pa.Table:
+        """Write and return the table of these trials, in this order; `known` as in `count`."""
+        parts = {} if known is None else known
+        self.count(parts)
+        found = pa.concat_tables([parts[name] for name in sorted(parts)]).combine_chunks()
         places = {key: place for place, key in enumerate(found["key"].to_pylist())}
         table = found.take(pa.array([places[key] for key in keys], pa.int64())).combine_chunks()
         _write_table(self.table, table)
         return table
+
+    def read_table(self) -> pa.Table:
+        return _read_part(self.table)
 
     def _refusal(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         if found.get("study") != wanted["study"]:

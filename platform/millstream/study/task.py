@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection as Keys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +41,7 @@ def tasks_of(study: StudyConfig, finished: Keys[str]) -> list[Task]:
     slow: list[Task] = []
     others: dict[tuple[int, str], list[str]] = {}
     for group in groups_of(study):
-        if all(trial.key in finished for trial, _ in group.trials(study)):
+        if finished and all(trial.key in finished for trial, _ in group.trials(study)):
             continue
         if group.learner in study.fewer_seeds:
             slow.append(Task(group.stream, group.seed, [group.learner]))
@@ -63,9 +64,15 @@ def run_task(study: StudyConfig, task: Task, folder: ResultFolder, finished: Key
         seed=task.seed,
     )
     ordered = _Ordered(collection, stream, study.threshold)
-    for learner in task.learners:
-        rows = [*_run_group(study, Group(task.stream, task.seed, learner), ordered, finished)]
-        write_part(folder.parts, rows, collection.names)
+    with ThreadPoolExecutor(1, "millstream-parts") as writer:  # the next group runs while the disk writes one
+        written: Future[None] | None = None
+        for learner in task.learners:
+            rows = [*_run_group(study, Group(task.stream, task.seed, learner), ordered, finished)]
+            if written is not None:
+                written.result()
+            written = writer.submit(write_part, folder.parts, rows, collection.names)
+        if written is not None:
+            written.result()
 
 
 class _Ordered:

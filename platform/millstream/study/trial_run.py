@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,19 @@ class Results:
     shorter: Mapping[int, float]
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Entries of a sequence that the learner processes in one call.
+
+    Before them comes what happens at the `moment`, the number of an entry. Unless the piece is `kept`, the learner then
+    returns to its state before it.
+    """
+
+    moment: int | None
+    entries: slice | Array
+    kept: bool
+
+
 class Sequence:
     """The planned sequence of a trial, and all results that do not depend on the learner."""
 
@@ -67,6 +80,11 @@ class Sequence:
         }
         self.expected = closed_form.columns(trial, self.counts)
         self.recovery = Recovery(delivered.positions, self.first, plan.failed_at)
+        self._pieces, self.replayed = _divide(plan, ())
+
+    def pieces(self, judged: Collection[int]) -> Iterable[Piece]:
+        """Return the pieces of the sequence, divided at the entries before which the learner is judged too."""
+        return _divide(self.plan, judged)[0] if judged else self._pieces
 
 
 def predict_all(inputs: Inputs, learner: Learner) -> Array:
@@ -97,7 +115,7 @@ def run_trial(
     shorter: dict[int, float] = {}
     if frozen is None:
         learner.restart()
-        predicted = _run(trial, sequence.plan, inputs, learner, lacking, shorter)
+        predicted = _run(trial, sequence, inputs, learner, lacking, shorter)
     else:
         predicted = frozen[delivered.positions]
     holdout_labels = inputs.stream.holdout_labels
@@ -107,8 +125,8 @@ def run_trial(
     base = results if pair is None else pair
     right = predicted == sequence.labels
     metrics = {
-        "accuracy_first": float(right[sequence.first].mean()),
-        "accuracy_all": float(right[delivered.output].mean()),
+        "accuracy_first": _share(right & sequence.first, sequence.first),
+        "accuracy_all": _share(right & delivered.output, delivered.output),
         "holdout_accuracy": float((held_out == holdout_labels).mean()),
         "holdout_log_loss": log_loss,
         "labels_changed": float((held_out != base.holdout).mean()),
@@ -132,7 +150,7 @@ def run_trial(
 
 def _run(
     trial: Trial,
-    plan: Plan,
+    sequence: Sequence,
     inputs: Inputs,
     learner: Learner,
     lacking: Collection[int],
@@ -142,34 +160,76 @@ def _run(
 
     Before the last `lacking` entries, the learner is judged, and `shorter` gets its hold-out accuracy.
     """
-    delivered, labels = plan.delivered, inputs.stream.labels
-    predicted = np.full(len(delivered.positions), -1, np.int64)
+    plan = sequence.plan
+    positions, labels = plan.delivered.positions, sequence.labels
+    predicted = np.full(len(positions), -1, np.int64)
     lost_at = {loss.at: (number, loss) for number, loss in enumerate(plan.losses)}
     kept: dict[int, LearnerState] = {}
     wanted = {loss.since for loss in plan.losses if loss.since is not None}
-    replayed: list[tuple[int, int]] = []
     judged = {len(predicted) - number: number for number in lacking}
-    for start, stop in _pieces(plan, judged):
-        if start in judged:
+    for piece in sequence.pieces(judged):
+        moment = piece.moment
+        if moment in judged:
             held_out, _ = learner.judge(inputs.holdout, inputs.stream.holdout_labels)
-            shorter[judged[start]] = float((held_out == inputs.stream.holdout_labels).mean())
-        if start in wanted:
-            kept[start] = learner.save()
-        if start in lost_at:
-            _lose(learner, *lost_at[start], kept, trial.seed)
-        if start == stop or not (delivered.output[start] or delivered.state[start]):
+            shorter[judged[moment]] = float((held_out == inputs.stream.holdout_labels).mean())
+        if moment in wanted:
+            kept[moment] = learner.save()
+        if moment in lost_at:
+            _lose(learner, *lost_at[moment], kept, trial.seed)
+        rows = positions[piece.entries]
+        if not len(rows):
             continue
-        if not delivered.state[start] and _is_replayed(delivered, start, stop):
-            replayed.append((start, stop))
-            continue
-        before = None if delivered.state[start] else learner.save()
-        rows = delivered.positions[start:stop]
-        predicted[start:stop] = learner.process(inputs.rows, rows, labels[rows])
+        before = None if piece.kept else learner.save()
+        predicted[piece.entries] = learner.process(inputs.rows, rows, labels[piece.entries])
         if before is not None:
             learner.restore(before)
-    for start, stop in replayed:
+    for start, stop in sequence.replayed:
         predicted[start:stop] = predicted[stop : 2 * stop - start]
     return predicted
+
+
+def _divide(plan: Plan, judged: Collection[int]) -> tuple[list[Piece], list[tuple[int, int]]]:
+    """Divide a sequence into pieces; return them, and the entries that need none because the same records follow.
+
+    A piece ends where a state is kept, lost or judged, and before and after entries that the state does not keep.
+    """
+    delivered = plan.delivered
+    moments = {0, *judged, len(delivered.positions), *(loss.at for loss in plan.losses)}
+    moments |= {loss.since for loss in plan.losses if loss.since is not None}
+    pieces: list[Piece] = []
+    replayed: list[tuple[int, int]] = []
+    moment: int | None = None
+    learned: list[tuple[int, int]] = []
+    for start, stop in _spans(plan, moments):
+        if start in moments:
+            pieces.append(Piece(moment, _entries(learned), kept=True))
+            moment, learned = start, []
+        if delivered.state[start:stop].any():
+            learned.append((start, stop))
+        elif delivered.output[start:stop].any() and _is_replayed(delivered, start, stop):
+            replayed.append((start, stop))
+        elif delivered.output[start:stop].any():
+            pieces += [Piece(moment, _entries(learned), kept=True), Piece(None, slice(start, stop), kept=False)]
+            moment, learned = None, []
+    return [*pieces, Piece(moment, _entries(learned), kept=True)], replayed
+
+
+def _spans(plan: Plan, moments: Collection[int]) -> Iterable[tuple[int, int]]:
+    """Return the spans of entries of the same kind, from one moment or restart of the run to the next one."""
+    delivered = plan.delivered
+    kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
+    edges = sorted({*moments, *plan.restarts, *(np.flatnonzero(np.diff(kinds)) + 1).tolist()})
+    return zip(edges, [*edges[1:], len(kinds)], strict=True)
+
+
+def _entries(spans: list[tuple[int, int]]) -> slice | Array:
+    """Return the entries of spans in order, as a slice if there is no entry between them."""
+    if not spans:
+        return slice(0, 0)
+    start, stop = spans[0][0], spans[-1][1]
+    if sum(end - begin for begin, end in spans) == stop - start:
+        return slice(start, stop)
+    return np.concatenate([np.arange(begin, end) for begin, end in spans])
 
 
 def _is_replayed(delivered: Delivered, start: int, stop: int) -> bool:
@@ -180,21 +240,17 @@ def _is_replayed(delivered: Delivered, start: int, stop: int) -> bool:
     )
 
 
-def _pieces(plan: Plan, judged: Collection[int]) -> list[tuple[int, int]]:
-    """Divide a sequence where the kind of its entries changes, the run restarts, or a state is kept, lost or judged."""
-    delivered = plan.delivered
-    kinds = delivered.state * 2 + (delivered.output & ~delivered.state)
-    edges = {0, len(kinds), *judged, *plan.restarts, *(np.flatnonzero(np.diff(kinds)) + 1).tolist()}
-    edges |= {loss.at for loss in plan.losses} | {loss.since for loss in plan.losses if loss.since is not None}
-    ordered = sorted(edges)
-    return [*zip(ordered, [*ordered[1:], len(kinds)], strict=True)]
-
-
 def _lose(learner: Learner, number: int, loss: StateLoss, kept: dict[int, LearnerState], seed: int) -> None:
     if loss.since is None:
         learner.lose_optimiser()
     else:
         learner.return_part(kept[loss.since], loss.part, np.random.default_rng([seed, 5, number]))
+
+
+def _share(chosen: Array, entries: Array) -> float:
+    """Return the share of entries that are chosen, which is not a number without any."""
+    count = np.count_nonzero(entries)
+    return np.count_nonzero(chosen) / count if count else float("nan")
 
 
 def _shares(found: Array, labels: int) -> Array:

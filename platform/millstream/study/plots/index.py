@@ -22,7 +22,7 @@ from millstream.study.plots import (
     stale_state,
 )
 
-__all__ = ["PLOTS", "plots_of", "write_plots"]
+__all__ = ["PLOTS", "plots_of", "prepare_plots", "write_plot", "write_plots"]
 
 _DOTS_PER_INCH = 150
 
@@ -54,16 +54,20 @@ def plots_of(cells: Sequence[Cell]) -> list[str]:
 
 
 def write_plots(table: pa.Table, cells: Sequence[Cell], folder: Path) -> list[Path]:
-    """Write every plot that applies as a PNG file, the same bytes for the same table; return the files.
+    """Write every plot that applies as a PNG file, the same bytes for the same table; return the files."""
+    return [write_plot(name, table, cells, folder) for name in prepare_plots(cells, folder)]
 
-    Files of plots that no longer apply are removed.
-    """
+
+def prepare_plots(cells: Sequence[Cell], folder: Path) -> list[str]:
+    """Make the folder of the plots, and remove its files of earlier plots; return the names of those that apply."""
     make_folder(folder)
     for name in PLOTS:
         (folder / f"{name}.png").unlink(missing_ok=True)
-    files = []
-    for name in plots_of(cells):
-        file = folder / f"{name}.png"
-        PLOTS[name].draw(table, cells).savefig(file, dpi=_DOTS_PER_INCH, metadata={"Software": None})
-        files.append(file)
-    return files
+    return plots_of(cells)
+
+
+def write_plot(name: str, table: pa.Table, cells: Sequence[Cell], folder: Path) -> Path:
+    """Write one plot as a PNG file; return the file."""
+    file = folder / f"{name}.png"
+    PLOTS[name].draw(table, cells).savefig(file, dpi=_DOTS_PER_INCH, metadata={"Software": None})
+    return file
