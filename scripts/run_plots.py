@@ -103,7 +103,7 @@ def write_texts_and_labels(folder: Path, texts: int) -> tuple[Path, Path]:
 
 def draw_joined(run: ms.Run, texts: Path, labels: Path) -> Figure:
     """The fate of the texts of each hour, and the delay of the labels that were joined and of the others."""
-    sent, told = (_times_in(file) for file in (texts, labels))
+    sent, labelled = (_times_in(file) for file in (texts, labels))
     ids_of = {name: _ids_in(file) for name, file in (("texts", texts), ("labels", labels))}
     joined = {ids_of[row["_source"]][row["_offset"]] for row in rows_of(run, "predictions")}
     unmatched = {row["id"] for row in rows_of(run, "unmatched")}
@@ -122,7 +122,9 @@ def draw_joined(run: ms.Run, texts: Path, labels: Path) -> Figure:
     fate.set_xlabel("hour of the stream", fontsize=8)
     bins = [float(edge) for edge in range(0, 181, 5)]
     for ids, colour in zip((joined, unmatched), COLOURS, strict=False):
-        delay.hist([(told[each] - sent[each]) / MINUTE for each in ids if each in told], bins=bins, color=colour)
+        delay.hist(
+            [(labelled[each] - sent[each]) / MINUTE for each in ids if each in labelled], bins=bins, color=colour
+        )
     delay.axvline(WITHIN, color="#555555", linewidth=0.9, linestyle="--")
     delay.set_ylabel("texts with a label", fontsize=8)
     delay.set_xlabel("minutes from the text to its label", fontsize=8)

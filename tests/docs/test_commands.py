@@ -32,6 +32,7 @@ PLAYED = {
     ("docs/plugins.md", "Check and run"),
     ("docs/study.md", "Try it"),
     ("docs/watching.md", "Status"),
+    ("docs/windows.md", "Popularity"),
 }
 
 
@@ -123,6 +124,12 @@ def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:
 
 def test_a_join_makes_the_rows_that_the_text_shows(folder: Path) -> None:
     Reader(folder).plays("docs/joins.md", "Try it")
+
+
+def test_popularity_has_rows_of_a_topic_that_changed(folder: Path) -> None:
+    printed = Reader(folder).plays("docs/windows.md", "Popularity")
+    changed = re.findall(r'"topic": "space".*"popular": (\w+), "changed": true', printed)
+    assert changed[:2] == ["true", "false"]  # it became popular, and is no longer popular
 
 
 def test_the_local_engine_is_tried_in_a_command(folder: Path) -> None:

@@ -155,9 +155,8 @@ def test_children_are_passed_on_instead_of_their_record(build_step: BuildStep) -
     assert dict(step.save()) == {"bob": b'"b"'}
 
 
-def test_a_step_that_makes_children_says_so_and_has_their_columns_without_records(build_step: BuildStep) -> None:
+def test_a_step_that_makes_children_has_their_columns_without_records(build_step: BuildStep) -> None:
     step = build_step(gather, adds=["before"], children=True)
-    assert step.traits.makes_children and not build_step(count).traits.makes_children
     made = step.process(SCHEMA.empty_table()).records.schema
     assert made == pa.schema([*SCHEMA, pa.field("_path", pa.binary()), pa.field("before", pa.string())])
     assert made == step.ended(None).records.schema == step.process(records(("ann", "a"))).records.schema

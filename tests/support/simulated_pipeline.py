@@ -16,7 +16,15 @@ from millstream.config.models import Config
 from millstream.engines.simulated.world.logs import Recorded, recorded
 from millstream.log.contracts import OpenContext
 
-__all__ = ["CYCLE", "PipelineFactory", "SimulatedPipeline", "demo_pipelines", "graph_pipelines", "keyed_pipelines"]
+__all__ = [
+    "CYCLE",
+    "SHARED",
+    "PipelineFactory",
+    "SimulatedPipeline",
+    "demo_pipelines",
+    "graph_pipelines",
+    "keyed_pipelines",
+]
 
 DEMO = Path(__file__).parents[2] / "configs/demo.yaml"
 FUNCTIONS = """
@@ -65,6 +73,17 @@ CYCLE: list[dict[str, Any]] = [
      "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
 ]  # fmt: skip
 """A cycle of two keyed steps, and a step whose state depends on the order of the rounds and of what entered them."""
+
+SHARED: list[dict[str, Any]] = [
+    {**WORD, "from": ["first", "second"]},
+    {"type": "popularity", "name": "sessions", "of": "label", "by": "word", "emit": {"early": "3m"},
+     "window": {"type": "session", "gap": "2m", "lateness": "10s"}},
+    {**SEEN, "name": "seen", "from": "sessions.topics", "key": "topic"},
+    {**WORD, "name": "other", "from": "second"},
+    {"type": "join", "name": "pairs", "from": ["word", "other"], "by": "word", "within": "2m", "how": "left"},
+    {"type": "top_k", "from": "seen", "of": "topic", "k": 1, "counters": 2, "window": {"type": "count", "size": 5}},
+]  # fmt: skip
+"""Windows by key, a keyed step that reads their rows, a join, and a step in the sequencer."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from millstream.arrays import Array
 from millstream.records import PATH
 
-__all__ = ["with_child_paths", "with_parent_paths"]
+__all__ = ["with_child_paths"]
 
 _BYTES = 4
 
@@ -25,19 +25,6 @@ def with_child_paths(records: pa.Table, indices: Array) -> pa.Table:
         return records.append_column(pa.field(PATH, pa.binary()), _child_paths(None, indices))
     column = records.column_names.index(PATH)
     return records.set_column(column, records.schema.field(column), _child_paths(records[PATH], indices))
-
-
-def with_parent_paths(children: pa.Table, parents: pa.Schema) -> pa.Table:
-    """Give children the paths of the records, of the schema `parents`, from which a step made them.
-
-    >>> children = with_child_paths(pa.table({"_path": [b"", b"\\0\\0\\0\\3"]}), np.array([1, 0]))
-    >>> with_parent_paths(children, children.schema)["_path"].to_pylist()
-    [b'', b'\\x00\\x00\\x00\\x03']
-    """
-    if PATH not in parents.names:
-        return children.drop_columns([PATH])
-    column = children.column_names.index(PATH)
-    return children.set_column(column, children.schema.field(column), pc.binary_slice(children[PATH], 0, -_BYTES))
 
 
 def _child_paths(parents: pa.Array | pa.ChunkedArray | None, indices: Array) -> pa.Array | pa.ChunkedArray:

@@ -70,7 +70,6 @@ class Traits:
     of several workers.
 
     `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
-    `makes_children`: the records that the step passes on are children (`millstream.steps.child_paths`) of those it got.
     """
 
     scope: Scope
@@ -82,7 +81,6 @@ class Traits:
     ends: frozenset[str] = frozenset()
     key: str | tuple[str, ...] | None = None
     held_back: int = 0
-    makes_children: bool = False
 
     @property
     def key_fields(self) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -128,7 +127,7 @@ class FlatMap(_FunctionConfig):
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type
         children = ChildChanges(FieldChanges(name, records, self.adds))
-        return _FlatMapStep(records, self._calls(name), replace(self._traits(), makes_children=True), children)
+        return _FlatMapStep(records, self._calls(name), self._traits(), children)
 
 
 class _FilterStep(StatelessStep):

@@ -123,7 +123,6 @@ class PerKey(BaseModel):
             keeps_all=not self.children,
             ends=ends,
             key=self.key,
-            makes_children=self.children,
         )
         check_key(traits, records, f"step {name!r}, `key`")
         function = import_function(name, self.function)

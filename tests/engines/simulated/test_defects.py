@@ -10,16 +10,18 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from support.simulated_pipeline import PipelineFactory, SimulatedPipeline
+from support.simulated_pipeline import SHARED, PipelineFactory, SimulatedPipeline
 
 from millstream.engines.cutter import ReplayCutter
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.disk import SimulatedEpochLog
 from millstream.engines.simulated.world.scheduler import Scheduler
+from millstream.engines.workers import reader
 from millstream.engines.workers.exchange import Exchange
 from millstream.engines.workers.feed import WorkersFeed, _Saving
 from millstream.engines.workers.gather import Gather
-from millstream.engines.workers.messages import Allow, EpochPart
+from millstream.engines.workers.legs import BOUNDARY
+from millstream.engines.workers.messages import Allow, Boundary, EpochPart
 from millstream.guarantees import lifecycle
 from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.delivery import Delivery, order
@@ -31,6 +33,8 @@ from millstream.state import checkpoints, layer_writer
 from millstream.state.background import Work
 from millstream.state.checkpoints import CheckpointReader
 from millstream.state.files import Files
+from millstream.state.stored_states import States
+from millstream.steps.nodes import Node
 from millstream.substreams.event_time import EventTime
 
 SEEDS = range(120)
@@ -151,6 +155,33 @@ def digests_of_one_share_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gather, "take", take_without_digests)
 
 
+def ends_before_the_rows_of_all_owners(patch: pytest.MonkeyPatch) -> None:
+    ready = Exchange.ready
+
+    def ready_early(exchange: Exchange[Any]) -> tuple[int, int, list[Any]] | None:
+        epoch = exchange._allowed[0] if exchange._allowed else -1
+        held = exchange._held.get((epoch, BOUNDARY), [])
+        if exchange._phase == BOUNDARY and any(isinstance(part, Boundary) for part in held):
+            with mock.patch.object(exchange, "_parts", [exchange._parts[0], len(held)]):
+                return ready(exchange)
+        return ready(exchange)
+
+    def take(exchange: Exchange[Any], epoch: int, phase: int, part: Any) -> None:
+        exchange._held.setdefault((epoch, phase), []).append(part)
+
+    patch.setattr(Exchange, "ready", ready_early)
+    patch.setattr(Exchange, "take", take)
+
+
+def restarted_readers_that_do_not_know_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reader, "restore_steps", lambda graph, steps, states: restore_states(steps, states))
+
+
+def restore_states(steps: Iterable[Node], states: States) -> None:
+    for node in steps:
+        node.step.restore(states[node.name])
+
+
 def idle_partitions_by_a_clock_instead_of_the_event(patch: pytest.MonkeyPatch) -> None:
     """A role stops waiting for a partition that it has not seen for 300 us of the simulated clock."""
     worlds: list[Scheduler] = []
@@ -244,5 +275,16 @@ def test_some_schedule_shows_the_defect(
     keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
+    defect(monkeypatch)
+    assert found(made, tmp_path / "disks")
+
+
+@pytest.mark.parametrize(
+    "defect", [ends_before_the_rows_of_all_owners, restarted_readers_that_do_not_know_the_watermark]
+)
+def test_some_schedule_of_keyed_steps_behind_windows_shows_the_defect(
+    graph: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break
+) -> None:
+    made = graph("exactly_once", steps=SHARED)
     defect(monkeypatch)
     assert found(made, tmp_path / "disks")

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.simulated_pipeline import CYCLE, PipelineFactory
+from support.simulated_pipeline import CYCLE, SHARED, PipelineFactory
 
 from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.simulation import Simulation
@@ -83,6 +83,16 @@ def _killed_between_rounds(lines: list[str]) -> list[str]:
             found += [line] if running and "*** reader" in line else []
             running.clear()
     return found
+
+
+@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
+def test_schedules_of_keyed_steps_behind_windows_by_key_keep_the_promise(
+    graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+) -> None:
+    made = graph(delivery, checkpoint_every, commit_every, SHARED)
+    simulation = Simulation(made.config, made.records, tmp_path / "disks")
+    for seed in range(10):
+        assert not simulation.run(seed).wrong, seed
 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
