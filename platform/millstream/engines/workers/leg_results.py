@@ -82,7 +82,7 @@ class LegResults:
 
     def _ordered(self, name: str, rows: pa.Table, places: Places, epoch: EpochInProgress) -> pa.Table:
         try:
-            return rows.append_column(ORDER, pa.array(places.of(rows)))
+            return rows.append_column(ORDER, pa.array(places.order_of(rows)))
         except StepFailed as error:
             maker = rows["step"][0].as_py() if name in self._graph.made.shared else maker_of(name)
             raise _failed(maker, epoch, error) from error

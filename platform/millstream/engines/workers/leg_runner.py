@@ -36,6 +36,7 @@ class LegRunner:
     def __init__(self, graph: Graph, legs: Legs, leg: Leg, readers: int) -> None:
         self.leg = leg
         self._chain = chain_of(graph, legs, leg)
+        self._cycles = bool(graph.cycles)
         self._results = LegResults(graph, legs, leg)
         self._merges = any(node.cycle or graph.inputs[node.name].needs_order for node in leg.steps)
         records = sum(legs.senders(feeding, readers) for feeding in leg.reads)
@@ -83,7 +84,7 @@ class LegRunner:
             for feeding, streams in self.leg.reads.items()
             for stream in streams
         }
-        places = Places(list(tables.values())) if self.leg.needs_order else None
+        places = Places(list(tables.values()), cycles=self._cycles) if self.leg.needs_order else None
         records = {stream: without_order(table) for stream, table in tables.items()}
         self._running = EpochInProgress(epoch, records.pop(LOG, None), {}, {}, {}, tables=records)
         if self._merges and places is not None:

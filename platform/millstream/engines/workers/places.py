@@ -13,24 +13,31 @@ from millstream.errors import StepFailed
 from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.contracts import Array
 from millstream.steps.record_order import RecordOrder
+from millstream.steps.round_paths import rounds_of
 
 __all__ = ["ORDER", "Places", "in_order", "without_order"]
 
 ORDER = "_order"
-"""The column with the place of a record in its epoch, or of the record from which it was made."""
+"""The column with the place of a record in its epoch, or of the record from which it was made.
+
+Behind a cycle, its round is in the bits above those of the place.
+"""
+_ROUND_BITS = 40
 
 
 class Places:
-    """The places of the log's records from which some records were made.
+    """The places of the log's records from which some records were made; in a graph with cycles also their rounds.
 
     >>> places = Places([pa.table({"_rank": [0, 0, 1], "_offset": [7, 7, 4], "_order": [2, 2, 5]})])
     >>> places.of(pa.table({"_rank": [0, 1], "_offset": [7, 4]})).tolist()
     [2, 5]
     """
 
-    def __init__(self, records: Sequence[pa.Table]) -> None:
+    def __init__(self, records: Sequence[pa.Table], *, cycles: bool = False) -> None:
+        self._cycles = cycles
         self._known: list[tuple[Array, Array, Array]] = [
-            (each[RANK].to_numpy(), each[OFFSET].to_numpy(), each[ORDER].to_numpy()) for each in records
+            (each[RANK].to_numpy(), each[OFFSET].to_numpy(), each[ORDER].to_numpy() & (1 << _ROUND_BITS) - 1)
+            for each in records
         ]
 
     @staticmethod
@@ -63,12 +70,20 @@ class Places:
                 raise StepFailed(_wrong("are not made of records that it was given"))
         return self.order.places(made)
 
+    def order_of(self, made: pa.Table) -> Array:
+        """The values that put rows that steps made of the records in order, before their paths do."""
+        places = self.of(made)
+        if not self._cycles or PATH not in made.column_names:
+            return places
+        rounds: Array = rounds_of(made[PATH]) << _ROUND_BITS
+        return rounds | places
+
     def with_order(self, made: pa.Table) -> pa.Table:
         """Add their places to the records that a step made; `StepFailed` if they are not in order."""
-        places = self.of(made)
-        if (places[1:] < places[:-1]).any() or _siblings_out_of_order(made, places):
+        order = self.order_of(made)
+        if (order[1:] < order[:-1]).any() or _siblings_out_of_order(made, order):
             raise StepFailed(_wrong("are not in the order of the records that it was given"))
-        return made.append_column(ORDER, pa.array(places))
+        return made.append_column(ORDER, pa.array(order))
 
 
 def in_order(shares: Sequence[pa.Table]) -> pa.Table:
