@@ -13,7 +13,7 @@ __all__ = ["in_sibling_order"]
 
 
 def in_sibling_order(records: pa.Table) -> pa.Table:
-    """Put siblings, which follow each other, in the order of their paths.
+    """Put siblings, which follow each other, in the order of their paths; a later round of a cycle stays behind.
 
     They are in another order if a step makes children of a record and of that record's own child.
 
@@ -35,6 +35,7 @@ def in_sibling_order(records: pa.Table) -> pa.Table:
     paths = records[PATH].combine_chunks()
     if not pc.any(pc.greater(paths.take(pa.array(before)), paths.take(pa.array(before + 1)))).as_py():
         return records
-    family = np.cumsum(np.r_[True, ~again])
+    rounds = rounds_of(paths)
+    family = np.cumsum(np.r_[True, ~again | (rounds[1:] != rounds[:-1])])
     keys = pa.table({"family": family, PATH: paths})
     return records.take(pc.sort_indices(keys, [("family", "ascending"), (PATH, "ascending")]))

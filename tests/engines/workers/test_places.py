@@ -9,6 +9,7 @@ import pytest
 from millstream.engines.workers.places import ORDER, Places, in_order, without_order
 from millstream.errors import StepFailed
 from millstream.steps.child_paths import with_child_paths
+from millstream.steps.sibling_order import in_sibling_order
 
 
 def epoch(*offsets: int) -> pa.Table:
@@ -75,3 +76,20 @@ def test_the_records_of_all_senders_are_put_in_order(children: bool) -> None:
         whole = ordered(with_child_paths(epoch(3, 3, 4, 8, 8, 9), np.array([0, 1, 0, 0, 1, 0])), 0, 0, 1, 2, 2, 5)
     shares = [whole.take(pa.array(rows)) for rows in ([2, 3], [0, 1, 5], [4])]
     assert without_order(in_order(shares)) == without_order(whole)
+
+
+def test_later_rounds_of_a_cycle_come_behind_all_records_of_earlier_rounds() -> None:
+    first, again = b"\0\0\0\1", b"\0\0\0\0\x80\0\0\1"
+    whole = epoch(5, 6, 5).append_column("_path", pa.array([first, first, again], pa.binary()))
+    places = Places([ordered(epoch(5, 6), 0, 1)])
+    made = places.with_order(whole)
+    assert places.of(made).tolist() == Places([made]).of(made).tolist() == [0, 1, 1 << 40]
+    assert without_order(in_order([made.slice(1), made.slice(0, 1)])) == whole
+    with pytest.raises(StepFailed, match="not in the order of the records"):
+        places.with_order(whole.take(pa.array([2, 0, 1])))
+
+
+def test_siblings_of_several_rounds_stay_in_the_order_of_rounds() -> None:
+    paths = [b"\0\0\0\2", b"\0\0\0\1", b"\0\0\0\0\x80\0\0\1"]
+    made = epoch(5, 5, 5).append_column("_path", pa.array(paths, pa.binary()))
+    assert in_sibling_order(made)["_path"].to_pylist() == [paths[1], paths[0], paths[2]]
