@@ -91,7 +91,7 @@ def write_plots(study: str, found: ms.Study) -> None:
     for plot in SHOWN.get(study, ()):
         file = FOLDER / f"{study}-{plot}.png"
         with Image.open(found.path / "plots" / f"{plot}.png") as made:
-            write_small(made, file)
+            write_small(made, file, colours=64)
 
 
 ONLY_SHARES = {

@@ -70,7 +70,7 @@ def draw(names: Sequence[str]) -> None:
         if name in PLOTS:
             with tempfile.TemporaryDirectory() as folder, BytesIO() as file:
                 PLOTS[name](Path(folder)).savefig(file, format="png")
-                write_small(Image.open(file), FOLDER / f"{name}.png")
+                write_small(Image.open(file), FOLDER / f"{name}.png", colours=256)
 
 
 if __name__ == "__main__":
