@@ -83,6 +83,13 @@ def test_the_table_and_plots_are_the_same_on_any_number_of_tasks(write: WriteStu
 
 
 @pytest.mark.usefixtures("spark")
+def test_a_study_without_failures_has_a_table_and_no_plots(write: WriteStudy, tmp_path: Path) -> None:
+    table, _ = run_study(load_study(write(treatments=["exactly_once"])), tmp_path / "out")
+    assert table.num_rows
+    assert not [*tmp_path.glob("out/plots/*")]
+
+
+@pytest.mark.usefixtures("spark")
 def test_python_runs_a_study_as_the_command_does(write: WriteStudy, tmp_path: Path) -> None:
     path = write(quick={"records": 300})
     study = ms.compare(path, out=tmp_path / "out", quick=True, set={"seeds": [5]})

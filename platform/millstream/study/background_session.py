@@ -66,6 +66,8 @@ class BackgroundSession:
 
     def run(self, function: _OnPartition, parts: Sequence[str], watch: Callable[[], None] = lambda: None) -> None:
         """Call a function on all parts, in Spark tasks; `watch` is called again and again."""
+        if not parts:
+            return
         context = self._context()
         try:
             count = self._tasks(len(parts))
