@@ -127,6 +127,14 @@ def test_sessions_that_end_together_come_in_the_order_of_their_keys() -> None:
     assert [(row["_window"], row["country"]) for row in rows] == [(2, "q"), (3, "zz"), (3, "é")]
 
 
+def test_sessions_without_a_topic_make_no_rows_also_by_two_fields() -> None:
+    records = table([Record(0, 0, 3, None, "a")]).append_column("city", pa.array(["b"]))
+    options = {"window": {"type": "session", "gap": "5us"}, "by": ["country", "city"]}
+    step = Popularity.model_validate(options).build(records.schema)
+    step.process(records)
+    assert not step.ended(Watermark(None)).outputs["topics"].num_rows
+
+
 def test_memory_of_keys_and_topics_that_have_gone_is_used_again() -> None:
     step = both(gap="5us")[1]
     for number in range(0, 4000, 40):

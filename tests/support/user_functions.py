@@ -11,6 +11,7 @@ __all__ = [
     "close",
     "count",
     "count_down",
+    "fail_later",
     "follow",
     "identify",
     "known",
@@ -52,6 +53,14 @@ def count_down(record: Mapping[str, Any], state: Any) -> tuple[list[dict[str, st
     hops, seen = int(record["hops"]), state or 0
     change = {"hops": str(hops - 1), "id": record["word"], "word": record["id"], "text": f"seen {seen}"}
     return [change] if hops > 0 else [], seen + 1
+
+
+def fail_later(record: Mapping[str, Any], state: Any) -> tuple[list[dict[str, str]], Any]:
+    """Sends a record without hops back; raises an error for every other one."""
+    if record["hops"] != "0":
+        message = "it has hops"
+        raise ValueError(message)
+    return [{"hops": "9"}], state
 
 
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:

@@ -203,6 +203,8 @@ class Chain:
         epoch.outputs = before
         for made_by in outputs:
             for name, rows in made_by.items():
+                if order is not None and len(rows) > 1 and self._graph.outputs[name].of != "window":
+                    rows = [in_order(pa.concat_tables(rows), order)]
                 epoch.outputs.setdefault(name, []).extend(rows)
         return made
 

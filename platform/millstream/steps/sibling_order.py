@@ -35,7 +35,6 @@ def in_sibling_order(records: pa.Table) -> pa.Table:
     paths = records[PATH].combine_chunks()
     if not pc.any(pc.greater(paths.take(pa.array(before)), paths.take(pa.array(before + 1)))).as_py():
         return records
-    rounds = rounds_of(paths)
-    family = np.cumsum(np.r_[True, ~again | (rounds[1:] != rounds[:-1])])
+    family = np.cumsum(np.r_[True, ~again])
     keys = pa.table({"family": family, PATH: paths})
     return records.take(pc.sort_indices(keys, [("family", "ascending"), (PATH, "ascending")]))

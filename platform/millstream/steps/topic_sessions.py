@@ -112,6 +112,8 @@ class TopicSessions:
 
     def _rows(self, codes: Array, firsts: Array, lasts: Array, stops: Array, topics: Array, numbers: Array) -> MadeRows:
         """The rows of sessions that close: ordered by their end, their key and the topic."""
+        if not len(topics):
+            return self._columns.none
         sizes = np.diff(stops, prepend=0)
         names = [self._keys.names[code] for code in codes.tolist()]
         order = np.argsort(lasts, kind="stable")

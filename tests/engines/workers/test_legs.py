@@ -94,6 +94,33 @@ LOOP: Steps = [
     {**COUNT, "name": "count", "from": ["loop", "notes"], "key": "id"},
     {**BAYES},
 ]  # fmt: skip
+BACK_AND_INSIDE: Steps = [
+    *CYCLE[:2],
+    {"type": "per_key", "name": "first", "from": ["split", "second"], "key": "id", "children": True,
+     "function": f"{functions}:count_down"},
+    {"type": "per_key", "name": "second", "from": ["first", "rest"], "key": "word", "children": True,
+     "function": f"{functions}:count_down"},
+    {"type": "filter", "name": "rest", "from": "first", "function": f"{functions}:short"},
+    {**COUNT, "name": "count", "from": "second", "key": "id"},
+]  # fmt: skip
+TWO_CYCLES: Steps = [
+    *CYCLE[:-2],
+    {"type": "per_key", "name": "again", "from": ["notes", "again"], "key": "word", "children": True,
+     "function": f"{functions}:fail_later", "on_error": "reject"},
+    {**COUNT, "name": "count", "from": "again", "key": "label"},
+]  # fmt: skip
+BEHIND_A_CYCLE: Steps = [
+    *CYCLE[:-2],
+    {"type": "filter", "name": "short", "from": "known", "function": f"{functions}:short"},
+    {"type": "join", "name": "both", "from": ["notes", "short"], "by": "author", "within": "1us", "how": "left"},
+    {**COUNT, "name": "count", "from": "both.unmatched", "key": "text"},
+]  # fmt: skip
+COUNTS: Steps = [
+    {"type": "popularity", "name": "counts", "of": "label", "by": "author", "window": {"type": "count", "size": 3}},
+    {"type": "popularity", "name": "others", "from": "source", "of": "label", "by": "author",
+     "window": {"type": "count", "size": 5}},
+    {"type": "join", "name": "both", "from": ["counts.topics", "others.topics"], "by": "author", "within": "1s"},
+]  # fmt: skip
 GRAPHS = {
     "cycle": CYCLE,
     "loop": LOOP,
@@ -103,6 +130,13 @@ GRAPHS = {
     "in_a_row": IN_A_ROW,
     "mixed": MIXED,
 }
+SMALL = {
+    "back_and_inside": BACK_AND_INSIDE,
+    "two_cycles": TWO_CYCLES,
+    "behind_a_cycle": BEHIND_A_CYCLE,
+    "counts": COUNTS,
+}
+"""Graphs of which few things happen to each record."""
 
 
 def graph(steps: Sequence[Mapping[str, Any]], folder: Path, rounds: int = 1000) -> Graph:
@@ -205,6 +239,16 @@ def test_any_order_of_messages_gives_the_results_of_one_process(steps: Steps, tm
         assert (found.models, found.digest) == (outcome.models, outcome.digest)
     totals = {name: sum(each.rows[name].num_rows for each in golden) for name in golden[0].rows}
     assert all(totals.values()), totals
+
+
+@pytest.mark.parametrize("steps", SMALL.values(), ids=SMALL)
+def test_the_rows_of_small_graphs_are_in_the_order_of_one_process(steps: Steps, tmp_path: Path) -> None:
+    golden, outcome = alone(steps, tmp_path)
+    assert sum(rows.num_rows for each in golden for rows in each.rows.values()) > 10
+    for readers in (1, 2):
+        run = SharedRun(steps, tmp_path, readers, readers)
+        same(run.process(epochs()), golden)
+        assert run.finish().digest == outcome.digest
 
 
 @pytest.mark.parametrize("steps", GRAPHS.values(), ids=GRAPHS)

@@ -33,6 +33,7 @@ class CycleRunner:
         self.leg = leg
         cycle = graph.cycles[leg.cycle]
         after = [*cycle.steps, *leg.behind, *(node for each in legs.fed_by(leg) for node in each.steps)]
+        self._names = frozenset(node.name for node in leg.in_cycle)
         self._rounds = Chain(graph, leg.in_cycle, after=after, by_round=True)
         self._behind = chain_of(graph, legs, leg)
         self._results = LegResults(graph, legs, leg)
@@ -41,7 +42,7 @@ class CycleRunner:
         ) & frozenset(stream for stream in graph.streams if graph.streams[stream].maker in self._names)
         self._edges = {
             stream: edge.number
-            for (_, stream), edge in back_edges(graph.steps).items()
+            for (_, stream), edge in reversed(back_edges(graph.steps).items())  # of several edges the first one stays
             if graph.streams[stream].maker in self._names
         }
         entering, inside, back, ends = (
@@ -57,10 +58,6 @@ class CycleRunner:
         self.allow = self._exchange.allow
 
     @property
-    def _names(self) -> frozenset[str]:
-        return frozenset(node.name for node in self.leg.in_cycle)
-
-    @property
     def idle(self) -> bool:
         """True if the leg has run all epochs that are allowed."""
         return self._exchange.idle
@@ -74,11 +71,12 @@ class CycleRunner:
             if self.leg.phases > BOUNDARY:
                 self._exchange.take(message.epoch, "end", message)
         elif self.leg.index in message.tables:
-            if message.leg in self.leg.inside:
+            inside, back = message.leg in self.leg.inside, message.leg in self.leg.back
+            if inside:
                 self._exchange.take(message.epoch, "inside", message, message.round)
-            elif message.leg in self.leg.back:
+            if back:
                 self._exchange.take(message.epoch, "back", message, message.round + 1)
-            else:
+            if not inside and not back:
                 self._exchange.take(message.epoch, "entering" if message.phase == RECORDS else "end", message)
 
     def run_next(self, partitions: PartitionTable) -> Passed | None:
@@ -101,8 +99,12 @@ class CycleRunner:
     def _run_round(self, epoch: int, number: int, parts: Sequence[EpochPart], partitions: PartitionTable) -> Passed:
         if number == 0:
             self._running, self._made, self._known = EpochInProgress(epoch, None, {}, {}, {}), {}, []
-        by_feeding = self.leg.reads if number == 0 else self.leg.back
-        tables = tables_of(self.leg.index, {**by_feeding, **self.leg.inside}, parts)
+        here = [part for part in parts if part.round == number]
+        entering = self.leg.reads if number == 0 else {}
+        tables = dict(tables_of(self.leg.index, {**entering, **self.leg.inside}, here))
+        if number:
+            before = [part for part in parts if part.round == number - 1]
+            tables |= tables_of(self.leg.index, self.leg.back, before)
         places = Places(list(tables.values()))
         self._known += [table.select([RANK, OFFSET, ORDER]) for table in tables.values()]
         records = {stream: without_order(table) for stream, table in tables.items()}

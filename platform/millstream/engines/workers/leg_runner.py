@@ -23,7 +23,7 @@ __all__ = ["LegRunner", "Passed", "chain_of", "rows_at_end", "tables_of"]
 class Passed:
     """All that a leg made in a phase of an epoch: by receiving leg the streams, and the report in the last phase.
 
-    In a cycle: all that it made in a `round`, for legs of the same cycle, with the number of the records `sent_back`.
+    In a cycle: all that it made in a `round`, for legs of the same cycle, with the report on the records `sent_back`.
     """
 
     epoch: int
