@@ -113,7 +113,9 @@ BEHIND_A_CYCLE: Steps = [
     *CYCLE[:-2],
     {"type": "filter", "name": "short", "from": "known", "function": f"{functions}:short"},
     {"type": "join", "name": "both", "from": ["notes", "short"], "by": "author", "within": "1us", "how": "left"},
-    {**COUNT, "name": "count", "from": "both.unmatched", "key": "text"},
+    {"type": "map", "name": "clip", "from": "both.unmatched", "function": f"{functions}:clip", "adds": ["first"],
+     "on_error": "reject"},
+    {**COUNT, "name": "count", "key": "id"},
 ]  # fmt: skip
 COUNTS: Steps = [
     {"type": "popularity", "name": "counts", "of": "label", "by": "author", "window": {"type": "count", "size": 3}},
