@@ -18,6 +18,7 @@ from millstream.log.contracts import OpenContext
 
 __all__ = [
     "CYCLE",
+    "GRAPH",
     "SHARED",
     "PipelineFactory",
     "SimulatedPipeline",

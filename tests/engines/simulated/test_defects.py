@@ -48,8 +48,8 @@ def effects_before_their_sync(patch: pytest.MonkeyPatch) -> None:
 def epochs_in_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
     def ready(exchange: Exchange[Any]) -> tuple[int, int, list[Any]] | None:
         for (epoch, phase), parts in exchange._held.items():
-            if len(parts) >= exchange._parts[phase] and epoch in exchange._allowed:
-                exchange._allowed.remove(epoch)
+            if len(parts) >= exchange._parts[phase] and epoch in exchange.allowed._epochs:
+                exchange.allowed._epochs.remove(epoch)
                 return epoch, phase, exchange._held.pop((epoch, phase))
         return None
 
@@ -60,8 +60,8 @@ def state_that_changes_before_it_is_allowed(patch: pytest.MonkeyPatch) -> None:
     take = Exchange.take
 
     def take_at_once(exchange: Exchange[Any], epoch: int, phase: int, part: Any) -> None:
-        if epoch not in exchange._allowed:
-            exchange.allow(Allow(epoch, epoch + 1))
+        if epoch not in exchange.allowed._epochs:
+            exchange.allowed.allow(Allow(epoch, epoch + 1))
         take(exchange, epoch, phase, part)
 
     patch.setattr(Exchange, "take", take_at_once)
@@ -159,8 +159,8 @@ def ends_before_the_rows_of_all_owners(patch: pytest.MonkeyPatch) -> None:
     ready = Exchange.ready
 
     def ready_early(exchange: Exchange[Any]) -> tuple[int, int, list[Any]] | None:
-        epoch = exchange._allowed[0] if exchange._allowed else -1
-        held = exchange._held.get((epoch, BOUNDARY), [])
+        epoch = exchange.allowed.first
+        held = exchange._held.get((-1 if epoch is None else epoch, BOUNDARY), [])
         if exchange._phase == BOUNDARY and any(isinstance(part, Boundary) for part in held):
             with mock.patch.object(exchange, "_parts", [exchange._parts[0], len(held)]):
                 return ready(exchange)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.simulated_pipeline import CYCLE, SHARED, PipelineFactory
+from support.simulated_pipeline import CYCLE, GRAPH, SHARED, PipelineFactory
 
 from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.simulation import Simulation
@@ -38,23 +39,24 @@ def test_schedules_of_keyed_steps_keep_the_promise(
         assert not simulation.run(seed).wrong, seed
 
 
+@pytest.mark.parametrize(
+    ("steps", "seeds"),
+    [(GRAPH, 5), (CYCLE, 5), (SHARED, 10)],
+    ids=["graph", "cycle", "keyed steps behind windows by key"],
+)
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
-def test_schedules_of_a_graph_keep_the_promise(
-    graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
+def test_schedules_of_graphs_keep_the_promise(
+    graph: PipelineFactory,
+    tmp_path: Path,
+    delivery: str,
+    checkpoint_every: int,
+    commit_every: int,
+    steps: list[dict[str, Any]],
+    seeds: int,
 ) -> None:
-    made = graph(delivery, checkpoint_every, commit_every)
+    made = graph(delivery, checkpoint_every, commit_every, steps)
     simulation = Simulation(made.config, made.records, tmp_path / "disks")
-    for seed in range(5):
-        assert not simulation.run(seed).wrong, seed
-
-
-@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
-def test_schedules_of_a_cycle_keep_the_promise(
-    graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
-) -> None:
-    made = graph(delivery, checkpoint_every, commit_every, CYCLE)
-    simulation = Simulation(made.config, made.records, tmp_path / "disks")
-    for seed in range(5):
+    for seed in range(seeds):
         assert not simulation.run(seed).wrong, seed
 
 
@@ -83,16 +85,6 @@ def _killed_between_rounds(lines: list[str]) -> list[str]:
             found += [line] if running and "*** reader" in line else []
             running.clear()
     return found
-
-
-@pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
-def test_schedules_of_keyed_steps_behind_windows_by_key_keep_the_promise(
-    graph: PipelineFactory, tmp_path: Path, delivery: str, checkpoint_every: int, commit_every: int
-) -> None:
-    made = graph(delivery, checkpoint_every, commit_every, SHARED)
-    simulation = Simulation(made.config, made.records, tmp_path / "disks")
-    for seed in range(10):
-        assert not simulation.run(seed).wrong, seed
 
 
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)

@@ -55,12 +55,12 @@ class CycleRunner:
         self._made: dict[str, list[pa.Table]] = {}
         self._known: list[pa.Table] = []
         """The places of the records of all rounds so far."""
-        self.allow = self._exchange.allow
+        self.allow = self._exchange.allowed.allow
 
     @property
     def idle(self) -> bool:
         """True if the leg has run all epochs that are allowed."""
-        return self._exchange.idle
+        return self._exchange.allowed.first is None
 
     def take(self, message: EpochPart | Boundary | Round) -> None:
         """Take a part or a decision, if it is for this leg."""

@@ -5,11 +5,10 @@ Parts may arrive in any order, and between parts of other epochs and phases.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from millstream.engines.workers.messages import Allow
+from millstream.engines.workers.allowed_epochs import AllowedEpochs
 
 __all__ = ["Exchange"]
 
@@ -22,8 +21,9 @@ class Exchange(Generic[_Part]):
     `parts` has the number of parts in each phase. A phase follows the phase before it, and the first one of an epoch
     the last one of the epoch before.
 
+    >>> from millstream.engines.workers.messages import Allow
     >>> exchange = Exchange[str](parts=[2, 1])
-    >>> exchange.allow(Allow(5, 7))
+    >>> exchange.allowed.allow(Allow(5, 7))
     >>> for epoch, phase in ((6, 0), (5, 1), (5, 0)):
     ...     exchange.take(epoch, phase, f"part of {epoch}, {phase}")
     >>> exchange.ready() is None
@@ -36,18 +36,8 @@ class Exchange(Generic[_Part]):
     def __init__(self, parts: Sequence[int]) -> None:
         self._parts = parts
         self._held: dict[tuple[int, int], list[_Part]] = {}
-        self._allowed: deque[int] = deque()
+        self.allowed = AllowedEpochs()
         self._phase = 0
-
-    @property
-    def idle(self) -> bool:
-        """True if the leg has run all epochs that are allowed."""
-        return not self._allowed
-
-    def allow(self, message: Allow) -> None:
-        """Allow these epochs to change state; they follow the epochs allowed before."""
-        assert not self._allowed or message.start == self._allowed[-1] + 1, (self._allowed, message)
-        self._allowed.extend(range(message.start, message.stop))
 
     def take(self, epoch: int, phase: int, part: _Part) -> None:
         held = self._held.setdefault((epoch, phase), [])
@@ -56,12 +46,10 @@ class Exchange(Generic[_Part]):
 
     def ready(self) -> tuple[int, int, list[_Part]] | None:
         """Return the next epoch and phase with all parts, each only once; None if not allowed or not complete."""
-        if not self._allowed:
-            return None
-        epoch, phase = self._allowed[0], self._phase
-        if len(self._held.get((epoch, phase), ())) < self._parts[phase]:
+        epoch, phase = self.allowed.first, self._phase
+        if epoch is None or len(self._held.get((epoch, phase), ())) < self._parts[phase]:
             return None
         self._phase = (phase + 1) % len(self._parts)
         if not self._phase:
-            self._allowed.popleft()
+            self.allowed.pop()
         return epoch, phase, self._held.pop((epoch, phase), [])

@@ -48,12 +48,12 @@ class LegRunner:
         self._exchange = Exchange[EpochPart | Boundary]([records, ends + 1][: leg.phases])
         self._running = EpochInProgress(-1, None, {}, {}, {})
         """The epoch whose last phase has not run, or the last one."""
-        self.allow = self._exchange.allow
+        self.allow = self._exchange.allowed.allow
 
     @property
     def idle(self) -> bool:
         """True if the leg has run all epochs that are allowed."""
-        return self._exchange.idle
+        return self._exchange.allowed.first is None
 
     def take(self, part: EpochPart | Boundary | Round) -> None:
         """Take a part, if it is for this leg."""

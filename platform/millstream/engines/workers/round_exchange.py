@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-
-from millstream.engines.workers.messages import Allow, Boundary, EpochPart, Round
+from millstream.engines.workers.allowed_epochs import AllowedEpochs
+from millstream.engines.workers.messages import Boundary, EpochPart, Round
 
 __all__ = ["RoundExchange"]
 
@@ -23,19 +22,9 @@ class RoundExchange:
         self._entering, self._inside, self._back, self._at_end = entering, inside, back, at_end
         self._held: dict[tuple[int, str, int], list[Part]] = {}
         self._decided: dict[tuple[int, int], bool] = {}
-        self._allowed: deque[int] = deque()
+        self.allowed = AllowedEpochs()
         self._round = 0
         self._ending = False
-
-    @property
-    def idle(self) -> bool:
-        """True if the leg has run all epochs that are allowed."""
-        return not self._allowed
-
-    def allow(self, message: Allow) -> None:
-        """Allow these epochs to change state; they follow the epochs allowed before."""
-        assert not self._allowed or message.start == self._allowed[-1] + 1, (self._allowed, message)
-        self._allowed.extend(range(message.start, message.stop))
 
     def take(self, epoch: int, slot: str, part: Part, number: int = 0) -> None:
         """Take a part: `inside` or `back` of a round, `entering`, or `end`."""
@@ -50,9 +39,9 @@ class RoundExchange:
 
         The round is None for what follows the cycle: first without parts, at the boundary with them.
         """
-        if not self._allowed:
+        epoch = self.allowed.first
+        if epoch is None:
             return None
-        epoch = self._allowed[0]
         if self._ending:
             return self._end(epoch) if self._complete(epoch, end=(self._at_end, 0)) else None
         over = self._decided.get((epoch, self._round), False if self._round == 0 else None)
@@ -79,7 +68,7 @@ class RoundExchange:
 
     def _next(self) -> int:
         self._round = 0
-        return self._allowed.popleft()
+        return self.allowed.pop()
 
     def _complete(self, epoch: int, **wanted: tuple[int, int]) -> bool:
         for slot, (parts, number) in wanted.items():
