@@ -73,5 +73,7 @@ def test_a_wrong_option_is_reported_as_one_of_the_default(config: Path, assignme
 
 @pytest.mark.parametrize("value", ["true", "news", "[]"])
 def test_a_wrong_value_of_mlflow_is_refused_with_both_right_forms(config: Path, value: str) -> None:
-    with pytest.raises(ConfigError, match=r"mlflow: .* is not allowed; false, or a mapping with `experiment`"):
+    with pytest.raises(
+        ConfigError, match=r"mlflow: .* is not allowed; false, or a mapping with `experiment` or `model`"
+    ):
         load_config(config, [f"mlflow={value}"])

@@ -30,6 +30,7 @@ PLAYED = {
     ("docs/local.md", "Your own text"),
     ("docs/plugins.md", "A package"),
     ("docs/plugins.md", "Check and run"),
+    ("docs/registry.md", "Register the model of a run"),
     ("docs/study.md", "Try it"),
     ("docs/watching.md", "Status"),
     ("docs/windows.md", "Popularity"),
@@ -95,6 +96,11 @@ def test_the_status_of_a_run_has_the_lines_that_the_text_describes(folder: Path)
         assert re.search(rf"^  {line} ", printed, re.MULTILINE)
     described = [row[0].strip("`") for row in table(section("docs/watching.md", "## Status"), "line")]
     assert described == ["speed", "latency", "in flight", "restarts", "last checkpoint", "behind", "watermark"]
+
+
+def test_the_model_of_a_run_gets_a_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    Reader(folder).plays("docs/registry.md", "Register the model of a run")
 
 
 @pytest.mark.kafka

@@ -33,7 +33,12 @@ def make_observers(watched: Watched, more: MoreObservers) -> Sequence[Observer]:
     from millstream.runs.watch.mlflow import MlflowObserver  # a slow import
 
     mirror = MlflowObserver(watched, config, warn=_LOGGER.warning)
-    return [Metrics(watched, warn=_LOGGER.warning, then=mirror.window), stats, *added, live, mirror]
+    found = [Metrics(watched, warn=_LOGGER.warning, then=mirror.window), stats, *added, live, mirror]
+    if config.model is not None:
+        from millstream.runs.watch.mlflow_versions import VersionObserver
+
+        found.append(VersionObserver(watched, config, config.model, warn=_LOGGER.warning, said=_LOGGER.info))
+    return found
 
 
 def _newest_checkpoint(watched: Watched) -> Checkpoint | None:

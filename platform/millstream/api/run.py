@@ -19,7 +19,8 @@ from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.guarantees.audit import Audit
 from millstream.log.epochs import EpochReader
-from millstream.runs.checkpoint_model import CheckpointModel, Prediction, load_model
+from millstream.registry.versions import RegisteredVersion
+from millstream.runs.checkpoint_model import CheckpointModel, load_model
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, output_of, outputs_of
 from millstream.runs.run_audit import audit_run
@@ -27,6 +28,7 @@ from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import read_windows
 from millstream.runs.watch.run_status import RunStatus, run_status
 from millstream.state.checkpoints import Checkpoint, CheckpointReader
+from millstream.steps.text_model import Prediction
 
 __all__ = ["Audit", "Run", "open_run", "open_run_as_given", "run_path"]
 
@@ -139,6 +141,16 @@ class Run:
         `step` names the step of the model, if several steps classify.
         """
         return self.model(step).predict(texts, top=top)
+
+    @_named
+    def export(self, name: str, *, step: str | None = None) -> RegisteredVersion:
+        """Register the model of the newest checkpoint in MLflow, as the next version of the model `name`.
+
+        `step` names the step of the model, if several steps classify.
+        """
+        from millstream.runs.export import export_model  # a slow import
+
+        return export_model(self._present(), self._loaded(), name, step)
 
     @_named
     def metrics(self) -> pa.Table:

@@ -32,6 +32,7 @@ _COMMANDS = {
     "schema": "Print the JSON Schema of configs, for editors.",
     "read": "Print the rows of an output.",
     "predict": "Predict the label of a text with the model of a run.",
+    "export": "Register the model of a run in MLflow.",
     "status": "Show the progress of a run.",
     "ls": "List run directories.",
     "stop": "End a run after its epoch, and wait for the end.",

@@ -11,7 +11,7 @@ import click
 
 from millstream.api.run import open_run_as_given
 from millstream.plain_text import json_object, one_line
-from millstream.runs.checkpoint_model import Prediction
+from millstream.steps.text_model import Prediction
 
 __all__ = ["predict"]
 

@@ -15,7 +15,7 @@ from millstream.config.plugins import SINKS, plugin_field
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 from millstream.config.stream_names import STREAM
 
-__all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow"]
+__all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow", "RunMlflow"]
 
 PlainName = Annotated[str, Field(pattern=NAME)]
 StreamName = Annotated[str, Field(pattern=STREAM)]
@@ -123,7 +123,7 @@ class EngineConfig(_Section):
 
 
 class Mlflow(_Section):
-    """The MLflow experiment and server that record runs and models."""
+    """The MLflow experiment and server that record runs or a study."""
 
     experiment: str = Field(min_length=1, description="The MLflow experiment that records the runs.")
     tracking_uri: str | None = Field(
@@ -131,15 +131,31 @@ class Mlflow(_Section):
     )
 
 
+class RunMlflow(Mlflow):
+    """Recording of a run in MLflow, and the name under which it registers its model."""
+
+    experiment: str = Field(
+        default="", description="The MLflow experiment that records the runs. Default: the name of the pipeline."
+    )
+    model: str | None = Field(
+        default=None,
+        pattern=RUN_NAME,
+        description="The name under which a running pipeline registers versions of its model. Default: it does not.",
+    )
+    every: Duration = Field(
+        default=parse_duration("1h"), gt=0, description="The time between two registered versions, by wall clock."
+    )
+
+
 def _nothing(value: Any) -> bool:
     if value is False or value == "false":
         return False
-    message = "false, or a mapping with `experiment`"
+    message = "false, or a mapping with `experiment` or `model`"
     raise ValueError(message)
 
 
 _MlflowOrNot = Annotated[
-    Annotated[Mlflow, Tag("mlflow")] | Annotated[Literal[False], BeforeValidator(_nothing), Tag("nothing")],
+    Annotated[RunMlflow, Tag("mlflow")] | Annotated[Literal[False], BeforeValidator(_nothing), Tag("nothing")],
     Discriminator(lambda value: "mlflow" if isinstance(value, Mapping | Mlflow) else "nothing"),
 ]
 
@@ -174,6 +190,14 @@ class Config(_Section):
         "older checkpoints; `null` keeps everything.",
     )
     mlflow: _MlflowOrNot = Field(default=False, description="Recording in MLflow; `false` records nothing.")
+
+    @field_validator("mlflow", mode="before")
+    @classmethod
+    def _default_experiment(cls, mlflow: Any, info: Any) -> Any:
+        """The experiment has by default the name of the pipeline."""
+        if isinstance(mlflow, Mapping) and "name" in info.data:
+            return {"experiment": info.data["name"], **mlflow}
+        return mlflow
 
     @field_validator("source", mode="wrap")
     @classmethod

@@ -59,6 +59,11 @@ def _unsupported(config: Config, graph: Graph) -> list[Problem]:
                     "would make other rows; choose at_least_once or at_most_once"
                 )
                 problems.append(Problem(("guarantee", "delivery"), message))
+    classifiers = [node.name for node in graph.steps if hasattr(node.step, "ask")]
+    if config.mlflow and config.mlflow.model is not None and len(classifiers) != 1:
+        found = f"several do: {', '.join(classifiers)}" if classifiers else "none does"
+        message = f"a run registers the model of the one step that classifies, and here {found}"
+        problems.append(Problem(("mlflow", "model"), message))
     return problems + placement_problems(config.engine.placement, graph)
 
 

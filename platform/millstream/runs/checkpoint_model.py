@@ -2,122 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from millstream import arguments
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
-from millstream.records import OFFSET, PATH, RANK
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of
 from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.stored_states import States
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
-from millstream.steps.runner import process_batch
+from millstream.steps.text_model import Prediction, TextModel
 from millstream.suggestions import suggestion
 
 __all__ = ["CheckpointModel", "Prediction", "load_model"]
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The prediction for one text; `predicted` is None if a step before the model removed the record."""
-
-    text: str
-    predicted: str | None
-    probability: float | None
-    top: tuple[tuple[str, float], ...]
-    """The likeliest labels with their probabilities, the likeliest first, as many as were asked for."""
-
-
-class _TextOnly:
-    """The position, for error messages, of records that were made from texts."""
-
-    def of_record(self, rank: int, offset: int) -> str:
-        return "a record that has only a text"
-
-    def of_batch(self, records: pa.Table) -> str:
-        return "on a record that has only a text"
-
-
-@dataclass(frozen=True)
 class CheckpointModel:
-    """The steps up to the one that classifies, with the state of the newest checkpoint."""
+    """The steps up to the one that classifies, with the state of the checkpoint; `loaded` is the config of the run."""
 
-    run: Path
-    records: pa.Schema
-    before: Sequence[Node]
-    node: Node
+    texts: TextModel
+    checkpoint: Checkpoint
     loaded: Loaded
 
     @property
     def classify(self) -> Any:
-        return self.node.step
+        return self.texts.classify
 
     def predict(self, texts: Iterable[str], *, top: int = 1) -> list[Prediction]:
         """Return a prediction for each text, with its `top` labels; each text becomes a record with no other field."""
-        checked, most = arguments.texts("texts", texts), arguments.whole_number("top", top)
         with self.loaded.redacting():
-            return self._predict(checked, most)
-
-    def _predict(self, texts: Sequence[str], top: int) -> list[Prediction]:
-        records = pa.table([self._column(field, texts) for field in self.records], schema=self.records)
-        for node in self.before:
-            self._check_key(node, records)
-            records = process_batch(node, _fitted(records, node), _TextOnly()).records
-        records = _fitted(records, self.node)
-        answers = self.classify.ask(records)
-        if answers["predicted"].null_count:
-            message = f"the model of {self.run} has not learned any label yet; continue the run with labelled records"
-            raise MillstreamError(message)
-        best = list(zip(*(answers[name].to_pylist() for name in ("predicted", "probability")), strict=True))
-        others = self._others(records, top) if top > 1 else [[]] * len(best)
-        by_offset = {
-            offset: (label, chance, ((label, chance), *(pair for pair in more if pair[0] != label))[:top])
-            for offset, (label, chance), more in zip(records[OFFSET].to_pylist(), best, others, strict=True)
-        }
-        return [Prediction(text, *by_offset.get(index, (None, None, ()))) for index, text in enumerate(texts)]
-
-    def _others(self, records: pa.Table, top: int) -> list[list[tuple[str, float]]]:
-        """For each record the `top` likeliest labels, with their probabilities."""
-        names, chances = self.classify.ask_all(records)
-        return [
-            [(names[index], float(row[index])) for index in (-row).argsort(kind="stable")[:top].tolist()]
-            for row in chances
-        ]
-
-    def _check_key(self, node: Node, records: pa.Table) -> None:
-        """Refuse records without the key that a step needs: it would remove them all."""
-        for field in node.traits.key_fields:
-            if records.num_rows and records[field].null_count == records.num_rows:
-                message = (
-                    f"the model of {self.run} cannot predict from a text alone: its input comes from the step "
-                    f"{node.name!r}, which needs the field {field!r}"
-                )
-                raise MillstreamError(message)
-
-    @staticmethod
-    def _column(field: pa.Field, texts: Sequence[str]) -> pa.Array:
-        if field.name == "text":
-            return pa.array(texts, field.type)
-        if field.name == OFFSET:
-            return pa.array(range(len(texts)), field.type)
-        if field.name == RANK:
-            return pa.array([0] * len(texts), field.type)
-        return pa.nulls(len(texts), field.type)
-
-
-def _fitted(records: pa.Table, node: Node) -> pa.Table:
-    """The records as a step gets them: with an empty path, if it reads a union whose records have one."""
-    if PATH not in node.records.names or PATH in records.column_names:
-        return records
-    return records.append_column(PATH, pa.repeat(pa.scalar(b"", pa.binary()), records.num_rows))
+            return self.texts.predict(texts, top=top)
 
 
 def load_model(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> CheckpointModel:
@@ -145,7 +63,7 @@ def load_model(directory: RunDirectory, loaded: Loaded, step: str | None = None)
     if found is None:
         message = f"{directory.path} has no checkpoint yet; the run writes one with its first epochs"
         raise MillstreamError(message)
-    return CheckpointModel(directory.path, first.records, nodes, model, loaded)
+    return CheckpointModel(TextModel(f"the model of {directory.path}", nodes, model), found, loaded)
 
 
 def _chosen(directory: RunDirectory, graph: Graph, step: str | None) -> Node:

@@ -64,14 +64,14 @@ class EpochReader:
 
     def last_rows(self, upto: int) -> dict[str, int]:
         """By output, the last epoch up to `upto` that made rows, also an epoch before the base."""
-        return self._totals_upto(upto).last_rows
+        return self.totals_upto(upto).last_rows
 
     def _totals_at_base(self, base: Base) -> Totals:
-        totals = self._totals_upto(base.epoch)
+        totals = self.totals_upto(base.epoch)
         totals.base, totals.committed = base, base.epoch
         return totals
 
-    def _totals_upto(self, epoch: int) -> Totals:
+    def totals_upto(self, epoch: int) -> Totals:
         """The totals over the cuts and receipts of epochs up to this one, which is not before the base."""
         start, first = self._begin(epoch + 1)
         totals = Totals.from_header(self._reader.segment_start(start)[1])

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -28,10 +27,10 @@ from millstream.log.journal.durability import write_whole
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
 from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
-from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
+from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
 from millstream.runs.watch.observer import Observer, Watched
 
-__all__ = ["MlflowObserver", "tracking_uri"]
+__all__ = ["MlflowObserver"]
 
 _GATHER_SECONDS = 1.0
 _TIMEOUT_SECONDS = 30.0
@@ -40,16 +39,6 @@ _LONGEST_WARNING = 200
 _MOST_PARAMS, _MOST_METRICS = 100, 1000
 _METRICS = ("accuracy", "window_accuracy", "baselines", "window_baselines", "records_per_second", "epoch")
 _SUMMARISED = ("records", "processed", "epochs", "accuracy", "baselines", "seconds", "delivered")
-
-
-def tracking_uri(config: MlflowConfig, environment: Mapping[str, str]) -> str:
-    """The address of the store in which MLflow records runs.
-
-    >>> tracking_uri(MlflowConfig(experiment="news"), {"MLFLOW_TRACKING_URI": "http://localhost:5000"})
-    'http://localhost:5000'
-    """
-    here = f"sqlite:///{Path.cwd() / 'mlflow.db'}"
-    return config.tracking_uri or environment.get("MLFLOW_TRACKING_URI") or here
 
 
 class MlflowObserver(Observer):

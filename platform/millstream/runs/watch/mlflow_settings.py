@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["THREAD", "drop_own_messages", "quiet_environment"]
+from millstream.config.models import Mlflow
+
+__all__ = ["THREAD", "drop_own_messages", "import_quietly", "quiet_environment", "quietly", "tracking_uri"]
 
 THREAD = "millstream-mlflow"
 """The name of the thread that records a run."""
 
+_Result = TypeVar("_Result")
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -55,3 +63,38 @@ def drop_own_messages() -> None:
     for name in ("mlflow", "alembic"):
         for handler in logging.getLogger(name).handlers:  # these, unlike the logger, see messages of its children too
             handler.addFilter(_FILTER)
+
+
+def import_quietly() -> None:
+    """Import MLflow's models without its warnings about itself, and drop its messages below errors in this thread."""
+    with warnings.catch_warnings(action="ignore"):
+        importlib.import_module("mlflow.pyfunc")
+    drop_own_messages()
+
+
+def quietly(work: Callable[[], _Result]) -> _Result:
+    """Return the result of `work`, which calls MLflow, without MLflow's messages below errors."""
+    result: Future[_Result] = Future()
+
+    def call() -> None:
+        try:
+            import_quietly()
+            result.set_result(work())
+        except BaseException as error:  # the caller raises it
+            result.set_exception(error)
+
+    with quiet_environment():
+        thread = threading.Thread(target=call, name=THREAD, daemon=True)
+        thread.start()
+        thread.join()
+    return result.result()
+
+
+def tracking_uri(config: Mlflow | None, environment: Mapping[str, str]) -> str:
+    """The address of the store in which MLflow records runs and versions of models.
+
+    >>> tracking_uri(Mlflow(experiment="news"), {"MLFLOW_TRACKING_URI": "http://localhost:5000"})
+    'http://localhost:5000'
+    """
+    here = f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+    return (config and config.tracking_uri) or environment.get("MLFLOW_TRACKING_URI") or here

@@ -1,0 +1,85 @@
+"""The model of a run's newest checkpoint as a version, with the positions up to which it was trained."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from millstream.config.load import Loaded
+from millstream.errors import MillstreamError
+from millstream.log.checked_source import open_log
+from millstream.log.contracts import Log, OpenContext
+from millstream.log.epochs import EpochReader
+from millstream.registry.artefact import Artefact
+from millstream.runs.checkpoint_model import CheckpointModel, load_model
+from millstream.runs.directory import RunDirectory
+from millstream.runs.user_code import user_code
+from millstream.state.model_version import ModelVersion, Trained
+from millstream.steps.contracts import Scope
+from millstream.steps.nodes import Node
+
+__all__ = ["newest_artefact"]
+
+
+def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> Artefact:
+    """The model of the newest checkpoint with what it needs to predict; `step` names it if several steps classify.
+
+    The logs are opened for their identities. Refuses a model that has learned nothing, or that needs other state.
+    """
+    model = load_model(directory, loaded, step)
+    node, before = model.texts.node, model.texts.before
+    for each in before:
+        if each.traits.scope is not Scope.STATELESS:
+            message = (
+                f"the step {each.name!r} before the model {node.name!r} has state, which a version of the model does "
+                "not have; only steps without state may be between the log and a model that is exported"
+            )
+            raise MillstreamError(message)
+    model.predict([""])  # refuses a model without labels, and one that needs other fields
+    reader = EpochReader(directory.epochs)
+    version = ModelVersion(
+        step=node.name,
+        state=node.step.save(),
+        steps=tuple(_options(loaded, each) for each in (*before, node)),
+        trained=_trained(directory, loaded, reader, model),
+        cuts=reader.id,
+    )
+    modules = sorted({name.partition(":")[0] for name in user_code(loaded.config)})
+    return Artefact(version, [field for field in model.texts.records.names if not field.startswith("_")], modules)
+
+
+def _options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
+    """The name and the options of a step; refuses options from the environment, which may be secrets."""
+    options = node.config.model_dump(mode="json")
+    if loaded.redacted(options, node.path) != options:
+        message = (
+            f"the step {node.name!r} has values from the environment, which a version of a model does not keep; write "
+            "them into the config"
+        )
+        raise MillstreamError(message)
+    return {"name": node.name, **options}
+
+
+def _trained(
+    directory: RunDirectory, loaded: Loaded, reader: EpochReader, model: CheckpointModel
+) -> Mapping[str, Mapping[str, Trained]]:
+    """The position of each partition after the checkpoint's epoch, with the identity of the log up to there."""
+    totals = reader.totals_upto(model.checkpoint.epoch)
+    found: dict[str, dict[str, Trained]] = {}
+    with ExitStack() as ending:
+        cache = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="millstream-export-")))
+        logs: dict[str, Log] = {}
+        for source in loaded.config.logs:
+            folder = cache / source.name
+            folder.mkdir()
+            context = OpenContext(loaded.folder, folder, loaded.config.name, fail_fast=True)
+            logs[source.name] = open_log(source.config, context)
+            ending.callback(logs[source.name].close)
+        for rank, partition in enumerate(totals.partitions):
+            upto = totals.positions[rank]
+            identity = logs[partition.source].identity(partition.name, upto)
+            found.setdefault(partition.source, {})[partition.name] = Trained(upto, identity)
+    return found
