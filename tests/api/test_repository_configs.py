@@ -43,7 +43,10 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         {**text, "text": f"chain{n} chain{n + 1}"} | (label if n % 9 == 0 else {})
         for n, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]
-    for file, lines in (("news", NEWS), ("texts", texts), ("labels", labels), ("notes", notes)):
+    orders = [{**text, "currency": ("EUR", "GBP", "EUR")[n % 3], "sum": f"{n}"} for n, text in enumerate(texts)]
+    rates = [{"currency": line["currency"], "rate": line["id"], "time": line["time"]} for line in orders[::9]]
+    files = {"news": NEWS, "texts": texts, "labels": labels, "notes": notes, "orders": orders, "rates": rates}
+    for file, lines in files.items():
         (tmp_path / f"{file}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -62,7 +65,7 @@ def by_python(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_configs_are_these() -> None:
-    names = ("demo", "documents", "joined", "label_propagation", "news", "trending", "two_models")
+    names = ("converted", "demo", "documents", "joined", "label_propagation", "news", "trending", "two_models")
     assert [f"configs/{name}.yaml" for name in names] == WITHOUT_BROKER
     assert set(CONFIGS) - set(WITHOUT_BROKER) == {"configs/kafka.yaml", *CHAIN}
 

@@ -15,6 +15,7 @@ from millstream.cli import main
 from millstream_connectors.kafka.broker import Broker, free_port
 
 DOCUMENTS = (ROOT / "configs/documents.yaml").read_text()
+CONVERTED = (ROOT / "configs/converted.yaml").read_text()
 CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
@@ -25,6 +26,7 @@ PLAYED = {
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
     ("docs/joins.md", "Try it"),
+    ("docs/joins.md", "A small stream to all"),
     ("docs/kafka.md", "Five commands"),
     ("docs/local.md", "Try it"),
     ("docs/local.md", "Your own text"),
@@ -130,6 +132,12 @@ def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:
 
 def test_a_join_makes_the_rows_that_the_text_shows(folder: Path) -> None:
     Reader(folder).plays("docs/joins.md", "Try it")
+
+
+def test_a_small_stream_goes_to_all_with_the_price_that_the_text_shows(folder: Path) -> None:
+    Reader(folder).plays("docs/joins.md", "A small stream to all")
+    shown, config = (yaml.safe_load(text) for text in (blocks("docs/joins.md", "yaml")[1].text, CONVERTED))
+    assert shown == config
 
 
 def test_popularity_has_rows_of_a_topic_that_changed(folder: Path) -> None:

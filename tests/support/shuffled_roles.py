@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from millstream.engines.local.channel import pack, unpack
 from millstream.engines.workers.legs import legs_of
-from millstream.engines.workers.messages import Message
-from millstream.engines.workers.role_names import COORDINATOR, role_names
+from millstream.engines.workers.messages import EpochPart, Message
+from millstream.engines.workers.role_names import COORDINATOR, SEQUENCER, role_names
 from millstream.engines.workers.roles import handle, role_of
 from millstream.log.ranges import Range
 from millstream.state.layers import Layers
@@ -52,6 +52,8 @@ class ShuffledPool:
         self.names = role_names(readers + 1)
         self.work: dict[tuple[str, str], Work] = {}
         """The work by role and step."""
+        self.parts: list[EpochPart] = []
+        """The parts that one reader has sent to itself or another one."""
         self.carried: list[tuple[Message, int]] = []
         """The messages from and to the coordinator, each with its size in bytes."""
         self._rng = random.Random(seed)
@@ -87,6 +89,8 @@ class ShuffledPool:
         data = pack(message)
         with self._changed:
             self._channels.setdefault((sender, receiver), deque()).append(data)
+            if isinstance(message, EpochPart) and receiver != SEQUENCER:
+                self.parts.append(message)
             if COORDINATOR in (sender, receiver):
                 self.carried.append((message, len(data)))
             self._changed.notify()

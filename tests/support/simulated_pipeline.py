@@ -20,6 +20,7 @@ __all__ = [
     "CYCLE",
     "GRAPH",
     "SHARED",
+    "TO_ALL",
     "PipelineFactory",
     "SimulatedPipeline",
     "demo_pipelines",
@@ -85,6 +86,14 @@ SHARED: list[dict[str, Any]] = [
     {"type": "top_k", "from": "seen", "of": "topic", "k": 1, "counters": 2, "window": {"type": "count", "size": 5}},
 ]  # fmt: skip
 """Windows by key, a keyed step that reads their rows, a join, and a step in the sequencer."""
+TO_ALL: list[dict[str, Any]] = [
+    {**WORD, "from": "first"},
+    {**WORD, "name": "other", "from": "second"},
+    {"type": "join", "name": "pairs", "from": ["word", {"stream": "other", "to": "all"}], "by": "word",
+     "within": "2m", "how": "left", "lateness": "10s"},
+    {**SEEN, "name": "seen", "from": "pairs", "key": "word"},
+]  # fmt: skip
+"""A join of which every reader gets one stream, and a keyed step behind it."""
 
 
 @dataclass(frozen=True)

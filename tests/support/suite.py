@@ -131,6 +131,11 @@ _JOIN: list[dict[str, Any]] = [
     {"type": "dedupe", "by": ["author", "label"], "within": "3m"},
     {**_FOLLOW, "name": "again", "from": "dedupe.repeated", "key": "author"},
 ]  # fmt: skip
+_JOIN_TO_ALL: list[dict[str, Any]] = [
+    _JOIN[0],
+    {**_JOIN[1], "from": ["short", {"stream": "short.rest", "to": "all"}], "how": "left"},
+    *_JOIN[2:],
+]
 _SPREAD = "millstream_pipelines.label_propagation"
 _CYCLE: list[dict[str, Any]] = [
     {"type": "map", "name": "known", "function": "support.user_functions:known"},
@@ -171,6 +176,16 @@ GRAPHS: Mapping[str, Recipe] = {
     "join": Recipe(
         {
             "steps": _JOIN,
+            "placement": {},
+            "source": _fields("text", "label", "time", "author"),
+            "sinks": {"unmatched": _FILES, "predictions": _FILES, "again": _FILES},
+        },
+        sign_documents,
+        of_state=frozenset({"predictions", "repeated", "again", "rejects"}),
+    ),
+    "join_to_all": Recipe(
+        {
+            "steps": _JOIN_TO_ALL,
             "placement": {},
             "source": _fields("text", "label", "time", "author"),
             "sinks": {"unmatched": _FILES, "predictions": _FILES, "again": _FILES},

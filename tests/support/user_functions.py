@@ -13,9 +13,11 @@ __all__ = [
     "count_down",
     "fail_later",
     "follow",
+    "group",
     "identify",
     "known",
     "mark",
+    "news",
     "not_dropped",
     "rows",
     "short",
@@ -72,6 +74,12 @@ def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     return changes, {"texts": seen["texts"] + 1, "last": record["text"].partition(" ")[0]}
 
 
+def group(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """A key that six of ten authors share."""
+    number = int(record["author"].split()[1]) if record["author"] else None
+    return {"group": None if number is None else "all" if number % 10 < 6 else f"group {number}"}
+
+
 def identify(record: Mapping[str, Any]) -> dict[str, str | None]:
     """The author as id, and the labels of a few authors only."""
     return {"id": record["author"], **({} if record["author"] in ("author 3", "author 20") else {"label": None})}
@@ -80,6 +88,11 @@ def identify(record: Mapping[str, Any]) -> dict[str, str | None]:
 def known(record: Mapping[str, Any]) -> dict[str, str | None]:
     """Keeps the labels of a few authors only."""
     return {} if record["id"] in ("ann", "author 7", "author 21") else {"label": None}
+
+
+def news(record: Mapping[str, Any]) -> bool:
+    """Keeps the texts with a certain word: about one in eight."""
+    return "word7" in record["text"].split()
 
 
 def not_dropped(record: Mapping[str, Any]) -> bool:

@@ -24,6 +24,8 @@ from millstream.steps.nodes import Node
 
 __all__ = ["explain", "explanation_of"]
 
+_BY_KEY = "readers by key"
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -92,6 +94,7 @@ def _steps(loaded: Loaded, graph: Graph) -> list[dict[str, Any]]:
             "name": node.name,
             "type": node.config.type,
             "reads": list(node.reads),
+            "copies": _copies(node, loaded, processes[node.name]),
             "runs": processes[node.name],
             "state": str(node.traits.scope),
             "ordered": node.traits.ordered,
@@ -111,12 +114,19 @@ def _options(loaded: Loaded, node: Node) -> dict[str, Any]:
     return options
 
 
+def _copies(node: Node, loaded: Loaded, runs: str) -> dict[str, int]:
+    """The number of processes that get and hold all records, for each stream that goes to all."""
+    if not node.traits.to_all:
+        return {}
+    return {node.reads[1]: loaded.config.engine.workers - 1 if runs == _BY_KEY else 1}
+
+
 def _processes(loaded: Loaded, graph: Graph) -> dict[str, str]:
     """Return the kind of process that runs each step."""
     if loaded.config.engine.type == "local":
         if loaded.config.engine.workers == 1:
             return {node.name: "process" for node in graph.steps}
-        words = {Place.READ: "one reader an epoch", Place.KEYED: "readers by key", Place.ONE: "sequencer"}
+        words = {Place.READ: "one reader an epoch", Place.KEYED: _BY_KEY, Place.ONE: "sequencer"}
         return {node.name: words[leg.place] for leg in legs_of(graph).all for node in leg.steps}
     in_workers = {node.name for node in worker_steps(graph, loaded.config.engine)}
     return {node.name: "worker" if node.name in in_workers else "driver" for node in graph.steps}

@@ -76,6 +76,9 @@ def _draw(console: Console, description: Mapping[str, Any], lines: box.Box | Non
     _heading(console, "Steps")
     steps = map(_step_row, description["steps"])
     console.print(_table(["step", "type", "runs in", "state", "traits"], steps, lines))
+    for step in description["steps"]:
+        for stream, copies in step["copies"].items():
+            _indented(console, 2, _copies(step["name"], stream, copies))
     _heading(console, "Options")
     for step in description["steps"]:
         options = ", ".join(f"{name}={_plain(value)}" for name, value in step["options"].items())
@@ -151,6 +154,18 @@ def _step_row(step: Mapping[str, Any]) -> list[str]:
     traits += [] if step["deterministic"] else ["not deterministic"]
     traits += [f"needs the end of {', '.join(step['ends'])}"] if step["ends"] else []
     return [step["name"], step["type"], step["runs"], step["state"], ", ".join(traits)]
+
+
+def _copies(step: str, stream: str, copies: int) -> str:
+    """The price of a stream that goes to all processes of a step.
+
+    >>> _copies("paid", "rates", 3)
+    'paid: each record of rates is sent to 3 readers, and held 3 times; each record of the other stream once'
+    """
+    if copies == 1:
+        return f"{step}: one process holds the keys, so each record of {stream} is held once"
+    price = f"each record of {stream} is sent to {copies} readers, and held {copies} times"
+    return f"{step}: {price}; each record of the other stream once"
 
 
 def _output_row(output: Mapping[str, Any]) -> list[str]:

@@ -57,7 +57,7 @@ def picture_of(graph: Graph, sources: Mapping[str, str], sinks: Mapping[str, str
             maker = graph.streams[stream].maker
             start = f"source {stream}" if maker is None else f"step {maker}"
             output = stream.partition(".")[2]
-            label = ", ".join(filter(None, [output, _grouping(node)]))
+            label = ", ".join(filter(None, [output, _grouping(node, stream)]))
             arrows.append(Arrow(start, f"step {node.name}", label, stream in node.back))
     for name, kind in sinks.items():
         makers = dict.fromkeys(step for (step, short), made in graph.made.names.items() if made == name != "rejects")
@@ -68,8 +68,10 @@ def picture_of(graph: Graph, sources: Mapping[str, str], sinks: Mapping[str, str
     return Picture(tuple(boxes), tuple(arrows))
 
 
-def _grouping(node: Node) -> str:
-    """The grouping of the records for a step among processes; empty if they may stay where they are."""
+def _grouping(node: Node, stream: str) -> str:
+    """The grouping of a stream's records for a step among processes; empty if any process may take a record."""
+    if node.traits.to_all:
+        return "to all" if stream == node.reads[1] else ""
     if node.traits.scope is Scope.KEYED:
         return f"by {', '.join(node.traits.key_fields)}"
     return "to one" if node.traits.scope is Scope.GLOBAL else ""

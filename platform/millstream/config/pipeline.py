@@ -29,12 +29,13 @@ from pydantic_core import (
 
 from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
-from millstream.config.stream_names import READS, READS_SCHEMA
+from millstream.config.stream_names import READS, READS_SCHEMA, READS_TO_ALL_SCHEMA, StreamToAll, read_errors
 from millstream.errors import ConfigError
 
 __all__ = [
     "NAME",
     "RUN_NAME",
+    "TO_ALL",
     "NamedStep",
     "duplicates",
     "init_details",
@@ -49,6 +50,9 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 RUN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """The name of a pipeline: safe as the name of a folder."""
 
+TO_ALL = "second stream to all"
+"""A mark in the JSON Schema of a step that can read its second stream `to: all`; editors do not see it."""
+
 _STEP = plugin_field(STEPS)
 _PIPELINE = plugin_field(PIPELINES, key="use")
 
@@ -57,13 +61,20 @@ _PIPELINE = plugin_field(PIPELINES, key="use")
 class NamedStep:
     """A step: its name, its config, the key path of its options in `pipeline`, and the streams that it reads.
 
-    Without `reads`, the first step reads all sources, and every other step the step before it.
+    Without `reads`, the first step reads all sources, and every other step the step before it. The records of the
+    streams in `to_all` go to all processes that share the keys of the step.
     """
 
     name: str
     config: Any
     path: tuple[str | int, ...] = ()
     reads: tuple[str, ...] | None = None
+    to_all: frozenset[str] = frozenset()
+
+    @property
+    def written_reads(self) -> list[str | dict[str, str]]:
+        """The streams as `from` lists them in a config; none for a step that reads what it reads by default."""
+        return [{"stream": name, "to": "all"} if name in self.to_all else name for name in self.reads or ()]
 
 
 def _problem(where: tuple[str | int, ...], value: object, message: str) -> InitErrorDetails:
@@ -113,11 +124,11 @@ class _StepField:
             step = _STEP.validate(value)
             return NamedStep(_default_name(step.type), step)
         problems: list[InitErrorDetails] = []
-        reads: tuple[str, ...] | None = None
+        streams: list[str | StreamToAll] | None = None
         try:
-            reads = tuple(READS.validate_python(value["from"])) if "from" in value else None
+            streams = READS.validate_python(value["from"]) if "from" in value else None
         except ValidationError as wrong:
-            problems += [init_details({**error, "loc": ("from", *error["loc"])}) for error in wrong.errors()]
+            problems += [init_details({**error, "loc": ("from", *error["loc"])}) for error in read_errors(wrong)]
         name = value.get("name", _default_name(value.get("type")))
         if not isinstance(name, str):
             problems.append(InitErrorDetails(type="string_type", loc=("name",), input=name))
@@ -131,14 +142,14 @@ class _StepField:
             problems += [init_details(error) for error in wrong.errors(include_url=False)]
         if problems:
             raise ValidationError.from_exception_data("step", problems)
-        return NamedStep(name, step, reads=reads)
+        return NamedStep(name, step, reads=_names(streams), to_all=_to_all(streams))
 
     def chosen(self, value: object) -> type[BaseModel] | None:
         model: type[BaseModel] | None = _STEP.chosen(value)
         if model is None:
             return model
         name: dict[str, Any] = {} if "name" in model.model_fields else {"name": (str, ...)}
-        reads: Any = (str | list[str], Field(alias="from"))
+        reads: Any = (str | list[str | StreamToAll], Field(alias="from"))
         return create_model(model.__name__, __base__=model, **name, reads_=reads)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -154,16 +165,25 @@ class _StepField:
         name = {"type": "string", "pattern": NAME, "description": "The name of the step. Default: its type."}
         for choice in described.get("oneOf", ()):
             choice.setdefault("properties", {})["name"] = name
-            choice["properties"]["from"] = dict(READS_SCHEMA)
+            choice["properties"]["from"] = dict(READS_TO_ALL_SCHEMA if choice.pop(TO_ALL, False) else READS_SCHEMA)
             choice["title"] = f"{choice.get('title', '')}Step"
         return described
 
 
 def _from(step: NamedStep) -> dict[str, Any]:
     """The value of `from` in a config; nothing for a step that reads what it reads by default."""
-    if step.reads is None:
+    reads = step.written_reads
+    if not reads:
         return {}
-    return {"from": step.reads[0] if len(step.reads) == 1 else list(step.reads)}
+    return {"from": reads[0] if len(reads) == 1 else reads}
+
+
+def _names(streams: Sequence[str | StreamToAll] | None) -> tuple[str, ...] | None:
+    return streams if streams is None else tuple(each if isinstance(each, str) else each.stream for each in streams)
+
+
+def _to_all(streams: Sequence[str | StreamToAll] | None) -> frozenset[str]:
+    return frozenset(each.stream for each in streams or () if isinstance(each, StreamToAll))
 
 
 def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:

@@ -82,7 +82,7 @@ def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
     steps = [
         {
             "name": step.name,
-            **({} if step.reads is None else {"from": list(step.reads)}),
+            **({"from": step.written_reads} if step.reads else {}),
             **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
         }
         for step in config.steps

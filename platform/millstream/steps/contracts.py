@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -23,7 +23,9 @@ __all__ = [
     "Model",
     "ModelConfig",
     "Output",
+    "OwnsShards",
     "PredictsThenLearns",
+    "ReadsAll",
     "Result",
     "ReturnsChances",
     "Scope",
@@ -69,6 +71,10 @@ class Traits:
     The names in the step's state are the keys (`millstream.steps.keys`), so an engine can give each key's state to one
     of several workers.
 
+    `to_all` is true for a keyed step with two inputs that needs the records of the first one by their position instead
+    of their key (`millstream.steps.keys.position_keys`), and all records of the second one, on every owner of shards
+    (`OwnsShards`).
+
     `held_back` is for windows: the longest event time, in microseconds, for which a row is made after its time.
     """
 
@@ -81,6 +87,7 @@ class Traits:
     ends: frozenset[str] = frozenset()
     key: str | tuple[str, ...] | None = None
     held_back: int = 0
+    to_all: bool = False
 
     @property
     def key_fields(self) -> tuple[str, ...]:
@@ -224,6 +231,18 @@ class FindsLateRecords(Protocol):
         ...
 
 
+@runtime_checkable
+class OwnsShards(Protocol):
+    """A step that gets records of shards that it does not own, because its second input goes to all owners.
+
+    Without a call of `own` it owns all shards. `restore` gives it the state of all shards.
+    """
+
+    def own(self, owns: Callable[[int], bool]) -> None:
+        """Save the state of the shards for which `owns` is true, and make rows of no other shard's records."""
+        ...
+
+
 class StepConfig(Protocol):
     """The options of a step: a pydantic model with a `type`, which a step plug-in registers and which builds the step.
 
@@ -251,6 +270,19 @@ class JoinStepConfig(Protocol):
     def type(self) -> str: ...
 
     def build(self, records: Sequence[pa.Schema]) -> JoinStep: ...
+
+
+@runtime_checkable
+class ReadsAll(JoinStepConfig, Protocol):
+    """The options of a step with two inputs, of which the second one can go `to: all` owners of shards."""
+
+    def build_to_all(self, records: Sequence[pa.Schema]) -> JoinStep:
+        """The step of which every owner gets all records of the second input; its traits say `to_all`."""
+        ...
+
+    def not_to_all(self) -> tuple[str, str] | None:
+        """The option with which this is impossible, and a message with the remedy."""
+        ...
 
 
 class Model(Protocol):

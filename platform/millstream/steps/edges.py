@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
+from millstream.steps.contracts import ReadsAll
 from millstream.suggestions import suggestion
 
 __all__ = ["Wired", "maker_of", "read_path", "wire"]
@@ -69,6 +70,7 @@ def wire(steps: Sequence[NamedStep], sources: Sequence[str]) -> tuple[list[Wired
     wired = [Wired(step, index, _reads(steps, index, sources)) for index, step in enumerate(steps)]
     for step in wired:
         problems += _wrong_names(step, names, sources)
+        problems += _wrong_groupings(step)
     if problems:
         return [], problems
     units = [_unit(members) for members in _circles(wired)]
@@ -102,6 +104,24 @@ def _wrong_names(step: Wired, names: Collection[str], sources: Collection[str]) 
         else:
             continue
         yield Problem(path, message)
+
+
+def _wrong_groupings(step: Wired) -> Iterable[Problem]:
+    """Problems with `to: all`, which only the second of the two streams of some steps can have."""
+    config = step.named.config
+    for index, stream in enumerate(step.reads):
+        if stream not in step.named.to_all:
+            continue
+        path = (*read_path(step.named, index), "to")
+        if not isinstance(config, ReadsAll):
+            message = f"step {step.named.name!r} is no join, and only the second stream of a `join` can go `to: all`"
+            yield Problem(path, f"{message}; write `{stream}`")
+        elif index != 1:
+            message = "only the second stream of a `join` can go `to: all`"
+            other = next((name for name in step.reads if name != stream), "OTHER")
+            yield Problem(path, f"{message}, the small one; write `from: [{other}, {{stream: {stream}, to: all}}]`")
+        elif (wrong := config.not_to_all()) is not None:
+            yield Problem((*step.named.path, wrong[0]), wrong[1])
 
 
 def _circles(wired: Sequence[Wired]) -> list[list[Wired]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from millstream.config.durations import Duration
+from millstream.config.pipeline import TO_ALL
 from millstream.errors import ConfigError, StepFailed
 from millstream.records import OFFSET, PATH, RANK, TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot
 from millstream.state.shard_limit import ShardLimit
+from millstream.steps.broadcast_records import BroadcastRecords
 from millstream.steps.contracts import (
     Array,
     JoinStep,
@@ -62,7 +64,7 @@ class Join(BaseModel):
     [{'_offset': 1, 'id': 'b', 'label': None}]
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={TO_ALL: True})
 
     inputs: ClassVar[int] = 2
 
@@ -92,6 +94,18 @@ class Join(BaseModel):
         return self
 
     def build(self, records: Sequence[pa.Schema]) -> JoinStep:
+        return self._build(records, to_all=False)
+
+    def build_to_all(self, records: Sequence[pa.Schema]) -> JoinStep:
+        return self._build(records, to_all=True)
+
+    def not_to_all(self) -> tuple[str, str] | None:
+        if self.how != "outer":
+            return None
+        message = "with `to: all`, no process knows which records of the second stream found no partner"
+        return "how", f"{message}; write `how: left`, or leave `to: all` out"
+
+    def _build(self, records: Sequence[pa.Schema], to_all: bool) -> JoinStep:
         name = self.name or self.type
         if len(records) != self.inputs:
             message = f"step {name!r}: a join reads two streams, and `from` names {len(records)}; name two, in a list"
@@ -99,11 +113,11 @@ class Join(BaseModel):
         key = (self.by,) if isinstance(self.by, str) else self.by
         for schema in records:
             check_key_fields(key, schema, f"step {name!r}, `by`")
-        return _JoinStep(name, self, key, JoinedColumns(name, key, records[0], records[1]))
+        return _JoinStep(name, self, key, JoinedColumns(name, key, records[0], records[1]), to_all)
 
 
 class _JoinStep:
-    def __init__(self, name: str, config: Join, key: tuple[str, ...], columns: JoinedColumns) -> None:
+    def __init__(self, name: str, config: Join, key: tuple[str, ...], columns: JoinedColumns, to_all: bool) -> None:
         self._name, self._key, self._columns, self._most = name, key, columns, config.most
         self._size = None if config.window is None else config.window.size
         self._lateness = config.lateness if config.window is None else config.window.lateness
@@ -112,14 +126,16 @@ class _JoinStep:
         self._outer = sides[config.how]
         waits = bound if self._outer else 0
         held_back = self._lateness + (waits if self._size is None else self._size)
-        self.traits = Traits(Scope.KEYED, ends=frozenset({"time"}), key=config.by, held_back=held_back)
+        self.traits = Traits(Scope.KEYED, ends=frozenset({"time"}), key=config.by, held_back=held_back, to_all=to_all)
         texts = [pa.field(field, pa.string()) for field in key]
         self._late = pa.schema([*position_fields(columns.inputs[0]), *texts])
         unmatched = [Output("unmatched", columns.made)] if self._outer else []
         rejects = Output("rejects", rejects_schema(columns.inputs[0]))
         self.outputs: Sequence[Output] = (*unmatched, Output("late", self._late), rejects)
         self._no_records = no_records(columns.made)
-        self._waiting = WaitingRecords(columns.inputs, bound, self._places, bool(self._outer))
+        kept = (columns.inputs, bound, self._places, bool(self._outer))
+        self._broadcast = BroadcastRecords(*kept, key) if to_all else None
+        self._waiting = WaitingRecords(*kept) if self._broadcast is None else self._broadcast
         self._limit = -_GREATEST
 
     def process(self, inputs: Sequence[pa.Table], order: Array) -> Result:
@@ -135,11 +151,12 @@ class _JoinStep:
         usable = keyed & timed
         late = usable & (places < self._limit)
         outputs: dict[str, pa.Table] = {}
-        if not usable.all():
-            outputs["rejects"] = self._rejects(_merged(self._positions(tables), rows, ~usable), keyed[~usable])
-        if late.any():
-            outputs["late"] = self._late_rows(_merged(self._positions(tables), rows, late))
         kept = usable & ~late
+        reported = self._reported(tables[1], rows[1], ~kept)
+        if (rejected := reported & ~usable).any():
+            outputs["rejects"] = self._rejects(_merged(self._positions(tables), rows, rejected), keyed[rejected])
+        if (passed := reported & late).any():
+            outputs["late"] = self._late_rows(_merged(self._positions(tables), rows, passed))
         if not kept.all():
             chosen = [pa.array(kept[here]) for here in rows]
             tables = [table.filter(mask) for table, mask in zip(tables, chosen, strict=True)]
@@ -166,6 +183,10 @@ class _JoinStep:
             time = watermark.time - self._lateness
             self._limit = max(self._limit, time if self._size is None else time // self._size)
 
+    def own(self, owns: Callable[[int], bool]) -> None:
+        if self._broadcast is not None:
+            self._broadcast.own(owns)
+
     def save(self) -> KeyedSnapshot:
         return self._waiting.save()
 
@@ -188,7 +209,15 @@ class _JoinStep:
         if not len(matches.rows):
             return self._no_records
         left, right = self._waiting.take(0, matches.left), self._waiting.take(1, matches.right)
-        return self._columns.joined(left, right, order[matches.rows] == 1, matches.numbers)
+        return self._columns.joined(left, right, order[matches.rows] == 1, matches.numbers, self._broadcast is not None)
+
+    def _reported(self, right: pa.Table, rows: Array, left_out: Array) -> Array:
+        """The records that are left out and are rows here: of the right ones only those of own shards."""
+        if self._broadcast is None or not left_out[rows].any():
+            return left_out
+        reported = left_out.copy()
+        reported[rows] &= self._broadcast.owned(keys_of(right, self._key))
+        return reported
 
     def _check_limit(self) -> None:
         limit = ShardLimit("most", self._most, self._waiting.shards)

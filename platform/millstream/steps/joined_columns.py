@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.arrays import Array
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, OTHER, PATH, RANK, TIME
-from millstream.steps.child_paths import with_child_paths
+from millstream.steps.child_paths import with_child_paths, with_partner_paths
 from millstream.steps.row_codec import can_encode
 
 __all__ = ["JoinedColumns"]
@@ -54,8 +55,13 @@ class JoinedColumns:
             records = records.append_column(_IDENTITY.field(PATH), empty)
         return records.select(self.inputs[side].names).cast(self.inputs[side])
 
-    def joined(self, left: pa.Table, right: pa.Table, right_completed: Array, numbers: Array) -> pa.Table:
-        """The joined records of these matches; `numbers` counts from 0 the matches that one record completed."""
+    def joined(
+        self, left: pa.Table, right: pa.Table, right_completed: Array, numbers: Array, by_partner: bool = False
+    ) -> pa.Table:
+        """The joined records of these matches; `numbers` counts from 0 the matches that one record completed.
+
+        With `by_partner`, the identity of the left record is in the path instead, if the right one completed the match.
+        """
         completed = pa.array(right_completed)
         own, other = (
             {name: pc.if_else(completed, one[name], two[name]) for name in _IDENTITY.names}
@@ -63,7 +69,13 @@ class JoinedColumns:
         )
         named = [_one_array(other[name]) for name in (RANK, OFFSET, PATH)]
         others = pa.StructArray.from_arrays(named, fields=list(_OTHER.type))
-        made = with_child_paths(pa.table([own[name] for name in _IDENTITY.names], schema=_IDENTITY), numbers)
+        parents = pa.table([own[name] for name in _IDENTITY.names], schema=_IDENTITY)
+        made = with_child_paths(parents, numbers)
+        if by_partner and right_completed.any():
+            ranks, offsets, paths = named
+            partners = with_partner_paths(parents, ranks.to_numpy().astype(np.int64), offsets.to_numpy(), paths)
+            path = pc.if_else(completed, partners[PATH], made[PATH])
+            made = made.set_column(made.column_names.index(PATH), _IDENTITY.field(PATH), path)
         fields = (left[name] for name in (*self._key, *(field.name for field in self._fields[0])))
         columns = [*made.columns, others, *fields, *(right[field.name] for field in self._fields[1])]
         return pa.Table.from_arrays(columns, schema=self.made)

@@ -11,11 +11,15 @@ import pyarrow as pa
 from pydantic import AfterValidator, Field
 
 from millstream.errors import ConfigError
+from millstream.records import OFFSET, RANK
 from millstream.state.shards import shard_of
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Array, Scope, Traits
 
-__all__ = ["KeyFields", "check_key", "check_key_fields", "coded", "key_of", "keys_of", "shards_of"]
+__all__ = ["KeyFields", "check_key", "check_key_fields", "coded", "key_of", "keys_of", "position_keys", "shards_of"]
+
+_BLOCK_BITS = 4
+"""So many low bits of an offset make no difference for the shard of a position."""
 
 
 def _key_fields(fields: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -60,6 +64,25 @@ def keys_of(records: pa.Table, fields: Sequence[str]) -> pa.ChunkedArray | pa.Ar
         distinct = [(*distinct[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
     made = pa.array([key_of(values) for values in distinct], pa.string())
     return made.take(pa.array(codes))
+
+
+def position_keys(records: pa.Table) -> pa.DictionaryArray:
+    """A text for the position of each record: it decides the shard of a record that may be in any shard.
+
+    Records of 16 offsets that follow each other have one text, so that their states can be one entry.
+
+    >>> position_keys(pa.table({"_rank": [0, 0, 2], "_offset": [7, 15, 16]})).to_pylist()
+    ['<0/0', '<0/0', '<2/1']
+    """
+    ranks, of_rank = np.unique(records[RANK].to_numpy(), return_inverse=True)
+    blocks, of_block = np.unique(records[OFFSET].to_numpy() >> _BLOCK_BITS, return_inverse=True)
+    pairs, codes = np.unique(of_rank * len(blocks) + of_block, return_inverse=True)
+    size = max(len(blocks), 1)
+    texts = [
+        f"<{rank}/{block}"
+        for rank, block in zip(ranks[pairs // size].tolist(), blocks[pairs % size].tolist(), strict=True)
+    ]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int64()), pa.array(texts, pa.string()))
 
 
 def coded(column: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:

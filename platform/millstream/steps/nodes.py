@@ -64,7 +64,7 @@ def build_node(
         if isinstance(records, pa.Schema):
             step = named.config.build(records)
         else:
-            join: JoinStep = named.config.build(records)
+            join: JoinStep = (named.config.build_to_all if named.to_all else named.config.build)(records)
             joined = JoinedInputs(records, join.traits.key_fields)
             step, records = OneInput(join, joined), joined.schema
         check_key(step.traits, records)

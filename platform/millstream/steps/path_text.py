@@ -7,6 +7,7 @@ import struct
 
 import pyarrow as pa
 
+from millstream.steps.child_paths import partner_text
 from millstream.steps.round_paths import round_text
 
 __all__ = ["path_text"]
@@ -14,6 +15,8 @@ __all__ = ["path_text"]
 
 def path_text(paths: pa.ChunkedArray) -> pa.Array:
     """The paths as text; an empty path is an empty text, and `r2` is the second round of a cycle.
+
+    `p0` ends the identity of a partner in a join, of which one stream goes to all owners of keys.
 
     >>> path_text(pa.chunked_array([[b"", bytes([0, 0, 0, 3, 128, 0, 0, 2]), b'["sport"]' + bytes(4)]])).to_pylist()
     ['', '3.r2', '["sport"].0']
@@ -27,7 +30,7 @@ def path_text(paths: pa.ChunkedArray) -> pa.Array:
 def _text(path: bytes) -> str:
     key, numbers = _key(path)
     items = struct.unpack(f">{len(numbers) // 4}I", numbers)
-    return ".".join([*key, *(round_text(item) or str(item) for item in items)])
+    return ".".join([*key, *(round_text(item) or partner_text(item) or str(item) for item in items)])
 
 
 def _key(path: bytes) -> tuple[list[str], bytes]:

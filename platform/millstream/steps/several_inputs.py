@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from millstream.arrays import Array
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.state.keyed_state import KeyedSnapshot
-from millstream.steps.contracts import FindsLateRecords, JoinStep, Output, Result, State, Traits
+from millstream.steps.contracts import FindsLateRecords, JoinStep, Output, OwnsShards, Result, State, Traits
 from millstream.substreams import Watermark
 
 __all__ = ["JoinedInputs", "OneInput"]
@@ -95,6 +95,10 @@ class OneInput:
     def resume(self, watermark: Watermark) -> None:
         if isinstance(self.step, FindsLateRecords):
             self.step.resume(watermark)
+
+    def own(self, owns: Callable[[int], bool]) -> None:
+        if isinstance(self.step, OwnsShards):
+            self.step.own(owns)
 
     def save(self) -> State | KeyedSnapshot:
         return self.step.save()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +60,8 @@ class WaitingRecords:
     that a record was in a match.
     """
 
+    _of_slots: ClassVar[tuple[str, ...]] = ("_following", "_places", "_codes", "_live", "_matched")
+    """The arrays with an element for each slot of each side."""
     _heads: Array
     _tails: Array
     _dirty: Array
@@ -110,7 +114,7 @@ class WaitingRecords:
             self._live,
             self._matched,
         )
-        self._dirty[codes] = True
+        self._mark(sides, codes)
         own, is_left = slots[rows], sides[rows] == 0
         return Matches(rows, np.where(is_left, own, others), np.where(is_left, others, own), numbers)
 
@@ -137,17 +141,13 @@ class WaitingRecords:
         """The first shard in which more than `most` records wait; None if there is none."""
         if len(self) <= most or self._added < self._room:
             return None
-        waiting = np.concatenate(
-            [self._codes[side, :size][self._live[side, :size]] for side, size in enumerate(self._sizes)]
-        )
-        for code in np.unique(waiting[self._shard_of[waiting] < 0]).tolist():
-            self._shard_of[code] = shard_of(self._names[code], self.shards)
-        records = np.bincount(self._shard_of[waiting], minlength=self.shards)
+        waiting, shards = self._in_shards()
+        records = np.bincount(shards, minlength=self.shards)
         self._added, self._room = 0, most + 1 - int(records.max())
         full = np.flatnonzero(records > most)
         if not len(full):
             return None
-        codes, counts = np.unique(waiting[self._shard_of[waiting] == full[0]], return_counts=True)
+        codes, counts = np.unique(waiting[shards == full[0]], return_counts=True)
         key = min(self._names[code] for code in codes[counts == counts.max()].tolist())
         return FullShard(int(full[0]), int(records[full[0]]), key)
 
@@ -194,12 +194,37 @@ class WaitingRecords:
         """A heap for each side: the least place, a number, and the places and slots in the order of places."""
         self._run = 0
 
+    def _mark(self, sides: Array | int, codes: Array) -> None:
+        """Mark these keys, of which records on these sides came or left."""
+        self._dirty[codes] = True
+
+    def _waiting_keys(self, side: int) -> Array:
+        """The key of each record that waits on a side."""
+        size = self._sizes[side]
+        found: Array = self._codes[side, :size][self._live[side, :size]]
+        return found
+
+    def _in_shards(self) -> tuple[Array, Array]:
+        """The key and the shard of each record that waits."""
+        waiting = np.concatenate([self._waiting_keys(side) for side in (0, 1)])
+        return waiting, self._shards_of(waiting)
+
+    def _shards_of(self, codes: Array) -> Array:
+        """The shards of these keys."""
+        for code in np.unique(codes[self._shard_of[codes] < 0]).tolist():
+            self._shard_of[code] = shard_of(self._entry(code), self.shards)
+        found: Array = self._shard_of[codes]
+        return found
+
+    def _entry(self, code: int) -> str:
+        """The name of a key in the state."""
+        return self._names[code]
+
     def _append(self, side: int, table: pa.Table, codes: Array, places: Array) -> Array:
         """Give new records their slots; the chains and `live` are set when matches are searched."""
         start, stop = self._sizes[side], self._sizes[side] + table.num_rows
         if stop > self._codes.shape[1]:
-            names = ("_following", "_places", "_codes", "_live", "_matched")
-            for name in names:
+            for name in self._of_slots:
                 setattr(self, name, _longer(getattr(self, name), stop, 0))
         self._sizes[side] = stop
         self._living[side] += table.num_rows
@@ -236,7 +261,7 @@ class WaitingRecords:
         left = np.concatenate(gone)
         self._live[side, left] = False
         self._living[side] -= len(left)
-        self._dirty[self._codes[side, left]] = True
+        self._mark(side, self._codes[side, left])
         return left
 
     def _compact(self) -> None:
@@ -276,23 +301,35 @@ class WaitingRecords:
         self._dirty[:] = False
 
     def _write_keys(self, codes: Array) -> None:
+        left, right = (self._encoded(side, codes, self._matched[side] & self._matters) for side in (0, 1))
+        values = (
+            b"".join((len(one).to_bytes(_LENGTH), one, two)) if one or two else None
+            for one, two in zip(left, right, strict=True)
+        )
+        self._put(codes, values)
+
+    def _encoded(self, side: int, codes: Array, flags: Array) -> Iterator[memoryview]:
+        """The records of each of these keys on a side, as bytes; `flags` has a flag for each slot."""
         from millstream.compiled.join_matches import slots_of
 
-        parts = []
-        for side in (0, 1):
-            slots, stops = slots_of(side, codes, self._heads, self._following, self._live)
-            encoded = self._codecs[side].encode(self.take(side, slots), self._matched[side, slots] & self._matters)
-            offsets = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, 4 * encoded.offset)
-            parts.append((memoryview(encoded.buffers()[2] or b""), offsets[np.r_[0, stops]].tolist()))
-        (left, left_ends), (right, right_ends) = parts
+        slots, stops = slots_of(side, codes, self._heads, self._following, self._live)
+        return self._bytes(side, slots, stops, flags[slots])
+
+    def _bytes(self, side: int, slots: Array, stops: Array, flags: Array) -> Iterator[memoryview]:
+        """The records in these slots as bytes, divided before these numbers of records."""
+        encoded = self._codecs[side].encode(self.take(side, slots), flags)
+        offsets = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, 4 * encoded.offset)
+        data, ends = memoryview(encoded.buffers()[2] or b""), offsets[np.r_[0, stops]].tolist()
+        return (data[start:end] for start, end in itertools.pairwise(ends))
+
+    def _put(self, codes: Array, values: Iterable[bytes | None]) -> None:
+        """Put the values of these keys into the store; None deletes a key."""
         stored = self._stored[codes].tolist()
-        for index, code in enumerate(codes.tolist()):
-            value = left[left_ends[index] : left_ends[index + 1]], right[right_ends[index] : right_ends[index + 1]]
-            if any(map(len, value)):
-                self._store.put(self._names[code], b"".join((len(value[0]).to_bytes(_LENGTH), *value)))
-            elif stored[index]:
-                self._store.put(self._names[code], None)
-        self._stored[codes] = (np.diff(left_ends) + np.diff(right_ends)) > 0
+        for index, (code, value) in enumerate(zip(codes.tolist(), values, strict=True)):
+            if value is not None or stored[index]:
+                self._store.put(self._entry(code), value)
+            stored[index] = value is not None
+        self._stored[codes] = stored
 
     def _load(self) -> None:
         """Take the records from the store."""

@@ -52,6 +52,11 @@ class Leg:
     back: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @property
+    def to_all(self) -> str | None:
+        """The stream of which every owner of keys gets all records; None without one."""
+        return self.steps[0].reads[1] if self.steps and self.steps[0].traits.to_all else None
+
+    @property
     def in_cycle(self) -> tuple[Node, ...]:
         """The steps that run in every round; the others run once, after the cycle."""
         return tuple(node for node in self.steps if self.cycle and node.cycle == self.cycle)

@@ -31,6 +31,7 @@ from millstream.log.ranges import Range
 from millstream.state.layers import Layers
 from millstream.state.stored_states import States
 from millstream.steps.chain import begin_epoch
+from millstream.steps.contracts import OwnsShards
 from millstream.steps.graph import Graph
 from millstream.steps.outcome import outcome_of
 from millstream.steps.processor import restore_steps
@@ -57,6 +58,9 @@ class Reader:
         self._places = any(leg.needs_order for leg in legs.fed_by(legs.head))
         self._runners = [(CycleRunner if leg.cycle else LegRunner)(graph, legs, leg, readers) for leg in legs.keyed]
         self._owned = [leg.steps[0] for leg in legs.keyed]
+        for node in self._owned:
+            if isinstance(node.step, OwnsShards):
+                node.step.own(lambda shard: shard % readers == index)
         self._scatter = Scatter(legs, reader_names(readers), SEQUENCER, layers.shards, index)
         self._partitions = PartitionTable()
         keyed = [node.name for node in self._owned]

@@ -26,13 +26,15 @@ Role = Reader | Sequencer
 def owned_states(name: str, readers: int, legs: Legs, states: StoredStates) -> StoredStates:
     """The states that the role of this name owns: reader i has the shards of keyed steps that are i modulo readers.
 
-    All other state is the sequencer's. Readers may read event time too, by which their steps find late records.
+    All other state is the sequencer's. Readers may read event time too, by which their steps find late records, and the
+    whole state of a step of which one stream goes to all.
     """
     keyed = [leg.steps[0].name for leg in legs.all if leg.place is Place.KEYED]
     if name == SEQUENCER:
         return states.owned(lambda shard: True, states.sections.keys() - keyed)
     index = reader_names(readers).index(name)
-    return states.owned(lambda shard: shard % readers == index, keyed, whole=[EVENT_TIME])
+    to_all = [leg.steps[0].name for leg in legs.keyed if leg.to_all is not None]
+    return states.owned(lambda shard: shard % readers == index, keyed, whole=[EVENT_TIME, *to_all])
 
 
 def role_of(

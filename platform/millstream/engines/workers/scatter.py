@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,7 +13,8 @@ from millstream.engines.workers.legs import LOG, Leg, Legs, Place
 from millstream.engines.workers.messages import EpochPart
 from millstream.log.epochs import PartitionName, PartitionTable
 from millstream.records import RANK
-from millstream.steps.keys import keys_of, shards_of
+from millstream.steps.contracts import Array
+from millstream.steps.keys import keys_of, position_keys, shards_of
 
 __all__ = ["Scatter"]
 
@@ -50,20 +52,37 @@ class Scatter:
         }
 
     def _divided(self, tables: _Tables, leg: Leg, partitions: PartitionTable) -> Sequence[_Tables]:
-        """The records of each owner of keys."""
+        """The records of each owner of keys.
+
+        If a stream goes to all, the other records need not be together by key: their positions spread them evenly.
+        """
         owners = len(self._readers)
         shares: list[dict[str, pa.Table]] = [{} for _ in range(owners)]
         for stream, table in tables.items():
             records = _of_sources(table, leg, partitions) if stream == LOG else table
-            owner_of = shards_of(keys_of(records, leg.key), self._shards) % owners if owners > 1 else None
+            if owners == 1 or stream == leg.to_all:
+                for share in shares:
+                    share[stream] = records
+                continue
+            keys = keys_of(records, leg.key) if leg.to_all is None else position_keys(records)
+            owner_of = shards_of(keys, self._shards) % owners
+            copied = _copied(records, leg, partitions) if stream == LOG else np.zeros(records.num_rows, np.bool_)
             for owner, share in enumerate(shares):
-                share[stream] = records if owner_of is None else records.filter(pa.array(owner_of == owner))
+                share[stream] = records.filter(pa.array((owner_of == owner) | copied))
         return shares
 
     def _new_names(self, partitions: PartitionTable, ranks: Sequence[int]) -> dict[int, PartitionName]:
         names = {rank: partitions[rank] for rank in ranks if rank not in self._named}
         self._named |= names.keys()
         return names
+
+
+def _copied(records: pa.Table, leg: Leg, partitions: PartitionTable) -> Array:
+    """True for records of a source that goes to all."""
+    ranks = pc.unique(records[RANK]).to_pylist()
+    copied = [rank for rank in ranks if partitions[rank].source == leg.to_all]
+    found: Array = np.isin(records[RANK].to_numpy(), copied)
+    return found
 
 
 def _of_sources(records: pa.Table, leg: Leg, partitions: PartitionTable) -> pa.Table:

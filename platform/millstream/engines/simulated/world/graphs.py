@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from millstream.config.models import Config
+from millstream.steps.contracts import OwnsShards
 from millstream.steps.graph import Graph, build_graph
 
 __all__ = ["Graphs"]
@@ -23,6 +24,8 @@ class Graphs:
             return build_graph(config.steps, self._fields, config.source_times, config.sinks, config.rounds)
         graph = self._idle.pop()
         for node in graph.steps:
+            if isinstance(node.step, OwnsShards):
+                node.step.own(lambda shard: True)
             node.step.restore({})
         return graph
 
