@@ -11,8 +11,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.compiled.later_imports import import_at_start
-from millstream.errors import ConfigError, StepFailed
-from millstream.records import OFFSET, RANK
+from millstream.errors import ConfigError
+from millstream.records import record_failed
 from millstream.steps.column_checks import check_text_column
 from millstream.steps.contracts import Result, Scope, Step, Traits
 from millstream.steps.stateless import StatelessStep
@@ -84,5 +84,5 @@ class _WeighingStep(StatelessStep):
         if not isinstance(found, dict) or not all(type(value) in (int, float) for value in found.values()):
             message = f"weighted_words: {text!r} is not a JSON object with a number for each word"
             hint = f"correct the step that makes the field {self._config.weights!r}"
-            raise StepFailed(f"{message}; {hint}", records[RANK][row].as_py(), records[OFFSET][row].as_py())
+            raise record_failed(f"{message}; {hint}", records, row)
         return found

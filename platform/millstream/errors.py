@@ -117,11 +117,11 @@ class DifferentReplay(MillstreamError):
 
 
 class StepFailed(MillstreamError):
-    """A step raised an exception; `rank` and `offset` name the record, if one caused it."""
+    """A step raised an exception; `rank`, `offset` and `path` name the record, if one caused it."""
 
-    def __init__(self, message: str, rank: int | None = None, offset: int | None = None) -> None:
+    def __init__(self, message: str, rank: int | None = None, offset: int | None = None, path: bytes = b"") -> None:
         super().__init__(message)
-        self.rank, self.offset = rank, offset
+        self.rank, self.offset, self.path = rank, offset, path
 
 
 class WorkerLost(MillstreamError):

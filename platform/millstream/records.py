@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.errors import StepFailed
+
 __all__ = [
     "OFFSET",
     "OTHER",
@@ -27,6 +29,7 @@ __all__ = [
     "is_text",
     "log_schema",
     "no_records",
+    "record_failed",
 ]
 
 RANK = "_rank"
@@ -75,6 +78,16 @@ def no_records(schema: pa.Schema) -> pa.Table:
     0
     """
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def record_failed(message: str, records: pa.Table, row: int) -> StepFailed:
+    """The error of a step that fails on the record in this row.
+
+    >>> record_failed("no", pa.table({"_rank": [0, 1], "_offset": [7, 8]}), 1).offset
+    8
+    """
+    path = records[PATH][row].as_py() if PATH in records.column_names else None
+    return StepFailed(message, records[RANK][row].as_py(), records[OFFSET][row].as_py(), path or b"")
 
 
 def is_text(kind: pa.DataType) -> bool:

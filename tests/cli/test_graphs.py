@@ -155,6 +155,30 @@ def test_a_mistake_is_refused_with_its_line_and_key(millstream: Millstream, grap
     assert f"graph.yaml:{message}" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("step", "option"),
+    [
+        ("type: top_k, of: text, by: text, window: {type: count, size: 3}", "max_open"),
+        ("type: join, from: [news, blogs], by: text, within: 1m", "most"),
+    ],
+)
+def test_a_limit_is_refused_that_a_shard_of_the_keys_would_soon_reach(
+    millstream: Millstream, graph: Path, step: str, option: str
+) -> None:
+    source = "{type: generator, records: 60}"
+    head = f"name: limits\nsources: {{news: {source}, blogs: {source}}}\nsinks: {{limited: {{type: files}}}}\n"
+    for most, shards in ((6399, 64), (6400, 64), (100, 1), (1, 1)):
+        options = f"name: limited, {step}, {option}: {most}"
+        graph.write_text(f"{head}guarantee: {{shards: {shards}}}\npipeline:\n  steps:\n    - {{{options}}}\n")
+        ran = millstream("validate", graph.name)
+        message = (
+            f"graph.yaml:7 pipeline.steps.0.{option}: {most:,} is divided between 64 shards of keys, so the run would "
+            "stop with more than 100 in one of them; the smallest value is 6,400, 100 for each shard, or give the run "
+            "fewer shards (`guarantee.shards`)"
+        )
+        assert (ran.code, message in ran.err) == ((2, True) if most == 6399 else (0, False)), ran.err
+
+
 def test_two_sinks_of_one_output_are_refused(millstream: Millstream, graph: Path) -> None:
     one_model = GRAPH.replace("type: classify, name: bayes", "type: popularity, name: bayes, of: first")
     one_model = one_model.replace("model: {type: naive_bayes, features: {}}", "window: {type: count, size: 10}")

@@ -37,8 +37,8 @@ def test_ten_thousand_schedules_of_the_demo_come_out_as_exactly_once_promises(tm
 
 
 @pytest.fixture
-def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
-    return keyed_pipelines(tmp_path, monkeypatch)
+def keyed(tmp_path: Path) -> PipelineFactory:
+    return keyed_pipelines(tmp_path)
 
 
 @pytest.mark.parametrize(

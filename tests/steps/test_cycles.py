@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millstream.config.pipeline import NamedStep
+from millstream.config.pipeline import CycleLimits, NamedStep
 from millstream.config.sources import SourceTime
 from millstream.errors import StepFailed
 from millstream.log.epochs import Added, Ended, Epoch, PartitionName
@@ -35,6 +35,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
     module.keep = lambda record: {}
     module.halves = lambda record: [{"text": str(int(record["text"]) // 2)}] * (2 if int(record["text"]) > 1 else 0)
     module.seen = lambda record, state: ({}, [*(state or []), record["text"]])
+    module.twice = lambda record: [{}, {}] if record["text"] else []
     module.same = lambda record: [{}] if record["text"] else []
     module.close = lambda key, state: {"seen": "1"}
     monkeypatch.setitem(sys.modules, "rules", module)
@@ -150,7 +151,7 @@ def test_rounds_are_counted_for_each_epoch() -> None:
 
 def test_a_cycle_that_never_ends_is_an_error_that_names_the_record() -> None:
     more = NamedStep("more", FlatMap(function="rules:same"), reads=("news", "more"))
-    graph = build_graph([more], FIELDS, SOURCES, rounds=20)
+    graph = build_graph([more], FIELDS, SOURCES, limits=CycleLimits(rounds=20))
     message = (
         "the cycle of 'more' has not ended after 20 rounds: the record news/a offset 1 and 1 more is sent back again "
         "in epoch 0; send back only what has changed, or raise `pipeline.rounds`"
@@ -161,8 +162,37 @@ def test_a_cycle_that_never_ends_is_an_error_that_names_the_record() -> None:
     assert (error.value.rank, error.value.offset) == (0, 1)
 
 
+def test_a_cycle_that_grows_is_an_error_before_it_takes_all_memory() -> None:
+    more = NamedStep("more", FlatMap(function="rules:twice"), reads=("news", "more"))
+    graph = build_graph([more], FIELDS, SOURCES, limits=CycleLimits(100_000, sent_back=1000))
+    with pytest.raises(StepFailed) as error:
+        processed(graph, "", "3")
+    assert str(error.value) == (
+        "the cycle of 'more' has sent back 1,022 records in 9 rounds, and 1,000 are allowed: "
+        "the record news/a offset 1 and 511 more is sent back again in epoch 0; "
+        "send back only what has changed, or raise `pipeline.sent_back`"
+    )
+    assert (error.value.rank, error.value.offset) == (0, 1)
+
+
+def test_as_many_records_as_allowed_are_no_error() -> None:
+    graph = build_graph(COUNTDOWN, FIELDS, SOURCES, limits=CycleLimits(sent_back=2 + 2 + 1))
+    assert processed(graph, "4", "3").receipt.rounds == {"less": 4}
+    with pytest.raises(StepFailed, match="has sent back 6 records in 3 rounds, and 5 are allowed"):
+        processed(graph, "4", "4")
+
+
+def test_too_many_back_edges_are_refused() -> None:
+    steps = [NamedStep("x", FlatMap(function="rules:same"), reads=("news",))]
+    for number in range(65):
+        steps.append(NamedStep(f"x{number}", FlatMap(function="rules:same"), reads=(steps[-1].name, f"x{number}")))
+    [problem] = check_graph(steps, FIELDS, SOURCES)[1]
+    assert problem.message == "there are 65 back edges, and at most 64 are allowed; use fewer cycles"
+    assert problem.path[-2:] == ("from", 1)
+
+
 def test_as_many_rounds_as_allowed_are_no_error() -> None:
-    graph = build_graph(COUNTDOWN, FIELDS, SOURCES, rounds=4)
+    graph = build_graph(COUNTDOWN, FIELDS, SOURCES, limits=CycleLimits(rounds=4))
     assert processed(graph, "4").receipt.rounds == {"less": 4}
     with pytest.raises(StepFailed, match="has not ended after 4 rounds"):
         processed(graph, "5")

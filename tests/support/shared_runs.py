@@ -10,6 +10,7 @@ import pyarrow as pa
 from support.shuffled_roles import ShuffledPool
 
 from millstream.config.load import read_config
+from millstream.config.pipeline import DEFAULT_LIMITS, CycleLimits
 from millstream.engines.workers.feed import WorkersFeed
 from millstream.engines.workers.legs import legs_of
 from millstream.log.epochs import Added, Ended, Epoch, PartitionName
@@ -30,11 +31,11 @@ EPOCHS, SIZE, READERS, SECOND = 8, 40, 2, 1_000_000
 Steps = list[dict[str, Any]]
 
 
-def graph(steps: Sequence[Mapping[str, Any]], folder: Path, rounds: int = 1000) -> Graph:
+def graph(steps: Sequence[Mapping[str, Any]], folder: Path, limits: CycleLimits = DEFAULT_LIMITS) -> Graph:
     source = {"type": "files", "path": "documents", "fields": {name: name for name in (*FIELDS, "time")}}
     config = {"name": "legs", "source": source, "pipeline": {"steps": steps}, "sinks": {}}
     loaded = read_config(config, folder, "legs.yaml").config
-    return build_graph(loaded.steps, FIELDS, loaded.source_times, loaded.sinks, rounds)
+    return build_graph(loaded.steps, FIELDS, loaded.source_times, loaded.sinks, limits)
 
 
 def epochs() -> list[Epoch]:
@@ -64,9 +65,11 @@ def records(rank: int, start: int, stop: int) -> pa.Table:
 class SharedRun:
     """A run with readers and a sequencer; a seed decides the order of their messages."""
 
-    def __init__(self, steps: Steps, folder: Path, seed: int, readers: int = READERS, rounds: int = 1000) -> None:
+    def __init__(
+        self, steps: Steps, folder: Path, seed: int, readers: int = READERS, limits: CycleLimits = DEFAULT_LIMITS
+    ) -> None:
         self._steps, self._folder, self._seed, self._readers = steps, folder, seed, readers
-        self._rounds = rounds
+        self._limits = limits
         self._layers = Layers(folder / f"run{seed}/layers", background=ThreadedBackground())
         self._store = CheckpointStore(folder / f"run{seed}", {}, layers=self._layers)
         self._store.begin()
@@ -83,7 +86,7 @@ class SharedRun:
         self._readers = readers or self._readers
         self.pool = ShuffledPool(
             self._readers,
-            lambda: graph(self._steps, self._folder, self._rounds),
+            lambda: graph(self._steps, self._folder, self._limits),
             read,
             self._layers,
             self._seed + checkpointed,
@@ -104,9 +107,9 @@ class SharedRun:
         return self._feed.finish()
 
 
-def alone(steps: Steps, folder: Path, rounds: int = 1000) -> tuple[list[EpochResult], Outcome]:
+def alone(steps: Steps, folder: Path, limits: CycleLimits = DEFAULT_LIMITS) -> tuple[list[EpochResult], Outcome]:
     """The results of one process."""
-    processor = EpochProcessor(graph(steps, folder, rounds))
+    processor = EpochProcessor(graph(steps, folder, limits))
     processor.restore({}, [])
     made = [
         processor.process(epoch, read([Range(rank, PARTITIONS[rank], *epoch.cut[rank]) for rank in (0, 1)]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.documents import write_documents
+from support.user_functions import __name__ as functions
 
 from millstream.config.load import Loaded, load_config, read_config
 from millstream.config.models import Config
@@ -29,24 +28,10 @@ __all__ = [
 ]
 
 DEMO = Path(__file__).parents[2] / "configs/demo.yaml"
-FUNCTIONS = """
-def first_word(record):
-    return {"word": record["text"].split()[0]}
-
-def seen(record, state):
-    seen = state or 0
-    if seen % 7 == 6:
-        raise ValueError(f"seventh {record['word']}")
-    return {"seen": str(seen)}, seen + 1
-
-def known(record):
-    first = record["text"].split()[0]
-    return {"id": first, "label": record["label"] if first.endswith("3") else None}
-"""
 MODEL = {"type": "complement_nb", "batch_size": 16}
 STEPS: list[dict[str, Any]] = [
-    {"type": "map", "name": "word", "function": "simulated_functions:first_word", "adds": ["word"]},
-    {"type": "per_key", "key": "word", "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
+    {"type": "map", "name": "word", "function": f"{functions}:first_word", "adds": ["word"]},
+    {"type": "per_key", "key": "word", "function": f"{functions}:seen", "adds": ["seen"], "on_error": "reject"},
     {"type": "hashed_text", "dimensions": 256},
     {"type": "popularity", "window": {"type": "tumbling", "size": "10m", "lateness": "1m"}, "threshold": 0.3},
 ]
@@ -64,7 +49,7 @@ GRAPH: list[dict[str, Any]] = [
 """A fork, a union whose inputs share a source, a union of two sources, and two models."""
 SPREAD = "millstream_pipelines.label_propagation"
 CYCLE: list[dict[str, Any]] = [
-    {"type": "map", "name": "known", "from": ["first", "second"], "function": "simulated_functions:known",
+    {"type": "map", "name": "known", "from": ["first", "second"], "function": f"{functions}:known_by_word",
      "adds": ["id"]},
     {"type": "flat_map", "name": "words", "function": f"{SPREAD}:words", "adds": ["word", "hops", "news"]},
     {"type": "per_key", "name": "notes", "from": ["words", "shared"], "key": "id", "children": True,
@@ -72,7 +57,7 @@ CYCLE: list[dict[str, Any]] = [
     {"type": "per_key", "name": "shared", "from": "notes", "key": "word", "children": True,
      "function": f"{SPREAD}:word"},
     {"type": "per_key", "name": "seen", "from": ["notes", "words"], "key": "id",
-     "function": "simulated_functions:seen", "adds": ["seen"], "on_error": "reject"},
+     "function": f"{functions}:seen", "adds": ["seen"], "on_error": "reject"},
 ]  # fmt: skip
 """A cycle of two keyed steps, and a step whose state depends on the order of the rounds and of what entered them."""
 
@@ -84,8 +69,10 @@ SHARED: list[dict[str, Any]] = [
     {**WORD, "name": "other", "from": "second"},
     {"type": "join", "name": "pairs", "from": ["word", "other"], "by": "word", "within": "2m", "how": "left"},
     {"type": "top_k", "from": "seen", "of": "topic", "k": 1, "counters": 2, "window": {"type": "count", "size": 5}},
+    {"type": "popularity", "name": "counts", "from": "word", "of": "label", "by": "word",
+     "window": {"type": "count", "size": 3}},
 ]  # fmt: skip
-"""Windows by key, a keyed step that reads their rows, a join, and a step in the sequencer."""
+"""Windows by key, in event time and by count, a keyed step that reads rows, a join, and a step in the sequencer."""
 TO_ALL: list[dict[str, Any]] = [
     {**WORD, "from": "first"},
     {**WORD, "name": "other", "from": "second"},
@@ -119,11 +106,8 @@ def demo_pipelines(folder: Path) -> PipelineFactory:
     return make
 
 
-def keyed_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
-    """Pipelines with keyed steps; their documents and functions are in the folder."""
-    (folder / "simulated_functions.py").write_text(FUNCTIONS)
-    monkeypatch.syspath_prepend(str(folder))
-    sys.modules.pop("simulated_functions", None)
+def keyed_pipelines(folder: Path) -> PipelineFactory:
+    """Pipelines with keyed steps; their documents are in the folder."""
     write_documents(folder / "documents", records=160)
 
     def make(
@@ -141,11 +125,8 @@ def keyed_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFa
     return make
 
 
-def graph_pipelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
-    """Pipelines with two sources and a graph of steps; their documents and functions are in the folder."""
-    (folder / "simulated_functions.py").write_text(FUNCTIONS)
-    monkeypatch.syspath_prepend(str(folder))
-    sys.modules.pop("simulated_functions", None)
+def graph_pipelines(folder: Path) -> PipelineFactory:
+    """Pipelines with two sources and a graph of steps; their documents are in the folder."""
     write_documents(folder / "documents", records=120)
 
     def make(delivery: str, checkpoint_every: int = 1, commit_every: int = 1, steps: Any = GRAPH) -> SimulatedPipeline:

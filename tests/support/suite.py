@@ -225,9 +225,8 @@ _WINDOWS: list[dict[str, Any]] = [
 ]
 
 
-def _sessions_by_author() -> Recipe:
-    window = {"type": "session", "gap": "4m", "lateness": "30s"}
-    step = {"type": "popularity", "of": "label", "by": "author", "window": window, "emit": {"early": "3m"}}
+def _by_author(window: Mapping[str, Any]) -> Recipe:
+    step = {"type": "popularity", "of": "label", "by": "author", "window": dict(window), "emit": {"early": "3m"}}
     fields = {name: name for name in ("text", "label", "time", "author")}
     sinks = {"topics": {"type": "journal", "path": "{run}-topics"}}
     return Recipe({"steps": [step], "source": {"fields": fields}, "sinks": sinks, "placement": {}}, sign_documents)
@@ -252,7 +251,8 @@ PIPELINES: Mapping[str, Recipe] = {
     "count_windows": Recipe({"window": {"type": "count", "size": 37}}),
     "functions": Recipe({"steps": _FUNCTIONS, "placement": {}}),
     "sliding": Recipe({"window": {"type": "sliding", "size": "15m", "slide": "5m", "lateness": "1m"}}),
-    "sessions_by_author": _sessions_by_author(),
+    "sessions_by_author": _by_author({"type": "session", "gap": "4m", "lateness": "30s"}),
+    "counts_by_author": _by_author({"type": "count", "size": 5}),
     "words": Recipe({"steps": _WINDOWS, "sinks": _PREDICTIONS, "placement": {}}),
     "keyed_memory": _keyed("memory"),
     "keyed_rocksdb": _keyed("rocksdb"),

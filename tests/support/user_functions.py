@@ -12,14 +12,17 @@ __all__ = [
     "count",
     "count_down",
     "fail_later",
+    "first_word",
     "follow",
     "group",
     "identify",
     "known",
+    "known_by_word",
     "mark",
     "news",
     "not_dropped",
     "rows",
+    "seen",
     "short",
     "shout",
     "unchanged",
@@ -65,6 +68,11 @@ def fail_later(record: Mapping[str, Any], state: Any) -> tuple[list[dict[str, st
     return [{"hops": "9"}], state
 
 
+def first_word(record: Mapping[str, Any]) -> dict[str, str]:
+    """Adds the first word of a text."""
+    return {"word": record["text"].split()[0]}
+
+
 def follow(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], Any]:
     """Adds an earlier word of the author to a text, so that a model depends on keyed state; drops old state."""
     seen = state or {"texts": 0, "last": ""}
@@ -95,6 +103,12 @@ def news(record: Mapping[str, Any]) -> bool:
     return "word7" in record["text"].split()
 
 
+def known_by_word(record: Mapping[str, Any]) -> dict[str, str | None]:
+    """The first word as id; keeps the labels of a few words only."""
+    first = record["text"].split()[0]
+    return {"id": first, "label": record["label"] if first.endswith("3") else None}
+
+
 def not_dropped(record: Mapping[str, Any]) -> bool:
     """Drops the texts that a test has marked."""
     return bool(record["text"] != "dropped")
@@ -109,6 +123,15 @@ def mark(record: Mapping[str, Any]) -> dict[str, str | None]:
 def rows(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], int]:
     """Counts the rows of a key."""
     return {}, (state or 0) + 1
+
+
+def seen(record: Mapping[str, Any], state: Any) -> tuple[dict[str, str], int]:
+    """Counts the records of a word; fails on every seventh."""
+    number = state or 0
+    if number % 7 == 6:
+        message = f"seventh {record['word']}"
+        raise ValueError(message)
+    return {"seen": str(number)}, number + 1
 
 
 def short(record: Mapping[str, Any]) -> bool:

@@ -99,17 +99,8 @@ def close_sessions(
     for at in range(len(sessions)):
         if sessions[at, _KEY] >= 0 and sessions[at, _LAST] <= until:
             closing += 1
-            row = sessions[at, _COUNTS]
-            while row >= 0:
-                found += 1
-                row = counts[row, _NEXT]
-    codes, firsts, lasts, stops = (
-        np.empty(closing, np.int64),
-        np.empty(closing, np.int64),
-        np.empty(closing, np.int64),
-        np.empty(closing, np.int64),
-    )
-    topics, numbers = np.empty(found, np.int64), np.empty(found, np.int64)
+            found += _number_of_topics(sessions[at, _COUNTS], counts)
+    codes, firsts, lasts, stops, topics, numbers = _arrays(closing, found)
     closed, made = 0, 0
     for at in range(len(sessions)):
         code = sessions[at, _KEY]
@@ -117,10 +108,9 @@ def close_sessions(
             continue
         row = sessions[at, _COUNTS]
         open_in_shards[shard_of[code]] -= row >= 0
+        made = _copy_topics(row, counts, topics, numbers, made)
         while row >= 0:
             following = counts[row, _NEXT]
-            topics[made], numbers[made] = counts[row, _TOPIC], counts[row, _COUNT]
-            made += 1
             _remove(row, counts, buckets, free, uses)
             row = following
         codes[closed], firsts[closed], lasts[closed] = code, sessions[at, _FIRST], sessions[at, _LAST]
@@ -149,27 +139,14 @@ def contents_of(codes: Any, heads: Any, sessions: Any, counts: Any) -> Any:
         at = heads[code]
         while at >= 0:
             held += 1
-            row = sessions[at, _COUNTS]
-            while row >= 0:
-                found += 1
-                row = counts[row, _NEXT]
+            found += _number_of_topics(sessions[at, _COUNTS], counts)
             at = sessions[at, _NEXT]
-    keys, firsts, lasts, stops = (
-        np.empty(held, np.int64),
-        np.empty(held, np.int64),
-        np.empty(held, np.int64),
-        np.empty(held, np.int64),
-    )
-    topics, numbers = np.empty(found, np.int64), np.empty(found, np.int64)
+    keys, firsts, lasts, stops, topics, numbers = _arrays(held, found)
     held, found = 0, 0
     for index in range(len(codes)):
         at = heads[codes[index]]
         while at >= 0:
-            row = sessions[at, _COUNTS]
-            while row >= 0:
-                topics[found], numbers[found] = counts[row, _TOPIC], counts[row, _COUNT]
-                found += 1
-                row = counts[row, _NEXT]
+            found = _copy_topics(sessions[at, _COUNTS], counts, topics, numbers, found)
             keys[held], firsts[held], lasts[held], stops[held] = index, sessions[at, _FIRST], sessions[at, _LAST], found
             held += 1
             at = sessions[at, _NEXT]
@@ -231,6 +208,39 @@ def fill_buckets(counts: Any, buckets: Any) -> None:
             place = _bucket(counts[row, _SESSION], counts[row, _TOPIC], buckets)
             counts[row, _IN_BUCKET] = buckets[place]
             buckets[place] = row
+
+
+@compiled
+def _arrays(sessions: Any, topics: Any) -> Any:
+    """Arrays for sessions (keys, first and last times, ends of topics), and for topics with their counts."""
+    return (
+        np.empty(sessions, np.int64),
+        np.empty(sessions, np.int64),
+        np.empty(sessions, np.int64),
+        np.empty(sessions, np.int64),
+        np.empty(topics, np.int64),
+        np.empty(topics, np.int64),
+    )
+
+
+@compiled
+def _number_of_topics(row: Any, counts: Any) -> Any:
+    """The number of counts in the chain from this row on."""
+    number = 0
+    while row >= 0:
+        number += 1
+        row = counts[row, _NEXT]
+    return number
+
+
+@compiled
+def _copy_topics(row: Any, counts: Any, topics: Any, numbers: Any, stop: Any) -> Any:
+    """Append the topics in the chain from this row on, with their counts, to those before `stop`; return the end."""
+    while row >= 0:
+        topics[stop], numbers[stop] = counts[row, _TOPIC], counts[row, _COUNT]
+        stop += 1
+        row = counts[row, _NEXT]
+    return stop
 
 
 @compiled

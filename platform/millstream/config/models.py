@@ -10,7 +10,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import PydanticCustomError
 
 from millstream.config.durations import Duration, parse_duration
-from millstream.config.pipeline import NAME, RUN_NAME, NamedStep, most_rounds, pipeline_field, pipeline_steps
+from millstream.config.pipeline import (
+    NAME,
+    RUN_NAME,
+    CycleLimits,
+    NamedStep,
+    cycle_limits,
+    pipeline_field,
+    pipeline_steps,
+)
 from millstream.config.plugins import SINKS, plugin_field
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 from millstream.config.stream_names import STREAM
@@ -238,6 +246,6 @@ class Config(_Section):
         return pipeline_steps(self.pipeline)
 
     @property
-    def rounds(self) -> int:
-        """The most rounds of a cycle in one epoch."""
-        return most_rounds(self.pipeline)
+    def cycle_limits(self) -> CycleLimits:
+        """The limits of the pipeline's cycles."""
+        return cycle_limits(self.pipeline)

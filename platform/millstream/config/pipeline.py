@@ -33,13 +33,15 @@ from millstream.config.stream_names import READS, READS_SCHEMA, READS_TO_ALL_SCH
 from millstream.errors import ConfigError
 
 __all__ = [
+    "DEFAULT_LIMITS",
     "NAME",
     "RUN_NAME",
     "TO_ALL",
+    "CycleLimits",
     "NamedStep",
+    "cycle_limits",
     "duplicates",
     "init_details",
-    "most_rounds",
     "pipeline_field",
     "pipeline_steps",
 ]
@@ -198,6 +200,17 @@ def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:
     ]
 
 
+@dataclass(frozen=True)
+class CycleLimits:
+    """The most rounds of a cycle in one epoch, and the most records that it may send back in them."""
+
+    rounds: int = 1000
+    sent_back: int = 1_000_000
+
+
+DEFAULT_LIMITS = CycleLimits()
+
+
 class StepList(BaseModel):
     """A pipeline as a list of steps."""
 
@@ -207,7 +220,15 @@ class StepList(BaseModel):
         description="The steps in their order, each with a `type`, its options, and optionally a `name`."
     )
     rounds: int = Field(
-        default=1000, ge=1, le=100_000, description="The most rounds of a cycle in an epoch; more are an error."
+        default=DEFAULT_LIMITS.rounds,
+        ge=1,
+        le=100_000,
+        description="The most rounds of a cycle in an epoch; more are an error.",
+    )
+    sent_back: int = Field(
+        default=DEFAULT_LIMITS.sent_back,
+        ge=1,
+        description="The most records that a cycle sends back in an epoch; more are an error.",
     )
 
     @field_validator("steps")
@@ -259,10 +280,9 @@ def pipeline_field() -> Any:
     return _PipelineField()
 
 
-def most_rounds(pipeline: Any) -> int:
-    """The most rounds of a cycle; a named pipeline has the default."""
-    chosen = pipeline.rounds if isinstance(pipeline, StepList) else StepList.model_fields["rounds"].default
-    return int(chosen)
+def cycle_limits(pipeline: Any) -> CycleLimits:
+    """The limits of cycles; a named pipeline has the defaults."""
+    return CycleLimits(pipeline.rounds, pipeline.sent_back) if isinstance(pipeline, StepList) else DEFAULT_LIMITS
 
 
 def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:

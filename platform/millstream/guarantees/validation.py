@@ -13,6 +13,8 @@ from millstream.guarantees.notebook_classes import notebook_problems
 from millstream.java import missing_java
 from millstream.log.checked_source import problems_of
 from millstream.log.contracts import OpenContext
+from millstream.state.shard_limit import ShardLimit
+from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph, check_graph
 from millstream.steps.graph_problems import sink_problems, unread_steps
 from millstream.steps.placement import placement_problems
@@ -37,7 +39,7 @@ def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
     problems += notebook_problems(config)
     problems += _missing_packages(config) if packages else []
     fields = [field for source in config.logs for field in source.config.fields]
-    graph, found = check_graph(config.steps, fields, config.source_times, config.sinks, config.rounds)
+    graph, found = check_graph(config.steps, fields, config.source_times, config.sinks, config.cycle_limits)
     problems += found
     if graph is not None:
         problems += sink_problems(graph, config.sinks)
@@ -64,7 +66,18 @@ def _unsupported(config: Config, graph: Graph) -> list[Problem]:
         found = f"several do: {', '.join(classifiers)}" if classifiers else "none does"
         message = f"a run registers the model of the one step that classifies, and here {found}"
         problems.append(Problem(("mlflow", "model"), message))
-    return problems + placement_problems(config.engine.placement, graph)
+    return problems + _small_limits(config, graph) + placement_problems(config.engine.placement, graph)
+
+
+def _small_limits(config: Config, graph: Graph) -> list[Problem]:
+    """Problems with limits of keyed steps that are too small to be divided between the shards."""
+    problems = []
+    for node in graph.steps:
+        option: str | None = getattr(node.config, "shard_limit", None)
+        if option is not None and node.traits.scope is Scope.KEYED:
+            limit = ShardLimit(option, getattr(node.config, option), config.guarantee.shards)
+            problems += [Problem((*node.path, option), limit.problem)] if limit.problem is not None else []
+    return problems
 
 
 def _missing_packages(config: Config) -> list[Problem]:

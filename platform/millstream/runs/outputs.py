@@ -91,7 +91,7 @@ def graph_of(loaded: Loaded) -> Graph:
     fields = [field for source in config.logs for field in source.config.fields]
     with loaded.redacting():
         try:
-            return build_graph(config.steps, fields, config.source_times, config.sinks, config.rounds)
+            return build_graph(config.steps, fields, config.source_times, config.sinks, config.cycle_limits)
         except ConfigError:
             loaded.need("pipeline")  # the graph was built once, so an unset variable is the cause
             raise

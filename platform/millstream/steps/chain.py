@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,18 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.digests import Digest, digest_of, digests_by
-from millstream.errors import StepFailed
 from millstream.log.epochs import PartitionTable, Scores
-from millstream.records import OFFSET, RANK, REJECT, TIME, in_step_order, no_records
-from millstream.steps.contracts import Result, ends_at
-from millstream.steps.cycles import Cycle
-from millstream.steps.declarations import check_result
+from millstream.records import OFFSET, PATH, RANK, REJECT, TIME, in_step_order, no_records
+from millstream.steps.contracts import Result, WindowRows, ends_at
+from millstream.steps.cycles import Cycle, RecordsSentBack
 from millstream.steps.graph import Graph
 from millstream.steps.inputs import in_order
 from millstream.steps.nodes import Node
 from millstream.steps.output_records import output_records
 from millstream.steps.record_order import RecordOrder
-from millstream.steps.runner import EpochPosition, process_batch
+from millstream.steps.runner import EpochPosition, process_batch, process_end
 from millstream.substreams import Watermark
 from millstream.substreams.event_time import latest_times, reject_ahead
 
@@ -35,9 +34,9 @@ class EpochInProgress:
     streams that are still read. `inputs` has for each rank the digest of the log's records, `latest` the greatest time
     of its readable records; None without one. `streams` has for each step the digest of the records that it made here,
     and `scores` its scores. `order` is the order of the records, if a step merges streams. `at_end` has the rows of
-    windows that steps read at the boundary of the epoch. `window_times` has the times of the rows of windows, for each
-    of their tables in `outputs`. `rounds` is the number of rounds of each cycle. `round` is the present one, if a chain
-    runs the steps of a cycle by round.
+    windows that steps read at the boundary of the epoch. `window_order` has, for each table of rows of windows in
+    `outputs`, the times of the rows, or the positions of the records with which their windows closed. `rounds` is the
+    number of rounds of each cycle. `round` is the present one, if a chain runs the steps of a cycle by round.
     """
 
     epoch: int
@@ -50,7 +49,7 @@ class EpochInProgress:
     tables: dict[str, pa.Table] = field(default_factory=dict)
     order: RecordOrder | None = None
     at_end: dict[str, list[pa.Table]] = field(default_factory=dict)
-    window_times: dict[str, list[pa.Array]] = field(default_factory=dict)
+    window_order: dict[str, list[pa.Table]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     round: int = 0
 
@@ -129,7 +128,7 @@ class Chain:
 
     def run(self, epoch: EpochInProgress, partitions: PartitionTable) -> None:
         """Run the steps on the records of an epoch."""
-        position = EpochPosition(epoch.epoch, partitions)
+        position = EpochPosition(epoch.epoch, partitions, self._graph.windowed)
         for unit in self._units:
             if cycle := self._cycles.get(unit[0].cycle):
                 self._go_round(cycle, epoch, position)
@@ -145,7 +144,7 @@ class Chain:
         records = self._input_of(node, epoch, position.partitions)
         if node.name in self._here:
             result = process_batch(node, records, position)
-            self._collect(node, result, epoch, epoch.tables, at_end=False)
+            self._collect(node, result, epoch, epoch.tables, given=records)
             records = result.records
         if self._digested[node.name] and node.name not in epoch.streams:
             epoch.streams[node.name] = digest_of(records.select(self._digested[node.name]))
@@ -181,7 +180,8 @@ class Chain:
         sent: dict[str, pa.Table] = {}
         before, outputs = epoch.outputs, [dict[str, list[pa.Table]]() for _ in cycle.steps]
         kept = self._reads.difference(self._drops[cycle.name][1])
-        for number in range(1, self._graph.rounds + 1):
+        total = 0
+        for number in itertools.count(1):
             tables: dict[str, pa.Table] = {}
             for node, made_by in zip(cycle.steps, outputs, strict=True):
                 epoch.outputs = made_by
@@ -196,10 +196,12 @@ class Chain:
             sent = {stream: tables[stream] for stream in cycle.back if stream in tables and tables[stream].num_rows}
             if not sent:
                 break
-        else:
             rank, offset = (next(iter(sent.values()))[name][0].as_py() for name in (RANK, OFFSET))
             records = sum(table.num_rows for table in sent.values())
-            raise StepFailed(*cycle.endless(records, (rank, offset), epoch.epoch, number, position.partitions))
+            total += records
+            record = position.partitions.position(rank, offset)
+            going_on = RecordsSentBack(epoch.epoch, number, records, total, rank, offset, record)
+            cycle.check(going_on, self._graph.limits)
         epoch.outputs = before
         for made_by in outputs:
             for name, rows in made_by.items():
@@ -219,7 +221,7 @@ class Chain:
         at_end: bool,
     ) -> None:
         result = process_batch(node, records, position)
-        self._collect(node, result, epoch, tables, at_end=at_end)
+        self._collect(node, result, epoch, tables, given=records, at_end=at_end)
         if self._digested[node.name]:
             self._add_digest(node, result.records, epoch)
         tables[node.name] = result.records
@@ -235,7 +237,7 @@ class Chain:
         """
         if watermark is None and not epoch.at_end:
             return
-        position = EpochPosition(epoch.epoch, partitions)
+        position = EpochPosition(epoch.epoch, partitions, self._graph.windowed)
         for unit in self._units:
             if cycle := self._cycles.get(unit[0].cycle):
                 self._go_round_at_end(cycle, epoch, position)
@@ -248,16 +250,14 @@ class Chain:
         rows = self._graph.inputs[node.name].rows(epoch.at_end)
         if rows is not None:
             result = process_batch(node, rows, position)
-            self._collect_at_end(node, result, epoch)
+            self._collect_at_end(node, result, epoch, rows)
             if self._digested[node.name]:
                 self._add_digest(node, result.records, epoch)
         if watermark is None:
             return
         behind = watermark.held_back(self._graph.held_back[node.name])
         if ends_at(node.traits, behind):
-            result = node.step.ended(behind)
-            check_result(node.name, result, node.made, node.step.outputs)
-            self._collect_at_end(node, result, epoch)
+            self._collect_at_end(node, process_end(node, behind, position), epoch)
 
     def _go_round_at_end(self, cycle: Cycle, epoch: EpochInProgress, position: EpochPosition) -> None:
         """Run a cycle on the rows that steps before it made at this boundary. No step of a cycle waits for an end."""
@@ -270,8 +270,10 @@ class Chain:
             for stream, tables in self._rounds(cycle, epoch, position, first, None).items():
                 epoch.at_end.setdefault(stream, []).extend(tables)
 
-    def _collect_at_end(self, node: Node, result: Result, epoch: EpochInProgress) -> None:
-        self._collect(node, result, epoch, made := {}, at_end=True)
+    def _collect_at_end(
+        self, node: Node, result: Result, epoch: EpochInProgress, given: pa.Table | None = None
+    ) -> None:
+        self._collect(node, result, epoch, made := {}, given=given, at_end=True)
         if node.name in self._reads:
             made[node.name] = result.records
         for stream, table in made.items():
@@ -279,9 +281,19 @@ class Chain:
                 epoch.at_end.setdefault(stream, []).append(table)
 
     def _collect(
-        self, node: Node, result: Result, epoch: EpochInProgress, tables: dict[str, pa.Table], *, at_end: bool
+        self,
+        node: Node,
+        result: Result,
+        epoch: EpochInProgress,
+        tables: dict[str, pa.Table],
+        *,
+        given: pa.Table | None,
+        at_end: bool = False,
     ) -> None:
-        """Add the rows and counts of a result to the epoch, and the outputs that steps read to `tables`."""
+        """Add the rows and counts of a result to the epoch, and the outputs that steps read to `tables`.
+
+        `given` are the records of which the step made the result; None at an end.
+        """
         if result.labelled:
             made = Scores(result.labelled, result.correct, result.baselines)
             epoch.scores[node.name] = epoch.scores.get(node.name, Scores()) + made
@@ -289,7 +301,8 @@ class Chain:
             epoch.outputs.setdefault(name, []).append(rows)
         for short, windows in result.windows.items():
             if len(windows.times):
-                epoch.window_times.setdefault(self._graph.made.names[node.name, short], []).append(windows.times)
+                order = _window_order(windows, given)
+                epoch.window_order.setdefault(self._graph.made.names[node.name, short], []).append(order)
         if node.name in self._graph.made.records and result.records.num_rows:
             epoch.outputs.setdefault(node.name, []).append(result.records)
         for output in self._outputs_read[node.name]:
@@ -299,6 +312,14 @@ class Chain:
                 epoch.at_end.setdefault(name, []).append(rows)
                 rows = rows.slice(0, 0)
             tables[name] = rows
+
+
+def _window_order(windows: WindowRows, given: pa.Table | None) -> pa.Table:
+    """The positions of the records with which these windows closed; if they closed at an end, the times of the rows."""
+    if windows.closed_by is None or given is None:
+        return pa.table({TIME: windows.times})
+    position = given.select([name for name in (RANK, OFFSET, TIME, PATH) if name in given.column_names])
+    return position.take(windows.closed_by)
 
 
 def _split(records: pa.Table, source_step: str) -> tuple[pa.Table, pa.Table]:

@@ -143,10 +143,13 @@ class WindowRows:
 
     `numbers` (int64) are the numbers of the windows, or 0. `times` (int64) are the times of the rows: the end of the
     window less a microsecond; for a window that counts records, the time of its last record. A time may be null.
+    `closed_by` (int64) are rows of the batch that `process` got: each that of the record with which the window closed.
+    They order the rows of several owners of keys as those of one. None if the windows closed at an end.
     """
 
     numbers: pa.Array
     times: pa.Array
+    closed_by: pa.Array | None = None
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from millstream.config.document import Problem
-from millstream.config.pipeline import NamedStep
-from millstream.errors import ConfigError
-from millstream.log.epochs import PartitionTable
+from millstream.config.pipeline import CycleLimits, NamedStep
+from millstream.errors import ConfigError, StepFailed
 from millstream.records import PATH, TIME
 from millstream.steps.edges import maker_of, read_path
 from millstream.steps.nodes import Node
-from millstream.steps.round_paths import BackEdge
+from millstream.steps.round_paths import MOST_BACK_EDGES, BackEdge
 from millstream.steps.streams import Stream, union_schema
 
-__all__ = ["Cycle", "back_edges", "cycle_problems", "cycles_of", "with_path"]
+__all__ = ["Cycle", "RecordsSentBack", "back_edges", "cycle_problems", "cycles_of", "with_path"]
+
+
+class RecordsSentBack(NamedTuple):
+    """The number of records that a cycle sends back after so many rounds of an epoch, and `total` in all rounds so far.
+
+    `rank`, `offset` and `record`, a description, are those of the first of these records.
+    """
+
+    epoch: int
+    rounds: int
+    records: int
+    total: int
+    rank: int
+    offset: int
+    record: str
 
 
 @dataclass(frozen=True)
@@ -32,19 +47,29 @@ class Cycle:
         """The name of the first step."""
         return self.steps[0].name
 
-    def endless(
-        self, records: int, first: tuple[int, int], epoch: int, rounds: int, partitions: PartitionTable
-    ) -> tuple[str, int, int]:
-        """The error of a cycle that has not ended after so many rounds, with the first of the records to send back."""
-        rank, offset = first
-        more = f" and {records - 1:,} more" if records > 1 else ""
-        steps = ", ".join(repr(node.name) for node in self.steps)
+    def check(self, sent: RecordsSentBack, limits: CycleLimits) -> None:
+        """Raise `StepFailed`, which names the first record that is sent back, if the cycle goes on beyond a limit."""
+        steps, rounds = ", ".join(repr(node.name) for node in self.steps), _counted(sent.rounds, "round")
+        if sent.rounds >= limits.rounds:
+            option, problem = "rounds", f"has not ended after {rounds}"
+        elif sent.total > limits.sent_back:
+            option = "sent_back"
+            problem = (
+                f"has sent back {_counted(sent.total, 'record')} in {rounds}, and {limits.sent_back:,} are allowed"
+            )
+        else:
+            return
+        more = f" and {sent.records - 1:,} more" if sent.records > 1 else ""
         message = (
-            f"the cycle of {steps} has not ended after {rounds:,} rounds: "
-            f"the record {partitions.position(rank, offset)}{more} is sent back again in epoch {epoch}; "
-            "send back only what has changed, or raise `pipeline.rounds`"
+            f"the cycle of {steps} {problem}: "
+            f"the record {sent.record}{more} is sent back again in epoch {sent.epoch}; "
+            f"send back only what has changed, or raise `pipeline.{option}`"
         )
-        return message, rank, offset
+        raise StepFailed(message, sent.rank, sent.offset)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def cycles_of(nodes: Sequence[Node]) -> dict[str, Cycle]:
@@ -81,6 +106,11 @@ def cycle_problems(
 ) -> Iterator[Problem]:
     """The problems of the cycles of these steps, all of which are built."""
     named = {step.name: step for step in steps}
+    if len(edges := list(back_edges(nodes))) > MOST_BACK_EDGES:
+        name, stream = edges[MOST_BACK_EDGES]
+        reads = next(node.reads for node in nodes if node.name == name)
+        message = f"there are {len(edges)} back edges, and at most {MOST_BACK_EDGES} are allowed; use fewer cycles"
+        yield Problem(read_path(named[name], reads.index(stream)), message)
     for cycle in cycles_of(nodes).values():
         inside = {node.name for node in cycle.steps}
         for node in cycle.steps:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.errors import MillstreamError, StepFailed
-from millstream.records import OFFSET, RANK
+from millstream.records import record_failed
 from millstream.steps.reject_rows import reject_rows
 
 __all__ = ["FunctionCalls", "Misuse", "RecordRejected", "describe_value"]
@@ -118,8 +118,7 @@ class FunctionCalls:
         return _describe(error)
 
     def _fail(self, records: pa.Table, row: int, what: str, cause: Exception | None = None) -> NoReturn:
-        rank, offset = records[RANK][row].as_py(), records[OFFSET][row].as_py()
-        raise StepFailed(f"step {self.step!r}, function {self.text}: {what}", rank, offset) from cause
+        raise record_failed(f"step {self.step!r}, function {self.text}: {what}", records, row) from cause
 
     def _make_rejects(self, records: pa.Table, faults: Mapping[int, str]) -> Mapping[str, pa.Table]:
         if not faults:

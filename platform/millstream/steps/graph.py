@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from millstream.config.document import Problem
-from millstream.config.pipeline import NamedStep
+from millstream.config.pipeline import DEFAULT_LIMITS, CycleLimits, NamedStep
 from millstream.config.sources import SourceTime
 from millstream.errors import ConfigError
 from millstream.records import RANK, REJECT, identity_of, log_schema
@@ -23,15 +23,13 @@ from millstream.steps.streams import Stream, input_schemas, output_stream, step_
 
 __all__ = ["Graph", "build_graph", "check_graph"]
 
-ROUNDS = 1000
-
 
 @dataclass(frozen=True)
 class Graph:
     """Steps in topological order, the streams by name, and the outputs of all steps by name.
 
     The steps of a cycle are together, in the order of the config. `fields` are the log's; `records` has the columns of
-    the records of all sources. `rounds` is the greatest number of rounds of a cycle in one epoch.
+    the records of all sources. `limits` are those of a cycle in one epoch.
     """
 
     steps: tuple[Node, ...]
@@ -43,7 +41,7 @@ class Graph:
     """The step name in `rejects` for records that the log cannot read."""
     sources: Mapping[str, SourceTime] = field(default_factory=dict)
     """The event time of each source; a source that is missing here has the defaults of `SourceTime`."""
-    rounds: int = ROUNDS
+    limits: CycleLimits = DEFAULT_LIMITS
 
     @property
     def outputs(self) -> Mapping[str, Output]:
@@ -53,6 +51,11 @@ class Graph:
     def source(self, name: str) -> SourceTime:
         """The event time of a source's records."""
         return self.sources.get(name, SourceTime())
+
+    @cached_property
+    def windowed(self) -> Mapping[int, str]:
+        """The names of the steps by the ranks of their rows of windows."""
+        return {-1 - node.number: node.name for node in self.steps}
 
     @property
     def waits_for_time(self) -> bool:
@@ -141,7 +144,7 @@ def build_graph(
     fields: Iterable[str],
     sources: Mapping[str, SourceTime] | None = None,
     sinks: Iterable[str] = (),
-    rounds: int = ROUNDS,
+    limits: CycleLimits = DEFAULT_LIMITS,
 ) -> Graph:
     """Build the steps for a log with these fields, each step for the records of the streams that it reads.
 
@@ -154,7 +157,7 @@ def build_graph(
     ...
     millstream.errors.ConfigError: step 'features': hashed_text reads the column 'text', but ...
     """
-    graph, problems = check_graph(steps, fields, sources, sinks, rounds)
+    graph, problems = check_graph(steps, fields, sources, sinks, limits)
     if graph is None:
         raise ConfigError("\n".join(problem.message for problem in problems))
     return graph
@@ -165,7 +168,7 @@ def check_graph(
     fields: Iterable[str],
     sources: Mapping[str, SourceTime] | None = None,
     sinks: Iterable[str] = (),
-    rounds: int = ROUNDS,
+    limits: CycleLimits = DEFAULT_LIMITS,
 ) -> tuple[Graph | None, list[Problem]]:
     """The graph, or None and all problems that keep it from being built. `sinks` are the keys of the sinks."""
     names = tuple(dict.fromkeys(name for name in fields if name != "time"))
@@ -196,7 +199,7 @@ def check_graph(
     made, problems = graph_outputs(nodes, list(sinks))
     if problems:
         return None, problems
-    return Graph(tuple(nodes), streams, made, names, _log_records(names), sources=sources, rounds=rounds), []
+    return Graph(tuple(nodes), streams, made, names, _log_records(names), sources=sources, limits=limits), []
 
 
 class _WrongStream(ConfigError):

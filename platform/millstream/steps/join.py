@@ -67,6 +67,7 @@ class Join(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={TO_ALL: True})
 
     inputs: ClassVar[int] = 2
+    shard_limit: ClassVar[str] = "most"
 
     type: Literal["join"] = "join"
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
@@ -80,7 +81,8 @@ class Join(BaseModel):
     most: int = Field(
         default=10_000_000,
         ge=1,
-        description="The most records that may wait at a time; each shard of the keys may hold an equal part of them.",
+        description="The most records that may wait at a time; each shard of the keys may hold an equal part of them, "
+        "at least 100.",
     )
 
     @model_validator(mode="after")

@@ -16,10 +16,16 @@ import pyarrow.compute as pc
 from millstream.arrays import Array
 from millstream.records import PATH
 
-__all__ = ["BackEdge", "round_text", "rounds_of", "sent_back"]
+__all__ = ["MOST_BACK_EDGES", "BackEdge", "round_text", "rounds_of", "sent_back"]
 
 _ITEM = 4
 _MARK, _ROUND = 0x80000000, 0xFFFFFF
+MOST_BACK_EDGES = 64
+"""The most back edges of a graph. An item has room for 128; but the rounds of cycles one behind the other add up.
+
+Each cycle has a back edge, so the sum is at most 64 * 100,000, which fits into the bits for rounds: 24 of an item, and
+23 of a place (`millstream.engines.workers.places`).
+"""
 _KEY = ord("[")
 """The first byte of a path that begins with the key of a window. Rows of windows are never sent back."""
 

@@ -31,7 +31,7 @@ class Prediction:
 class _TextOnly:
     """The position, for error messages, of records that were made from texts."""
 
-    def of_record(self, rank: int, offset: int) -> str:
+    def of_record(self, rank: int, offset: int, path: bytes) -> str:
         return "a record that has only a text"
 
     def of_batch(self, records: pa.Table) -> str:

@@ -70,8 +70,7 @@ class TopicSessions:
         return made
 
     def resume(self, watermark: Watermark) -> None:
-        time = watermark.time
-        self._late.rise(GREATEST + 1 if time is None else time - self._gap - self._lateness + 1)
+        self._late.rise(watermark, self._gap + self._lateness - 1)
 
     def save(self) -> State:
         return self._keys.save(self._written)

@@ -14,10 +14,10 @@ def demo(tmp_path: Path) -> PipelineFactory:
 
 
 @pytest.fixture
-def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
-    return keyed_pipelines(tmp_path, monkeypatch)
+def keyed(tmp_path: Path) -> PipelineFactory:
+    return keyed_pipelines(tmp_path)
 
 
 @pytest.fixture
-def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFactory:
-    return graph_pipelines(tmp_path, monkeypatch)
+def graph(tmp_path: Path) -> PipelineFactory:
+    return graph_pipelines(tmp_path)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
 from support.pipelines import Pipeline, results
+from support.user_functions import __name__ as functions
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.engines.script_import import process_name
@@ -20,15 +21,6 @@ from millstream.state.shards import SHARDS, shard_of
 
 FUNCTIONS = """
 import multiprocessing, os, pathlib
-
-def first_word(record):
-    return {"word": record["text"].split()[0]}
-
-def seen(record, state):
-    seen = state or 0
-    if seen % 7 == 6:
-        raise ValueError(f"seventh {record['word']}")
-    return {"seen": str(seen)}, seen + 1
 
 def labels(record, state):
     return {"after": (state or {}).get("last")}, {"last": record["seen"]}
@@ -42,9 +34,6 @@ def close(key, state):
         os.kill(os.getpid(), 9)
     return {"seen": str(state)}
 
-def words(record):
-    return [{"word": word} for word in record["text"].split()]
-
 def three(record, state):
     texts = [*(state or []), record["text"].split()[0]]
     return ([], texts) if len(texts) < 3 else ([{"text": text} for text in texts[1:]], None)
@@ -54,8 +43,8 @@ def picky(record, state):
     return {}, None
 """
 STEPS: list[dict[str, Any]] = [
-    {"type": "map", "name": "word", "function": "keyed_functions:first_word", "adds": ["word"]},
-    {"type": "per_key", "name": "seen", "key": "word", "function": "keyed_functions:seen", "adds": ["seen"],
+    {"type": "map", "name": "word", "function": f"{functions}:first_word", "adds": ["word"]},
+    {"type": "per_key", "name": "seen", "key": "word", "function": f"{functions}:seen", "adds": ["seen"],
      "on_error": "reject"},
     {"type": "per_key", "name": "labels", "key": "label", "function": "keyed_functions:labels", "adds": ["after"]},
     {"type": "per_key", "name": "pairs", "key": "word", "function": "keyed_functions:pairs", "adds": ["pair"]},
@@ -86,7 +75,7 @@ def test_any_number_of_workers_gives_the_same_through_crashes(pipeline: Pipeline
 def test_children_of_keyed_steps_come_in_the_order_of_one_process(pipeline: Pipeline) -> None:
     """A key's texts are children of its third record: words are keys, so children of a text have several owners."""
     pipeline.steps = [
-        {"type": "flat_map", "function": "keyed_functions:words", "adds": ["word"]},
+        {"type": "flat_map", "function": f"{functions}:words", "adds": ["word"]},
         {"type": "per_key", "name": "three", "key": "word", "function": "keyed_functions:three", "children": True},
         {"type": "classify", "label": "word", "model": {"type": "no_change"}},
     ]

@@ -8,6 +8,7 @@ import pytest
 from support.shared_runs import SharedRun, Steps, alone, epochs, graph, same
 from support.user_functions import __name__ as functions
 
+from millstream.config.pipeline import CycleLimits
 from millstream.engines.recovery import StepsFailed
 from millstream.engines.workers.legs import Place, legs_of
 from millstream.errors import StepFailed
@@ -104,12 +105,21 @@ COUNTS: Steps = [
      "window": {"type": "count", "size": 5}},
     {"type": "join", "name": "both", "from": ["counts.topics", "others.topics"], "by": "author", "within": "1s"},
 ]  # fmt: skip
+COUNTS_BY_WORD: Steps = [
+    {**WORDS},
+    {"type": "top_k", "name": "top", "of": "author", "by": ["word", "label"], "k": 2, "counters": 2,
+     "emit": {"early": "3s"}, "window": {"type": "count", "size": 7}},
+    {"type": "popularity", "name": "again", "from": "top.top", "of": "value", "by": "word",
+     "window": {"type": "count", "size": 2}},
+]  # fmt: skip
+"""Windows of siblings with several keys, and windows that close at a boundary with the rows of others."""
 GRAPHS = {
     "cycle": CYCLE,
     "loop": LOOP,
     "fork": FORK,
     "join": JOIN,
     "windows": WINDOWS,
+    "counts_by_word": COUNTS_BY_WORD,
     "in_a_row": IN_A_ROW,
     "mixed": MIXED,
 }
@@ -183,6 +193,22 @@ def test_a_cycle_of_keyed_steps_has_a_leg_for_each_and_takes_several_rounds(tmp_
     assert max(each.receipt.rounds["loop"] for each in alone(LOOP, tmp_path)[0]) > 2
 
 
+def test_a_step_without_state_whose_records_are_sent_back_runs_in_the_readers(tmp_path: Path) -> None:
+    steps = [*CYCLE[:2], {**CYCLE[2], "from": ["split", "again"]}, CYCLE[4] | {"from": "notes"}]
+    steps += [{"type": "map", "name": "again", "from": "shared", "function": f"{functions}:unchanged"}]
+    legs = legs_of(graph(steps, tmp_path)).all
+    assert [(leg.place, [node.name for node in leg.steps]) for leg in legs] == [
+        (Place.READ, ["known", "split"]),
+        (Place.KEYED, ["notes"]),
+        (Place.KEYED, ["shared", "again"]),
+    ]
+    golden, _ = alone(steps, tmp_path)
+    assert max(each.receipt.rounds["notes"] for each in golden) > 2
+    run = SharedRun(steps, tmp_path, seed=2)
+    same(run.process(epochs()), golden)
+    assert all(run.pool.work[role, "again"].records > 30 for role in run.pool.names[:-1])
+
+
 WAITING = {"type": "dedupe", "name": "first", "from": "split", "by": ["id", "word"], "within": "5s"}
 
 
@@ -204,15 +230,26 @@ def test_every_other_cycle_runs_in_the_sequencer(steps: Steps, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("steps", [CYCLE, LOOP], ids=["cycle", "loop"])
-def test_too_many_rounds_are_the_same_error_as_in_one_process(steps: Steps, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        (CycleLimits(rounds=2), "has not ended after 2 rounds"),
+        (CycleLimits(sent_back=44), "has sent back 45 records in 1 round, and 44 are allowed"),
+        (CycleLimits(sent_back=203), "has sent back 204 records in 2 rounds, and 203 are allowed"),
+    ],
+    ids=["rounds", "records of a round", "records of several rounds"],
+)
+def test_a_cycle_beyond_a_limit_is_the_same_error_as_in_one_process(
+    steps: Steps, limits: CycleLimits, found: str, tmp_path: Path
+) -> None:
     messages = []
-    shared = SharedRun(steps, tmp_path, seed=1, rounds=2)
-    for process in (lambda: alone(steps, tmp_path, rounds=2), lambda: shared.process(epochs())):
+    shared = SharedRun(steps, tmp_path, seed=1, limits=limits)
+    for process in (lambda: alone(steps, tmp_path, limits), lambda: shared.process(epochs())):
         with pytest.raises((StepFailed, StepsFailed)) as error:
             process()
         messages.append(str(error.value))
     assert messages[0] == messages[1]
-    expected = "the cycle of 'notes', 'passed', 'shared' has not ended after 2 rounds: the record source/part"
+    expected = f"the cycle of 'notes', 'passed', 'shared' {found}: the record source/part"
     assert messages[0].startswith(expected)
 
 

@@ -100,7 +100,7 @@ def _make_worker(spec: WorkerSpec, channels: Mapping[str, Channel]) -> _Worker:
 class _Worker:
     def __init__(self, spec: WorkerSpec, channels: Mapping[str, Channel]) -> None:
         graph = build_graph(
-            spec.config.steps, spec.fields, spec.config.source_times, spec.config.sinks, spec.config.rounds
+            spec.config.steps, spec.fields, spec.config.source_times, spec.config.sinks, spec.config.cycle_limits
         )
         self._name = spec.name
         self._sources = {source.name: source.config for source in spec.config.logs}

@@ -11,7 +11,7 @@ from millstream.engines.workers.leg_results import LegResults
 from millstream.engines.workers.leg_runner import Passed, chain_of, rows_at_end, tables_of
 from millstream.engines.workers.legs import BOUNDARY, LOG, RECORDS, Leg, Legs
 from millstream.engines.workers.messages import Boundary, EpochPart, Round, SentBack
-from millstream.engines.workers.places import ORDER, Places, in_order, without_order
+from millstream.engines.workers.places import ORDER, Places, PlacesOfRounds, in_order, without_order
 from millstream.engines.workers.round_exchange import RoundExchange
 from millstream.log.epochs import PartitionTable, Scores
 from millstream.records import OFFSET, RANK
@@ -53,8 +53,7 @@ class CycleRunner:
         self._running = EpochInProgress(-1, None, {}, {}, {})
         """The results of the present epoch, of all rounds so far."""
         self._made: dict[str, list[pa.Table]] = {}
-        self._known: list[pa.Table] = []
-        """The places of the records of all rounds so far."""
+        self._known = PlacesOfRounds()
         self.allow = self._exchange.allowed.allow
 
     @property
@@ -98,7 +97,7 @@ class CycleRunner:
 
     def _run_round(self, epoch: int, number: int, parts: Sequence[EpochPart], partitions: PartitionTable) -> Passed:
         if number == 0:
-            self._running, self._made, self._known = EpochInProgress(epoch, None, {}, {}, {}), {}, []
+            self._running, self._made, self._known = EpochInProgress(epoch, None, {}, {}, {}), {}, PlacesOfRounds()
         here = [part for part in parts if part.round == number]
         entering = self.leg.reads if number == 0 else {}
         tables = dict(tables_of(self.leg.index, {**entering, **self.leg.inside}, here))
@@ -106,7 +105,8 @@ class CycleRunner:
             before = [part for part in parts if part.round == number - 1]
             tables |= tables_of(self.leg.index, self.leg.back, before)
         places = Places(list(tables.values()))
-        self._known += [table.select([RANK, OFFSET, ORDER]) for table in tables.values()]
+        for table in tables.values():
+            self._known.add(table)
         records = {stream: without_order(table) for stream, table in tables.items()}
         present = EpochInProgress(epoch, records.pop(LOG, None), {}, {}, {}, tables=records, order=places.order)
         present.round = number
@@ -117,7 +117,9 @@ class CycleRunner:
             self._made.setdefault(stream, []).append(made[stream])
         around = self._results.take_round(present, places)
         sent = {stream: around[index][stream] for stream in self._edges for index in around if stream in around[index]}
-        return Passed(epoch, self.leg, RECORDS, around, None, number, self._sent_back(epoch, number + 1, sent))
+        return Passed(
+            epoch, self.leg, RECORDS, around, None, number, self._sent_back(epoch, number + 1, sent, partitions)
+        )
 
     def _add(self, present: EpochInProgress) -> None:
         """Add the results of a round to those of the epoch."""
@@ -130,7 +132,9 @@ class CycleRunner:
         for step, scores in present.scores.items():
             whole.scores[step] = whole.scores.get(step, Scores()) + scores
 
-    def _sent_back(self, epoch: int, number: int, sent: Mapping[str, pa.Table]) -> SentBack | None:
+    def _sent_back(
+        self, epoch: int, number: int, sent: Mapping[str, pa.Table], partitions: PartitionTable
+    ) -> SentBack | None:
         """The report on the records for the next round; None if no back edge leads from this leg."""
         if not self._edges:
             return None
@@ -139,12 +143,12 @@ class CycleRunner:
         if heads:
             edge = min(heads)
             place, rank, offset = (heads[edge][name][0].as_py() for name in (ORDER, RANK, OFFSET))
-            first = (edge, place, rank, offset)
+            first = (edge, place, rank, offset, partitions.position(rank, offset))
         return SentBack(epoch, self.leg.cycle, number, sum(table.num_rows for table in heads.values()), first)
 
     def _run_behind(self, partitions: PartitionTable) -> Passed:
         """Run the steps behind the cycle on the records of all rounds."""
-        places = Places(self._known)
+        places = self._known.places()
         epoch = self._running
         for stream, tables in self._made.items():
             epoch.tables[stream] = without_order(in_order([places.with_order(table) for table in tables]))

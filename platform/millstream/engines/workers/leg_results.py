@@ -10,6 +10,7 @@ from millstream.engines.workers.legs import BOUNDARY, LOG, RECORDS, Leg, Legs, P
 from millstream.engines.workers.messages import Report
 from millstream.engines.workers.places import ORDER, Places
 from millstream.errors import StepFailed
+from millstream.records import RANK, TIME
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.edges import maker_of
 from millstream.steps.graph import Graph
@@ -73,22 +74,32 @@ class LegResults:
     def _take_outputs(self, epoch: EpochInProgress, places: Places | None) -> dict[str, list[pa.Table]]:
         """The rows of the outputs; those of several owners with what puts them in order.
 
-        That is the place of its record, or the time of its window.
+        That is the place of its record, or of the record with which its window closed, or the time of its window.
         """
-        outputs, times = epoch.outputs, epoch.window_times
-        epoch.outputs, epoch.window_times = {}, {}
+        outputs, orders = epoch.outputs, epoch.window_order
+        epoch.outputs, epoch.window_order = {}, {}
         if self._leg.place is not Place.KEYED:
             return outputs
         made: dict[str, list[pa.Table]] = {}
         for name, tables in outputs.items():
             output = self._graph.outputs[name]
             if output.of == "window":
-                known = times.get(name) or [pa.nulls(table.num_rows, pa.int64()) for table in tables]
-                made[name] = [rows.append_column(ORDER, each) for rows, each in zip(tables, known, strict=True)]
+                known = orders.get(name) or [pa.table({TIME: pa.nulls(len(table), pa.int64())}) for table in tables]
+                pairs = zip(tables, known, strict=True)
+                made[name] = [self._with_window_order(name, *pair, places, epoch) for pair in pairs]
             else:
                 whole = [with_columns(rows, output.schema) for rows in tables]
                 made[name] = [rows if places is None else self._ordered(name, rows, places, epoch) for rows in whole]
         return made
+
+    def _with_window_order(
+        self, name: str, rows: pa.Table, order: pa.Table, places: Places | None, epoch: EpochInProgress
+    ) -> pa.Table:
+        if RANK not in order.column_names:
+            return rows.append_column(ORDER, order[TIME])
+        for column in order.column_names:
+            rows = rows.append_column(column, order[column])
+        return rows if places is None else self._ordered(name, rows, places, epoch)
 
     def _ordered(self, name: str, rows: pa.Table, places: Places, epoch: EpochInProgress) -> pa.Table:
         try:

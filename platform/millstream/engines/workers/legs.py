@@ -154,11 +154,8 @@ class _Group:
 
 
 def _group_of(node: Node, read: set[_Group], late: frozenset[str]) -> _Group:
-    """The group of a step from the groups whose streams it reads.
-
-    Windows that close among the records are in the sequencer, because the order of their rows is that of all records.
-    """
-    if node.traits.scope is Scope.KEYED and "all" not in node.traits.ends:
+    """The group of a step from the groups whose streams it reads."""
+    if node.traits.scope is Scope.KEYED:
         return _Group(Place.KEYED, max(group.level + (group.place is Place.ONE) for group in read), node.name)
     if node.traits.scope is Scope.STATELESS and len(read) == 1:
         [group] = read

@@ -136,14 +136,15 @@ class Boundary:
 class SentBack:
     """From a reader to the sequencer: how many records a leg sends back for this round of a cycle.
 
-    `first` is the first of them: its back edge, its place in the epoch, its rank and its offset.
+    `first` is the first of them: its back edge, its place in the epoch, its rank and its offset; and its description,
+    because the sequencer may not know the name of its partition yet.
     """
 
     epoch: int
     cycle: str
     round: int
     records: int
-    first: tuple[int, int, int, int] | None = None
+    first: tuple[int, int, int, int, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from millstream.steps.contracts import Array
 from millstream.steps.record_order import RecordOrder
 from millstream.steps.round_paths import rounds_of
 
-__all__ = ["ORDER", "Places", "in_order", "without_order"]
+__all__ = ["ORDER", "Places", "PlacesOfRounds", "in_order", "without_order"]
 
 ORDER = "_order"
 """The column with the place of a record in its epoch, or of the record from which it was made.
@@ -25,6 +25,7 @@ upper bits.
 """
 _ROUND = 40
 """The number of bits of the place without the rounds."""
+_IN_EPOCH = (1 << _ROUND) - 1
 
 
 class Places:
@@ -37,8 +38,7 @@ class Places:
 
     def __init__(self, records: Sequence[pa.Table]) -> None:
         self._known: list[tuple[Array, Array, Array]] = [
-            (each[RANK].to_numpy(), each[OFFSET].to_numpy(), each[ORDER].to_numpy() & ((1 << _ROUND) - 1))
-            for each in records
+            (each[RANK].to_numpy(), each[OFFSET].to_numpy(), each[ORDER].to_numpy() & _IN_EPOCH) for each in records
         ]
 
     @staticmethod
@@ -81,6 +81,43 @@ class Places:
         if (places[1:] < places[:-1]).any() or _siblings_out_of_order(made, places):
             raise StepFailed(_wrong("are not in the order of the records that it was given"))
         return made.append_column(ORDER, pa.array(places))
+
+
+class PlacesOfRounds:
+    """The places of the log's records from which the records of all rounds of a cycle were made.
+
+    A record that goes around is held in its first round only.
+
+    >>> found = PlacesOfRounds()
+    >>> for number in range(3):
+    ...     found.add(pa.table({"_rank": [0, 0], "_offset": [7, 7], "_order": [2 | number << 40] * 2}))
+    >>> found.places().of(pa.table({"_rank": [0], "_offset": [7]})).tolist(), found.held
+    ([2], 2)
+    """
+
+    def __init__(self) -> None:
+        none = [pa.nulls(0, pa.int64())] * 3
+        self._known = [pa.table(none, names=[RANK, OFFSET, ORDER])]
+        self._seen = np.zeros(0, np.bool_)
+
+    @property
+    def held(self) -> int:
+        """The number of records that are held."""
+        return sum(each.num_rows for each in self._known)
+
+    def add(self, records: pa.Table) -> None:
+        """Add the records of a round, with their places."""
+        places = records[ORDER].to_numpy() & _IN_EPOCH
+        missing = int(places.max(initial=-1)) + 1 - len(self._seen)
+        if missing > 0:
+            self._seen = np.r_[self._seen, np.zeros(missing, np.bool_)]
+        new = ~self._seen[places]
+        if new.any():
+            self._seen[places] = True
+            self._known.append(records.select([RANK, OFFSET, ORDER]).filter(pa.array(new)))
+
+    def places(self) -> Places:
+        return Places(self._known)
 
 
 def in_order(shares: Sequence[pa.Table]) -> pa.Table:

@@ -81,6 +81,7 @@ class Reader:
                 for runner in self._runners:
                     runner.allow(message)
             case Restore():
+                self._partitions.learn(dict(enumerate(message.partitions)))
                 restore_steps(self._graph, self._owned, message.states)
             case StateRequest():
                 self._writer.begin(message, self._states())

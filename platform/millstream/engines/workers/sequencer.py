@@ -88,7 +88,7 @@ class Sequencer:
 
     def _decide(self, report: SentBack) -> None:
         """Let the readers begin the next round of a cycle, or end the cycle, once all have reported."""
-        decision = self._decisions.take(report, self._processor.partitions)
+        decision = self._decisions.take(report)
         if decision is not None:
             for reader in self._readers:
                 self._send(reader, decision)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.durations import Duration
@@ -34,6 +36,8 @@ class WindowedOptions(BaseModel):
     """The options of every step that measures something in windows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    shard_limit: ClassVar[str] = "max_open"
+    """The option that is divided between the shards of the keys."""
 
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     window: WindowConfig
@@ -46,7 +50,7 @@ class WindowedOptions(BaseModel):
         default=500_000,
         ge=1,
         description="The most open windows, and the most keys; with `by`, each shard of the keys may hold an equal "
-        "part of them; the run stops above it.",
+        "part of them, at least 100; the run stops above it.",
         json_schema_extra={"may_change": True},
     )
 

@@ -65,7 +65,7 @@ class PanesByKey:
         if "all" in self._windows.ends:
             made = [each for code in touched for each in self._close(code)]
         self._settle(touched)
-        rows = self._columns.of(made, self._windows.labels)
+        rows = self._columns.of(made, self._windows.labels, among_records=True)
         return Added(rows, assigned.late, assigned.missed, assigned.untimed)
 
     def end(self, watermark: Watermark) -> MadeRows:

@@ -53,8 +53,11 @@ class RowColumns:
         self.none = MadeRows(no_records(self.schema), _NO_WINDOWS)
         """No rows."""
 
-    def of(self, made: Sequence[WindowOfRows], labels: Any) -> MadeRows:
-        """The rows of these windows, in their order. `labels` returns the labels of windows with these numbers."""
+    def of(self, made: Sequence[WindowOfRows], labels: Any, *, among_records: bool = False) -> MadeRows:
+        """The rows of these windows, in their order. `labels` returns the labels of windows with these numbers.
+
+        `among_records`: the windows closed with records, whose rows in the batch are the places of the windows.
+        """
         made = sorted((each for each in made if each.rows), key=lambda each: each[:3])
         if not made:
             return self.none
@@ -68,7 +71,9 @@ class RowColumns:
             pa.array(np.repeat(np.arange(len(made)), counts))
         )
         keys = [each.key for each in made]
-        return self.table(keys, counts, labels(numbers.tolist()), columns, WindowRows(pa.array(numbers), times))
+        places = np.repeat(np.array([each.place for each in made], np.int64), counts) if among_records else None
+        windows = WindowRows(pa.array(numbers), times, None if places is None else pa.array(places))
+        return self.table(keys, counts, labels(numbers.tolist()), columns, windows)
 
     def table(
         self, keys: Sequence[str], counts: Array, labels: pa.Array, measured: Sequence[pa.Array], windows: WindowRows

@@ -78,7 +78,11 @@ class WindowedStep:
             return self._result(records, self._columns.none)
         keys = coded(keys_of(records, self._key)) if self._key else None
         read = self._measure.read(records)
-        added = self._open.add(records, read, keys)
+        try:
+            added = self._open.add(records, read, keys)
+        except StepFailed as error:  # of a predicate, which does not know its step
+            message = f"step {self._name!r}, {error}"
+            raise StepFailed(message, error.rank, error.offset, error.path) from error
         self._check_limits()
         outputs: dict[str, pa.Table] = {}
         if len(added.late):

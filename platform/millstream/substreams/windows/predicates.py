@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from millstream.arrays import Array
 from millstream.config.durations import Duration
 from millstream.config.imported_names import IMPORTED_NAME, import_name
-from millstream.errors import ConfigError, StepFailed
-from millstream.records import OFFSET, RANK
+from millstream.errors import ConfigError
+from millstream.records import OFFSET, RANK, record_failed
 from millstream.substreams import Watermark
 from millstream.substreams.windows.contracts import GREATEST, Assignment, Closed, Move, Window, Windows, clipped
 from millstream.substreams.windows.times import LateTimes, time_labels
@@ -94,31 +94,32 @@ class _Predicates:
 
     def assign(self, records: pa.Table, codes: Array, memories: Sequence[Any]) -> Assignment:
         timely = self._late.divide(records, codes, least=_WAITING)
-        rows, values = timely.rows, timely.values.tolist()
-        fields = records.select([name for name in records.column_names if not name.startswith("_")]).take(
-            pa.array(rows)
-        )
-        positions = records.select([RANK, OFFSET]).take(pa.array(rows)).to_pydict()
+        names = [name for name in records.column_names if not name.startswith("_")]
+        taken = records.select([RANK, OFFSET, *names]).take(pa.array(timely.rows))
         cells = []
         for row, time, rank, offset, record in zip(
-            rows.tolist(), values, positions[RANK], positions[OFFSET], fields.to_pylist(), strict=True
+            timely.rows.tolist(),
+            timely.values.tolist(),
+            taken[RANK].to_pylist(),
+            taken[OFFSET].to_pylist(),
+            taken.select(names).to_pylist(),
+            strict=True,
         ):
             code = int(codes[row])
             flags = sum(
                 flag
                 for flag, predicate in ((_BEGINS, self._begins), (_ENDS, self._ends))
-                if predicate is not None and _is_true(predicate, record, rank, offset)
+                if predicate is not None and _is_true(predicate, record, records, row)
             )
             memory = memories[code]
             waiting = memory.setdefault("waiting", [])
             pane = memory["next"] = memory.get("next", _WAITING) - 1
             waiting.append([time, rank, offset, pane, flags])
             cells.append((code, pane))
-        cell_of = np.arange(len(rows), dtype=np.int64)
-        return Assignment(rows, cells, cell_of, timely.late, timely.late_values, timely.untimed)
+        return timely.assigned(cells, np.arange(len(cells), dtype=np.int64))
 
     def ended(self, watermark: Watermark) -> None:
-        self._late.rise(GREATEST + 1 if watermark.time is None else watermark.time - self.lateness)
+        self._late.rise(watermark, self.lateness)
 
     def release(self, code: int, memory: Any) -> Sequence[Move]:
         waiting = sorted(memory.get("waiting", ()), key=_order)
@@ -203,14 +204,14 @@ def _imported(option: str, name: str | None) -> Callable[[dict[str, Any]], Any] 
     return found  # type: ignore[no-any-return]  # a function of the user
 
 
-def _is_true(predicate: Callable[[dict[str, Any]], Any], record: dict[str, Any], rank: int, offset: int) -> bool:
+def _is_true(predicate: Callable[[dict[str, Any]], Any], record: dict[str, Any], records: pa.Table, row: int) -> bool:
     name = getattr(predicate, "__name__", repr(predicate))
     try:
         found = predicate(dict(record))
     except (Exception, SystemExit) as error:
         message = f"window, function {name}: it raised {type(error).__name__}: {error}"
-        raise StepFailed(message, rank, offset) from error
+        raise record_failed(message, records, row) from error
     if not isinstance(found, bool | np.bool_):
         message = f"window, function {name}: it returned {found!r}; return True or False"
-        raise StepFailed(message, rank, offset)
+        raise record_failed(message, records, row)
     return bool(found)

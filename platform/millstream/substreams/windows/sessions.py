@@ -79,11 +79,10 @@ class _Sessions:
         )
         moves: list[Move] = []
         cells = [(code, self._extend(code, memories[code], start, end, moves)) for code, start, end in runs]
-        return Assignment(rows, cells, run_of, timely.late, timely.late_values, timely.untimed, moves)
+        return timely.assigned(cells, run_of, moves)
 
     def ended(self, watermark: Watermark) -> None:
-        time = watermark.time
-        self._late.rise(GREATEST + 1 if time is None else time - self._gap - self.lateness + 1)
+        self._late.rise(watermark, self._gap + self.lateness - 1)
 
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
         closed = sorted(start for start, last in memory.items() if last < self._late.before)

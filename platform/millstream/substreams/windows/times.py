@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from millstream.arrays import Array
 from millstream.records import TIME
-from millstream.substreams.windows.contracts import LEAST, clipped
+from millstream.substreams import Watermark
+from millstream.substreams.windows.contracts import GREATEST, LEAST, Assignment, Move, clipped
 
 __all__ = ["LateTimes", "Times", "time_labels"]
 
@@ -47,12 +48,16 @@ class Timely(NamedTuple):
     late_values: Array
     untimed: Array
 
+    def assigned(self, cells: Sequence[tuple[int, int]], cell_of: Array, moves: Sequence[Move] = ()) -> Assignment:
+        """The assignment of the records that are in time to these cells; the numbers of windows are times."""
+        return Assignment(self.rows, cells, cell_of, self.late, self.late_values, self.untimed, moves)
+
 
 class LateTimes:
     """The time before which records are late, for windows without a fixed length. It never goes back.
 
     >>> late = LateTimes()
-    >>> late.rise(6)
+    >>> late.rise(Watermark(10), 4)
     >>> found = late.divide(pa.table({"_time": [5, 7]}), np.zeros(2, np.int64))
     >>> found.rows.tolist(), found.late.tolist(), late.save()
     ([1], [0], {'late_before': 6})
@@ -62,8 +67,9 @@ class LateTimes:
         self.before = LEAST
         """A record before this time is late."""
 
-    def rise(self, before: int) -> None:
-        self.before = max(self.before, before)
+    def rise(self, watermark: Watermark, wait: int) -> None:
+        """Move on with the watermark: records are late if it has passed them by `wait` microseconds."""
+        self.before = max(self.before, GREATEST + 1 if watermark.time is None else watermark.time - wait)
 
     def divide(self, records: pa.Table, codes: Array, least: int = LEAST) -> Timely:
         """Divide the records of a batch by their times. Records before `least` are late in any case."""

@@ -21,7 +21,7 @@ class Graphs:
     def lend(self) -> Graph:
         config = self._config
         if not self._idle:
-            return build_graph(config.steps, self._fields, config.source_times, config.sinks, config.rounds)
+            return build_graph(config.steps, self._fields, config.source_times, config.sinks, config.cycle_limits)
         graph = self._idle.pop()
         for node in graph.steps:
             if isinstance(node.step, OwnsShards):
