@@ -98,7 +98,7 @@ MISTAKES = {
     "a step with the name of a source": (
         "name: clip,",
         "name: news,",
-        "7 pipeline.steps.0.from: 'news' is the name of a source and of a step; give the step another `name`",
+        "8 pipeline.steps.1: 'news' is the name of a source and of a step; give the step another `name`",
     ),
     "a union of other columns": (
         "from: [shout, clip]",

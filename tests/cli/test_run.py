@@ -138,8 +138,8 @@ def test_fresh_moves_the_run_aside_and_starts_over(millstream: Millstream) -> No
     [
         ("source.records=6000", "source: records was 5000, is 6000"),
         ("source.ahead=2h", 'source: ahead was null, is "2h"'),
-        ("pipeline.model.batch_size=32", "steps"),
-        ("pipeline.popularity.threshold=0.2", "steps"),
+        ("pipeline.model.batch_size=32", "steps: classify.model.batch_size was 64, is 32"),
+        ("pipeline.popularity.threshold=0.2", "steps: popularity.threshold was 0.1, is 0.2"),
         ("guarantee.delivery=at_least_once", "delivery"),
     ],
 )

@@ -12,7 +12,7 @@ from support.documents import EPOCH_RECORDS, EPOCHS, write_documents
 from support.pipelines import InjectedCrash, Pipeline
 
 from millstream.engines.local.engine import LocalEngine
-from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, Truncated
+from millstream.errors import AlteredLog, Contradiction, DifferentReplay, ForeignSink, StepFailed, Truncated
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import EpochLog
@@ -164,6 +164,20 @@ def test_what_may_change_between_starts(pipeline: Pipeline) -> None:
     pipeline.crash("run", CrashPoint(Point.DELIVER, 5))
     pipeline.checkpoint_every, pipeline.commit_every = 3, 2
     assert pipeline.run("run").outputs == pipeline.summary("golden").outputs
+
+
+def test_a_run_that_stopped_at_the_most_records_of_a_join_goes_on_with_more(pipeline: Pipeline) -> None:
+    short = {"type": "filter", "name": "short", "function": "support.user_functions:short", "rest": True}
+    join = {"type": "join", "name": "both", "from": ["short", "short.rest"], "by": "label", "within": "1m"}
+    pipeline.sinks = {"both": {"type": "files"}}
+    pipeline.steps = [short, {**join, "most": 64}]
+    with pytest.raises(StepFailed, match="raise `most` if the memory allows it"):
+        pipeline.run("run")
+    pipeline.steps = [short, {**join, "most": 6400, "within": "2m"}]
+    with pytest.raises(Contradiction, match=r"steps changed since the first start: both\.within was "):
+        pipeline.run("run")
+    pipeline.steps = [short, {**join, "most": 6400}]
+    assert pipeline.run("run").delivered["both"] > 20
 
 
 RANDOM = """

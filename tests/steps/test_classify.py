@@ -366,7 +366,7 @@ def test_a_model_without_its_column_is_refused_with_a_step_that_makes_the_column
 def test_records_that_have_predictions_already_are_refused() -> None:
     step = Classify(model=Diary())
     made = step.build(records("a").schema).process(records("a")).records
-    with pytest.raises(ConfigError, match="'predicted', but the records have it"):
+    with pytest.raises(ConfigError, match="'predicted', but the records have it; read the records from before"):
         step.build(made.schema)
 
 

@@ -12,11 +12,12 @@ import pytest
 
 from millstream.config.pipeline import NamedStep
 from millstream.config.sources import SourceTime
+from millstream.errors import StepFailed
 from millstream.log.epochs import Added, Ended, Epoch, PartitionName
 from millstream.log.ranges import records_schema
 from millstream.steps.contracts import Output, Result, Scope, Traits, WindowRows
 from millstream.steps.functions import Filter, Map
-from millstream.steps.graph import Graph, build_graph
+from millstream.steps.graph import Graph, build_graph, check_graph
 from millstream.steps.popularity import Popularity
 from millstream.steps.processor import EpochProcessor, EpochResult
 from millstream.steps.rising_words import Trending
@@ -135,6 +136,16 @@ def test_a_source_that_is_read_alone_has_only_its_own_fields() -> None:
     assert graph.streams["rest"].schema.names == ["_rank", "_offset", "_time", "price"]
 
 
+@pytest.mark.parametrize(
+    ("name", "sources"), [("blogs", SOURCES), ("news", SOURCES), ("source", {"source": SourceTime()})]
+)
+def test_a_step_with_the_name_of_a_source_is_refused_also_if_no_step_reads_it(name: str, sources: Any) -> None:
+    steps = [mapped(name, "upper", *[each for each in sources if each != name]), mapped("two", "twice")]
+    graph, problems = check_graph(steps, FIELDS, sources)
+    message = f"{name!r} is the name of a source and of a step; give the step another `name`"
+    assert graph is None and [problem.message for problem in problems] == [message]
+
+
 class Counts:
     """Counts records until an end of time; the output `counts` has a row for each text of the window."""
 
@@ -238,6 +249,28 @@ def test_the_rows_of_a_window_at_a_later_boundary_do_not_come_again() -> None:
     epoch_of(processor, graph, (0, 0, 5, "b"), (1, 0, 6, "a"))
     again = epoch_of(processor, graph, (0, 1, 7, "c"), number=1)
     assert again.receipt.watermarks == {"count": 4, "ends": 4} and again.rows["ends"].num_rows == 1
+
+
+class Fails(Counts):
+    """Fails at its first end."""
+
+    def ended(self, substream: Watermark) -> Result:
+        raise KeyError("gone")
+
+
+class FailsConfig:
+    type = "fails"
+
+    def build(self, schema: pa.Schema) -> Fails:
+        return Fails(schema)
+
+
+def test_an_error_at_the_end_of_an_epoch_names_the_step_and_the_epoch() -> None:
+    graph = build_graph([NamedStep("mine", FailsConfig())], FIELDS, SOURCES)
+    processor = EpochProcessor(graph)
+    epoch_of(processor, graph, (0, 0, 5, "b"))
+    with pytest.raises(StepFailed, match="step 'mine' failed at the end of epoch 1: KeyError: 'gone'"):
+        epoch_of(processor, graph, (1, 0, 6, "a"), number=1)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,29 @@ def test_a_restored_step_knows_the_watermark_and_the_ends() -> None:
     assert ended(other, 20) == [(9, "bob", "1")]
 
 
+@pytest.mark.parametrize("bound", [{"idle": "10us"}, {"within": "10us"}, {"idle": "10us", "within": "15us"}])
+def test_a_record_before_the_end_of_a_substream_that_waits_belongs_to_it(bound: dict[str, str]) -> None:
+    step = build(**bound)
+    step.process(records((10, "ann")))
+    step.process(records((30, "ann"), country="forget"))
+    step.process(records((10, "ann"), (20, "ann"), (10, "ann")))
+    step.process(records((31, "ann")))
+    assert ended(step, None) == [(10, "ann", "4"), (31, "ann", "1")]
+
+
+@pytest.mark.parametrize("bound", [{"idle": "10us"}, {"within": "10us"}, {"idle": "6us", "within": "10us"}])
+def test_every_row_has_an_identity_of_its_own(bound: dict[str, str]) -> None:
+    dice, step = random.Random(7), build(**bound)
+    rows: list[tuple[Any, ...]] = []
+    for watermark in range(0, 1200, 3):
+        times = [watermark + dice.randrange(40) for _ in range(4)]
+        country = dice.choice(["nz", "nz", "forget"])
+        step.process(records(*((time, dice.choice("abcdef")) for time in times), country=country))
+        rows += ended(step, watermark)
+    rows += ended(step, None)
+    assert len({row[:2] for row in rows}) == len(rows) > 50
+
+
 def test_a_state_of_none_leaves_nothing_to_end() -> None:
     step = build(idle="10us")
     step.process(records((1, "ann"), (2, "bob")))

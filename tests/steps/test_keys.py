@@ -13,7 +13,8 @@ from millstream.errors import ConfigError
 from millstream.state.shards import shard_of
 from millstream.steps.contracts import Result, Scope, State, Step, Traits
 from millstream.steps.graph import build_graph, check_graph
-from millstream.steps.keys import key_of, keys_of, shards_of
+from millstream.steps.keys import coded, key_of, keys_of, shards_of
+from millstream.steps.popularity import Popularity
 
 
 def test_shards_never_change() -> None:
@@ -67,6 +68,25 @@ def test_columns_with_dictionaries_have_the_same_keys() -> None:
     assert keys_of(pa.concat_tables([coded, coded]), ["b", "a"]).to_pylist() == [
         '["1","x"]', None, None, '["2","x"]', '["1","x"]', None, None, '["2","x"]',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ["array", "chunks", "no chunks"])
+def test_a_dictionary_that_the_records_do_not_use_adds_no_keys(of: str) -> None:
+    whole = pa.DictionaryArray.from_arrays([3, None, 1, 3, 4, 0], ["ann", "bob", "cleo", "dora", None])
+    column = {"array": whole[1:], "chunks": pa.chunked_array([whole[1:3], whole[3:5]]), "no chunks": None}[of]
+    found = coded(pa.chunked_array([], whole.type) if column is None else column)
+    expected = {"array": ["bob", "dora", "ann"], "chunks": ["bob", "dora"], "no chunks": []}[of]
+    assert found.dictionary.to_pylist() == expected
+    assert found.to_pylist() == ([] if column is None else column.to_pylist())
+
+
+def test_a_windowed_step_holds_the_keys_of_its_records_only() -> None:
+    schema = pa.schema([("_rank", pa.int32()), ("_offset", pa.int64()), ("_time", pa.int64()), ("id", pa.string())])
+    options = {"of": "id", "by": "id", "window": {"type": "tumbling", "size": "10us"}, "max_open": 64}
+    step = Popularity.model_validate(options).build(schema)
+    ids = pa.DictionaryArray.from_arrays([1, 1], [f"key {number}" for number in range(200)])
+    step.process(pa.table([[0, 0], [0, 1], [5, 6], ids], names=schema.names))  # a second key in a shard is an error
+    assert list(step.save()) == ["key 1"]
 
 
 class KeyedStep:

@@ -310,7 +310,11 @@ def _is_partial(path: Path) -> bool:
 
 
 def difference(was: Any, now: Any, path: str = "") -> str:
-    """Return a description of the first difference between two configs."""
+    """Return a description of the first difference between two configs; items of a list are named if they have a name.
+
+    >>> difference([{"name": "classify", "model": {"alpha": 0.1}}], [{"name": "classify", "model": {"alpha": 0.5}}])
+    'classify.model.alpha was 0.1, is 0.5'
+    """
     if isinstance(was, dict) and isinstance(now, dict):
         for key in [*was, *(key for key in now if key not in was)]:
             if was.get(key) != now.get(key):
@@ -318,6 +322,14 @@ def difference(was: Any, now: Any, path: str = "") -> str:
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for index, (a, b) in enumerate(zip(was, now, strict=True)):
             if a != b:
-                return difference(a, b, f"{path}[{index}]")
+                return difference(a, b, _item(a, b, path, index))
     where = f"{path} " if path else ""
     return f"{where}was {json.dumps(was)}, is {json.dumps(now)}"
+
+
+def _item(was: Any, now: Any, path: str, index: int) -> str:
+    """The path of an item of a list, such as a step: its name, or its index if it has none or another one."""
+    was_name, name = (each.get("name") if isinstance(each, dict) else None for each in (was, now))
+    if not isinstance(name, str) or was_name != name:
+        return f"{path}[{index}]"
+    return f"{path}.{name}" if path else name

@@ -19,7 +19,7 @@ from millstream.steps.inputs import in_order
 from millstream.steps.nodes import Node
 from millstream.steps.output_records import output_records
 from millstream.steps.record_order import RecordOrder
-from millstream.steps.runner import EpochPosition, process_batch, process_end
+from millstream.steps.runner import EpochPosition, end_step, process_batch
 from millstream.substreams import Watermark
 from millstream.substreams.event_time import latest_times, reject_ahead
 
@@ -257,7 +257,7 @@ class Chain:
             return
         behind = watermark.held_back(self._graph.held_back[node.name])
         if ends_at(node.traits, behind):
-            self._collect_at_end(node, process_end(node, behind, position), epoch)
+            self._collect_at_end(node, end_step(node, behind, position), epoch)
 
     def _go_round_at_end(self, cycle: Cycle, epoch: EpochInProgress, position: EpochPosition) -> None:
         """Run a cycle on the rows that steps before it made at this boundary. No step of a cycle waits for an end."""

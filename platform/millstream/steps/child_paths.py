@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millstream.arrays import Array
 from millstream.records import PATH
 
-__all__ = ["partner_text", "with_child_paths", "with_partner_paths"]
+__all__ = ["partner_text", "path_items", "with_child_paths", "with_partner_paths"]
 
 _BYTES = 4
 _BITS = 31
@@ -86,5 +86,16 @@ def _child_paths(parents: pa.Array | pa.ChunkedArray | None, indices: Array) -> 
     >>> _child_paths(pa.array([b"", b"\\0\\0\\0\\x03"]), np.array([3, 0])).to_pylist()
     [b'\\x00\\x00\\x00\\x03', b'\\x00\\x00\\x00\\x03\\x00\\x00\\x00\\x00']
     """
-    last = _fixed(indices.astype(">u4"))
+    last = path_items(indices)
     return last if parents is None else pc.binary_join_element_wise(parents.fill_null(b""), last, b"")
+
+
+def path_items(numbers: Array) -> pa.Array:
+    """Items of paths: each number as four bytes.
+
+    >>> path_items(np.array([3])).to_pylist()
+    [b'\\x00\\x00\\x00\\x03']
+    """
+    big_endian = np.ascontiguousarray(numbers, ">u4")
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(big_endian), [None, pa.py_buffer(big_endian)])
+    return fixed.cast(pa.binary())

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from millstream.arrays import FEW_ROWS
+from millstream.arrays import FEW_ROWS, one_array
 from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError, MillstreamError
 from millstream.records import no_records
@@ -80,7 +80,8 @@ class Classify(BaseModel):
         check_column(f"classify, `model` ({self.model.type})", model.reads, records)
         for column in _ANSWER:
             if column.name in records.names:
-                message = f"classify makes the column {column.name!r}, but the records have it; leave one of them out"
+                hint = "read the records from before the step that makes it, or rename it in the `fields` of the source"
+                message = f"classify makes the column {column.name!r}, but the records have it; {hint}"
                 raise ConfigError(message)
         return Classifier(model, self.model.batch_size, self.label, records)
 
@@ -113,7 +114,7 @@ class Classifier:
         self.restore({})
 
     def process(self, records: pa.Table) -> Result:
-        column, labels = self._inputs(records), _one_array(records[self._label], pa.string())
+        column, labels = self._inputs(records), _column(records[self._label], pa.string())
         codes = self._codes(labels)
         inputs = self._model.prepare(column)
         classes, probability = self._predict_and_learn(column, inputs, codes)
@@ -121,7 +122,7 @@ class Classifier:
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
-        rows = [*(_one_array(records[field.name], field.type) for field in self._position), labels, *answer]
+        rows = [*(_column(records[field.name], field.type) for field in self._position), labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
         labelled = codes >= 0
         known = codes[labelled]
@@ -272,7 +273,7 @@ class Classifier:
         self._model.learn(inputs, codes, self._known)
 
     def _inputs(self, records: pa.Table) -> pa.Array:
-        return _one_array(records[self._model.reads], self._kind)
+        return _column(records[self._model.reads], self._kind)
 
     def _answer(self, classes: Array, probability: Array) -> list[pa.Array]:
         return [self._class_names(classes), _masked(probability, classes)]
@@ -297,15 +298,8 @@ def _text_array(texts: list[str]) -> pa.Array:
     return pa.array(texts, pa.string()) if texts else pa.nulls(0, pa.string())
 
 
-def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return a column as one array of this type."""
+def _column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """A column as one array of this type."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if column.type != kind:
-        column = column.cast(kind)
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if not len(column):
-        return pa.nulls(0, kind)  # `combine_chunks` imports pandas
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    return one_array(column if column.type == kind else column.cast(kind))

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import heapq
+import struct
+from bisect import bisect_left
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
+from millstream.arrays import valid_rows
 from millstream.config.durations import Duration
 from millstream.records import TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
-from millstream.steps.contracts import Array, Output, Result, Scope, State, Step, Traits, rejects_schema
+from millstream.steps.contracts import Output, Result, Scope, State, Step, Traits, rejects_schema
 from millstream.steps.keys import KeyFields, check_key, keys_of
 from millstream.steps.reject_rows import reject_rows
 from millstream.substreams import Watermark
 
 __all__ = ["Dedupe"]
 
+_TIME = struct.Struct("q")
+"""A time in the state of an id, which has the times of the records that have passed, in their order."""
+_WIDTH = _TIME.size
+
 
 class Dedupe(BaseModel):
     """Passes on the first record with an id; later records with the same id, within a time, are rows of `repeated`.
 
-    The first record is the first one in step order. A record is repeated if its time and that of the first record are
-    at most `within` apart; a later one is a first record again. An id is forgotten when the watermark is more than
-    `within` after its first record. So a record that is late, older than the watermark, may pass although its id came
-    before. Records without an id or without a time go into `rejects`.
+    The first record is the first one in step order, whatever the order of the times. A record is repeated if a record
+    with its id has passed whose time is at most `within` before or after its own; otherwise it passes too. The time of
+    a record that has passed is forgotten when the watermark is more than `within` after it. So a record that is late,
+    older than the watermark, may pass although its id came before. Records without an id or without a time go into
+    `rejects`.
 
     >>> records = pa.table({"_rank": [0] * 3, "_offset": range(3), "_time": [0, 5, 11], "id": ["a", "a", "a"]})
     >>> result = Dedupe(by="id", within="10us").build(records.schema).process(records)
@@ -60,7 +68,7 @@ class _DedupeStep:
 
     def process(self, records: pa.Table) -> Result:
         keys, times = keys_of(records, self.traits.key_fields), records[TIME]
-        keyed, timed = _is_valid(keys), _is_valid(times)
+        keyed, timed = valid_rows(keys), valid_rows(times)
         outputs: dict[str, pa.Table] = {}
         usable = keyed & timed
         if not usable.all():
@@ -79,9 +87,8 @@ class _DedupeStep:
     def ended(self, substream: Any) -> Result:
         if isinstance(substream, Watermark):
             while self._ends and (substream.time is None or self._ends[0][0] + self._within < substream.time):
-                time, key = heapq.heappop(self._ends)
-                if self._store.get(key) == _written(time):
-                    self._store.put(key, None)
+                _, key = heapq.heappop(self._ends)  # the least time of the key
+                self._store.put(key, (self._store.get(key) or b"")[_WIDTH:] or None)
         return Result(self._no_records)
 
     def save(self) -> KeyedSnapshot:
@@ -90,26 +97,21 @@ class _DedupeStep:
     def restore(self, state: State) -> None:
         self._store.restore(state)
         parts = self._store.snapshot().parts()
-        self._ends = [(int(time), key) for part in parts for key, time in part.items() if time is not None]
+        self._ends = [(time, key) for part in parts for key, times in part.items() for time in _read(times or b"")]
         heapq.heapify(self._ends)
 
     def _is_first(self, key: str, time: int) -> bool:
-        stored = self._store.get(key)
-        if stored is not None and time <= int(stored) + self._within:
-            return time < int(stored) - self._within
-        self._store.put(key, _written(time))
+        place, stored = 0, self._store.get(key)
+        if stored is not None:
+            times = _read(stored)
+            place = bisect_left(times, time - self._within)
+            if place < len(times) and times[place] <= time + self._within:
+                return False
+        before, after = (b"", b"") if stored is None else (stored[: place * _WIDTH], stored[place * _WIDTH :])
+        self._store.put(key, before + _TIME.pack(time) + after)
         heapq.heappush(self._ends, (time, key))
         return True
 
 
-def _written(time: int) -> bytes:
-    return b"%d" % time
-
-
-def _is_valid(column: pa.ChunkedArray | pa.Array) -> Array:
-    valid: Array = (
-        column.is_valid().to_numpy(zero_copy_only=False)
-        if isinstance(column, pa.Array)
-        else (column.is_valid().to_numpy())
-    )
-    return valid
+def _read(times: bytes) -> memoryview[int]:
+    return memoryview(times).cast("q")

@@ -90,20 +90,21 @@ def _reads(steps: Sequence[NamedStep], index: int, sources: Sequence[str]) -> tu
 
 
 def _wrong_names(step: Wired, names: Collection[str], sources: Collection[str]) -> Iterable[Problem]:
-    """Problems with the names in `from`; the outputs of steps are known only when the steps are built."""
+    """Problems with a step's name and those in `from`; the outputs of steps are known only when the steps are built."""
+    if step.named.name in sources:
+        message = f"{step.named.name!r} is the name of a source and of a step; give the step another `name`"
+        yield Problem(step.named.path, message)
     for index, stream in enumerate(step.named.reads or ()):
-        maker, path = maker_of(stream), read_path(step.named, index)
-        if maker in names and maker in sources:
-            message = f"{maker!r} is the name of a source and of a step; give the step another `name`"
-        elif maker in sources and maker != stream:
+        maker = maker_of(stream)
+        if maker in names or stream in sources:
+            continue
+        if maker in sources:
             message = f"there is no stream {stream!r}: a source has no outputs; write `{maker}`"
-        elif maker not in names and maker not in sources:
+        else:
             known = [*sources, *(name for name in names if name != step.named.name)]
             meant = suggestion(maker, known, f"the streams are {', '.join(known)}, and the outputs of steps")
             message = f"there is no stream {stream!r}{meant}"
-        else:
-            continue
-        yield Problem(path, message)
+        yield Problem(read_path(step.named, index), message)
 
 
 def _wrong_groupings(step: Wired) -> Iterable[Problem]:

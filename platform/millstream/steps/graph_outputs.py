@@ -10,7 +10,6 @@ import pyarrow as pa
 from millstream.config.document import Problem
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.steps.contracts import Output, rejects_schema
-from millstream.steps.edges import maker_of
 from millstream.steps.nodes import Node
 
 __all__ = ["GraphOutputs", "graph_outputs", "makers_by_output"]
@@ -58,7 +57,7 @@ def graph_outputs(nodes: Sequence[Node], sinks: Collection[str]) -> tuple[GraphO
     """
     problems: list[Problem] = []
     made = makers_by_output(nodes)
-    outputs: dict[str, Output] = {REJECTS: _rejects(made.pop(REJECTS, []), _forked(nodes), problems)}
+    outputs: dict[str, Output] = {REJECTS: _rejects(made.pop(REJECTS, []), problems)}
     names = {(node.name, REJECTS): REJECTS for node in nodes}
     marked: set[str] = set()
     for short, makers in made.items():
@@ -86,7 +85,7 @@ def makers_by_output(nodes: Iterable[Node]) -> dict[str, list[tuple[Node, Output
     return made
 
 
-def _rejects(makers: Sequence[tuple[Node, Output]], forked: bool, problems: list[Problem]) -> Output:
+def _rejects(makers: Sequence[tuple[Node, Output]], problems: list[Problem]) -> Output:
     schema = rejects_schema()
     for node, output in makers:
         if output.schema.equals(rejects_schema(output.schema)):
@@ -94,13 +93,7 @@ def _rejects(makers: Sequence[tuple[Node, Output]], forked: bool, problems: list
         else:
             message = f"step {node.name!r} makes `rejects` with columns of its own; use `rejects_schema()`"
             problems.append(Problem(node.path, message))
-    return Output(REJECTS, schema, key=(_STEP,) if len(makers) > 1 and forked else ())
-
-
-def _forked(nodes: Iterable[Node]) -> bool:
-    """True if several steps read the records of one source or step, so that two steps may reject the same record."""
-    read = [maker_of(stream) for node in nodes for stream in node.reads]
-    return len(set(read)) < len(read)
+    return Output(REJECTS, schema, key=(_STEP,) if len(makers) > 1 else ())
 
 
 def _with_identity_first(records: pa.Schema) -> pa.Schema:
@@ -111,6 +104,10 @@ def _with_identity_first(records: pa.Schema) -> pa.Schema:
 def _late(makers: Sequence[tuple[Node, Output]], problems: list[Problem]) -> Output:
     columns: dict[str, pa.Field] = {}
     for node, output in makers:
+        if _STEP in output.schema.names:
+            message = f"step {node.name!r} makes `late` with the field {_STEP!r} of its key, but all steps share `late`"
+            hint = "give the field another name, in the `fields` of the source or where a step adds it"
+            problems.append(Problem(node.path, f"{message}, where the column {_STEP!r} names the step; {hint}"))
         for column in output.schema:
             first = columns.setdefault(column.name, column)
             if first.type != column.type:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from millstream.arrays import valid_rows
 from millstream.config.durations import Duration
 from millstream.config.pipeline import TO_ALL
 from millstream.errors import ConfigError, StepFailed
@@ -45,8 +46,9 @@ class Join(BaseModel):
     """Joins the records of two streams that have the same key, at most `within` apart, or in the same window.
 
     `from` names the left and the right stream. A joined record has the fields of both, once those of the key; a field
-    that both have is that of the left one, and the other is `right_` and its name. It is a child of the record that
-    completed it: the later one in step order, whose position and time it has. `_other` names the other one.
+    that both have is that of the left one, and the other is `right_` and its name (`right_right_`, if the left one has
+    that too). It is a child of the record that completed it: the later one in step order, whose position and time it
+    has. `_other` names the other one.
 
     `how: inner` makes joined records only. With `left`, the records of the left stream that were never joined are rows
     of the output `unmatched`, once the watermark has passed them by `within` (and `lateness`); with `outer`, those of
@@ -83,6 +85,7 @@ class Join(BaseModel):
         ge=1,
         description="The most records that may wait at a time; each shard of the keys may hold an equal part of them, "
         "at least 100.",
+        json_schema_extra={"may_change": True},
     )
 
     @model_validator(mode="after")
@@ -147,8 +150,8 @@ class _JoinStep:
         keyed, timed = (np.ones(len(order), np.bool_) for _ in range(2))
         places = np.zeros(len(order), np.int64)
         for table, here, key in zip(tables, rows, keys, strict=True):
-            keyed[here] = _valid(key)
-            timed[here] = _valid(table[TIME])
+            keyed[here] = valid_rows(key)
+            timed[here] = valid_rows(table[TIME])
             places[here] = self._places(table)
         usable = keyed & timed
         late = usable & (places < self._limit)
@@ -256,11 +259,3 @@ def _merged(tables: Sequence[pa.Table], rows: Sequence[Array], chosen: Array) ->
     parts = [table.filter(pa.array(chosen[here])) for table, here in zip(tables, rows, strict=True)]
     order = np.argsort(np.concatenate([here[chosen[here]] for here in rows]))
     return pa.concat_tables(parts).take(pa.array(order))
-
-
-def _valid(column: pa.Array | pa.ChunkedArray) -> Array:
-    if not column.null_count:
-        return np.ones(len(column), np.bool_)
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    valid: Array = array.is_valid().to_numpy(zero_copy_only=False)
-    return valid

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.arrays import Array
+from millstream.arrays import Array, one_array
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, OTHER, PATH, RANK, TIME
 from millstream.steps.child_paths import with_child_paths, with_partner_paths
@@ -36,13 +36,7 @@ class JoinedColumns:
         self.inputs = tuple(self._waiting(step, schema) for schema in (left, right))
         """The columns of each stream as its records wait: their identity, the key and the other fields."""
         self._fields = [[field for field in schema if self._is_own(field.name)] for schema in self.inputs]
-        taken = {*self._key, *(field.name for field in self._fields[0])}
-        names = [field.name if field.name not in taken else f"{_RIGHT}{field.name}" for field in self._fields[1]]
-        both = [field.name for field in self._fields[0]] + names
-        twice = next((name for name in both if both.count(name) > 1 or name in self._key), None)
-        if twice is not None:
-            message = f"step {step!r}: a joined record would have two fields {twice!r}; leave one of them out before"
-            raise ConfigError(message)
+        names = _free_names([*self._key, *(field.name for field in self._fields[0])], self._fields[1])
         renamed = [field.with_name(name) for field, name in zip(self._fields[1], names, strict=True)]
         keys = [self.inputs[0].field(name) for name in self._key]
         self.made = pa.schema([*_IDENTITY, _OTHER, *keys, *self._fields[0], *renamed])
@@ -67,7 +61,7 @@ class JoinedColumns:
             {name: pc.if_else(completed, one[name], two[name]) for name in _IDENTITY.names}
             for one, two in ((right, left), (left, right))
         )
-        named = [_one_array(other[name]) for name in (RANK, OFFSET, PATH)]
+        named = [one_array(other[name]) for name in (RANK, OFFSET, PATH)]
         others = pa.StructArray.from_arrays(named, fields=list(_OTHER.type))
         parents = pa.table([own[name] for name in _IDENTITY.names], schema=_IDENTITY)
         made = with_child_paths(parents, numbers)
@@ -106,6 +100,14 @@ class JoinedColumns:
         return pa.schema([*_IDENTITY, *first])
 
 
-def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+def _free_names(taken: Sequence[str], fields: Sequence[pa.Field]) -> list[str]:
+    """The names of the right stream's fields in joined records: a name that is taken gets a prefix until it is free.
+
+    >>> _free_names(["text", "right_text"], [pa.field("text", pa.string()), pa.field("label", pa.string())])
+    ['right_right_text', 'label']
+    """
+    names = {field.name: field.name for field in fields}
+    for own in names:
+        while names[own] in taken or list(names.values()).count(names[own]) > 1:
+            names[own] = f"{_RIGHT}{names[own]}"
+    return list(names.values())

@@ -86,11 +86,12 @@ def position_keys(records: pa.Table) -> pa.DictionaryArray:
 
 
 def coded(column: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:
-    """The column as one array with a dictionary."""
-    found = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    """The column as one array with a dictionary, which has the values of the column and no others."""
+    plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    found = plain.dictionary_encode()
     found = found.unify_dictionaries().combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     if isinstance(found, pa.ChunkedArray):  # the column has no chunks
-        return pa.array([], column.type).dictionary_encode()
+        return pa.array([], plain.type).dictionary_encode()
     return found
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.arrays import Array
+from millstream.arrays import Array, one_array
 from millstream.records import PATH
+from millstream.steps.child_paths import path_items
 
 __all__ = ["MOST_BACK_EDGES", "BackEdge", "round_text", "rounds_of", "sent_back"]
 
@@ -37,9 +38,9 @@ class BackEdge:
     number: int
     alone: bool
 
-    def item(self, rounds: Array) -> Array:
+    def items(self, rounds: Array) -> pa.Array:
         """The items of records that this edge brings to these rounds."""
-        return (_MARK | self.number << 24 | rounds).astype(">u4")
+        return path_items(_MARK | self.number << 24 | rounds)
 
 
 def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
@@ -48,9 +49,7 @@ def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
     >>> rounds_of(pa.array([b"", b"\\0\\0\\0\\7", b"\\x80\\0\\0\\3\\0\\0\\0\\1", None])).tolist()
     [0, 0, 3, 0]
     """
-    paths = pc.fill_null(paths, b"")
-    paths = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
-    paths = pa.concat_arrays(paths.chunks) if isinstance(paths, pa.ChunkedArray) else paths
+    paths = one_array(pc.fill_null(paths, b""))
     rounds = np.zeros(len(paths), np.int64)
     _, offsets, data = paths.buffers()
     if not len(paths) or data is None:
@@ -77,12 +76,12 @@ def sent_back(records: pa.Table, edge: BackEdge) -> pa.Table:
     ([b'\\x00\\x00\\x00\\x07\\x80\\x00\\x00\\x01'], [b'\\x00\\x00\\x00\\x07\\x80\\x00\\x00\\x02'])
     """
     paths = records[PATH]
-    items = edge.item(rounds_of(paths) + 1)
+    rounds = rounds_of(paths)
     if edge.alone:
         last = pc.binary_slice(paths, -_ITEM)
-        before = pa.chunked_array([_binary(edge.item(rounds_of(paths)))])
+        before = pa.chunked_array([edge.items(rounds)])
         paths = pc.if_else(pc.equal(last, before), pc.binary_slice(paths, 0, -_ITEM), paths)
-    paths = pc.binary_join_element_wise(paths, _binary(items), b"")
+    paths = pc.binary_join_element_wise(paths, edge.items(rounds + 1), b"")
     return records.set_column(records.column_names.index(PATH), records.field(PATH), paths)
 
 
@@ -103,8 +102,3 @@ def _number(content: Array, at: Array) -> Array:
     first, second, third = (content[at + place].astype(np.int64) for place in range(3))
     found: Array = first << 16 | second << 8 | third
     return found
-
-
-def _binary(items: Array) -> pa.Array:
-    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_ITEM), len(items), [None, pa.py_buffer(items)])
-    return fixed.cast(pa.binary())

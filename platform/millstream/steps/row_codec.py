@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from millstream.arrays import Array
+from millstream.arrays import Array, one_array
 from millstream.steps.declarations import plain_type
 
 __all__ = ["RowCodec", "can_encode"]
@@ -59,7 +59,7 @@ class RowCodec:
         fixed["flags"] = flags
         texts: list[pa.Array] = []
         for index, field in enumerate(self._schema):
-            column = _one_array(rows.column(index).cast(plain_type(field.type)))
+            column = one_array(rows.column(index).cast(plain_type(field.type)))
             if index in self._texts:
                 data = column.cast(pa.binary())
                 fixed[f"length {index}"] = pc.binary_length(data).fill_null(-1).to_numpy()
@@ -115,11 +115,6 @@ def _raw(column: pa.Array) -> Array:
         values[:] = np.frombuffer(data, np.uint8, len(column) * width, column.offset * width).reshape(-1, width)
         values[~column.is_valid().to_numpy(zero_copy_only=False)] = 0
     return values.view(f"V{width}")[:, 0]
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from millstream.steps.path_text import path_text
 from millstream.steps.sibling_order import in_sibling_order
 from millstream.substreams import Watermark
 
-__all__ = ["EpochPosition", "process_batch", "process_end", "save_state"]
+__all__ = ["EpochPosition", "end_step", "process_batch", "save_state"]
 
 _LONGEST = 80
 """The longest text of a path in a message."""
@@ -75,8 +75,20 @@ class EpochPosition:
 
 def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> Result:
     """Process records in a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
+    result = _checked(node, lambda: node.step.process(records), lambda: position.of_batch(records), position)
+    records = in_sibling_order(result.records)
+    return result if records is result.records else replace(result, records=records)
+
+
+def end_step(node: Node, watermark: Watermark, position: EpochPosition) -> Result:
+    """Let a step see that this watermark was reached; `StepFailed` as for `process_batch`."""
+    return _checked(node, lambda: node.step.ended(watermark), lambda: f"at the end of epoch {position.epoch}", position)
+
+
+def _checked(node: Node, call: Callable[[], Result], where: Callable[[], str], position: _RecordPosition) -> Result:
+    """The result of this call of a step; errors name the step, and the record or `where` the call was."""
     try:
-        result = node.step.process(records)
+        result = call()
     except StepFailed as error:
         if error.rank is None or error.offset is None:
             raise
@@ -85,21 +97,7 @@ def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> R
     except MillstreamError:
         raise
     except Exception as error:
-        message = f"step '{node.name}' failed {position.of_batch(records)}: {type(error).__name__}: {error}"
-        raise StepFailed(message) from error
-    check_result(node.name, result, node.made, node.step.outputs)
-    records = in_sibling_order(result.records)
-    return result if records is result.records else replace(result, records=records)
-
-
-def process_end(node: Node, watermark: Watermark, position: EpochPosition) -> Result:
-    """Let a step see an end; `StepFailed` if the step fails, or makes a result that it has not declared."""
-    try:
-        result = node.step.ended(watermark)
-    except MillstreamError:
-        raise
-    except Exception as error:
-        message = f"step '{node.name}' failed at the end of epoch {position.epoch}: {type(error).__name__}: {error}"
+        message = f"step '{node.name}' failed {where()}: {type(error).__name__}: {error}"
         raise StepFailed(message) from error
     check_result(node.name, result, node.made, node.step.outputs)
     return result

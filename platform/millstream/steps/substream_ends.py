@@ -52,8 +52,10 @@ class OpenKey:
 class KeySubstreams:
     """The states of keys whose substreams end: `idle` after their last record, or `within` after their first.
 
-    A record after the end begins the next substream of its key, wherever the watermark is. `ended` returns the
-    substreams whose end the watermark has passed, each once. Without `idle` and `within`, the end of time ends all.
+    A record after the end begins the next substream of its key, wherever the watermark is; any other record belongs to
+    the last substream, until the watermark has passed its end. So two substreams of a key never have the same first
+    time. `ended` returns the substreams whose end the watermark has passed, each once. Without `idle` and `within`, the
+    end of time ends all.
 
     >>> substreams = KeySubstreams(KeyedStore(), idle=10, within=None)
     >>> for time, state in ((1, "1"), (8, "2"), (30, "1")):
@@ -75,6 +77,8 @@ class KeySubstreams:
         found = OpenKey.read(self._store.get(key))
         if not self.timed or time is None:
             return found
+        if found.first is None and found.ended and time <= found.ended[-1][0]:
+            self._reopen(found)
         if found.first is not None and found.last is not None and found.state is not None:
             end = self._end(found.first, found.last)
             if time <= end:
@@ -128,6 +132,12 @@ class KeySubstreams:
         if self.timed:
             for key, entry in self._entries():
                 self._await(key, entry)
+
+    def _reopen(self, found: OpenKey) -> None:
+        """Open the last substream again, since no later one is open, and its end is not before the record."""
+        end, first, state = found.ended.pop()
+        found.first, found.state = first, state
+        found.last = first if self._idle is None else end - self._idle  # the same end follows from this time
 
     def _entries(self) -> Iterator[tuple[str, OpenKey]]:
         for key, stored in self._store.snapshot().in_order():

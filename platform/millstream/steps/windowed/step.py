@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.errors import StepFailed
+from millstream.errors import ConfigError, StepFailed
 from millstream.records import no_records
 from millstream.state.shard_limit import ShardLimit
 from millstream.steps.contracts import Output, Result, Scope, State, Traits, rejects_schema
@@ -46,11 +46,21 @@ class WindowedStep:
         check_key_fields(self._key, records, f"step {name!r}, `by`")
         self._windows = options.window.open()
         self._columns = RowColumns(self._windows.label, self._key, measure.columns, emissions=options.emit is not None)
+        self._check_columns()
         self._no_records = no_records(records)
         self._late = late_schema(records, self._windows.label)
         self._rejects = rejects_schema(records)
         self._open = open_windows(options, self._windows, measure, self._columns)
         self.restore({})
+
+    def _check_columns(self) -> None:
+        """Refuse a field of the key that has the name of another column of the rows."""
+        names = self._columns.schema.names
+        for field in self._key:
+            if names.count(field) > 1:
+                rows = f"the rows of `{self._measure.output}` have a column {field!r} of their own"
+                hint = "give the field another name, in the `fields` of the source or where a step adds it"
+                raise ConfigError(f"step {self._name!r}, `by`: {rows}; {hint}")
 
     @property
     def traits(self) -> Traits:
