@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import (
     checkpoints,
+    cycles,
     digests,
     graphs,
     joins,
@@ -33,6 +34,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Accuracy of the text models": text_accuracy.MEASUREMENTS,
     "Pipelines with compiled models": text_pipelines.MEASUREMENTS,
     "Graphs": graphs.MEASUREMENTS,
+    "Cycles": cycles.MEASUREMENTS,
     "Python loops": python_loops.MEASUREMENTS,
     "Throughput on Spark": spark_throughput.MEASUREMENTS,
     "Latency on Spark": spark_latency.MEASUREMENTS,

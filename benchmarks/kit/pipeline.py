@@ -62,13 +62,15 @@ def run_pipeline(
     records: int,
     epoch: int,
     pipeline: Mapping[str, Any] = CLASSIFY,
+    sinks: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Run:
-    """A new run, exactly_once with defaults, into files; `options` are those of the engine."""
+    """A new run, exactly_once with defaults, into files or these sinks; `options` are those of the engine."""
     config = {
         "name": "bench",
         "source": {"type": "files", "path": str(source)} if isinstance(source, Path) else dict(source),
         "pipeline": dict(pipeline),
+        **({} if sinks is None else {"sinks": dict(sinks)}),
         "engine": {"type": "local", "epoch": {"max_records": epoch}, **options},
     }
     loaded = read_config(config, folder, "bench.yaml")

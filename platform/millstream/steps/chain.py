@@ -101,6 +101,8 @@ class Chain:
         self._units = alone if by_round else units
         self._cycles = {} if by_round else graph.cycles
         self._drops = self._plan_drops()
+        self._waiting = frozenset(node.name for node in self.here if node.traits.ends)
+        """The steps that wait for the ends of substreams."""
         self._reads = frozenset(stream for node in (*steps, *self._after) for stream in node.reads)
         """The streams that a step reads here or later."""
         self._outputs_read = {
@@ -241,7 +243,7 @@ class Chain:
         for unit in self._units:
             if cycle := self._cycles.get(unit[0].cycle):
                 self._go_round_at_end(cycle, epoch, position)
-            elif unit[0].name in self._here:
+            elif unit[0].name in self._waiting or (epoch.at_end and unit[0].name in self._here):
                 self._end_step(unit[0], epoch, watermark, position)
 
     def _end_step(

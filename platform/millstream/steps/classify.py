@@ -122,7 +122,7 @@ class Classifier:
         made = records
         for field, values in zip(_ANSWER, answer, strict=True):
             made = made.append_column(field, values)
-        rows = [*(_column(records[field.name], field.type) for field in self._position), labels, *answer]
+        rows = [*(_as(records[field.name], field.type) for field in self._position), labels, *answer]
         predictions = pa.Table.from_arrays(rows, schema=self._predictions)
         labelled = codes >= 0
         known = codes[labelled]
@@ -296,6 +296,10 @@ def _masked(values: Array, classes: Array) -> pa.Array:
 
 def _text_array(texts: list[str]) -> pa.Array:
     return pa.array(texts, pa.string()) if texts else pa.nulls(0, pa.string())
+
+
+def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)
 
 
 def _column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:

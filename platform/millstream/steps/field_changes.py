@@ -60,6 +60,10 @@ class FieldChanges:
                 raise ConfigError(message)
         self._adds = tuple(adds)
         self._given = {field.name: field.type for field in records}
+        self._texts = {  # the fields that the function may change
+            *self._adds,
+            *(name for name, kind in self._given.items() if not name.startswith("_") and _is_text(kind)),
+        }
 
     def read_one(self, record: Mapping[str, Any], returned: Any) -> Change:
         """Check the value that the function returned for one record, and return the changed fields."""
@@ -67,14 +71,14 @@ class FieldChanges:
             raise Misuse(f"it returned {describe_value(returned)}, not a dict of the fields to replace or add")
         change = {}
         for name, value in returned.items():
-            if self._is_text_field(name):
+            if name in self._texts:
                 if value is not None and not isinstance(value, str):
                     raise Misuse(
                         f"it returned {describe_value(value)} for {name!r}; fields are text, so return str(...) or None"
                     )
                 (value or "").encode()  # text that is not UTF-8 raises here, as an error of the record
                 change[name] = value
-            elif value is not record[name] and value != record[name]:
+            elif value is not record[self._given_name(name)] and value != record[name]:
                 raise Misuse(f"it changed {name!r}, which is {self._given[name]}; it may replace text fields only")
         return change
 
@@ -86,11 +90,11 @@ class FieldChanges:
         columns = {}
         for name in returned.column_names:
             column = returned[name]
-            if self._is_text_field(name):
+            if name in self._texts:
                 if not (_is_text(column.type) or pa.types.is_null(column.type)):
                     raise Misuse(f"it returned {column.type} for {name!r}; fields are text, so cast it to string")
                 columns[name] = column.cast(self._given.get(name, pa.string()))
-            elif not column.equals(fields[name]):
+            elif not column.equals(fields[self._given_name(name)]):
                 raise Misuse(f"it changed {name!r}, which is {self._given[name]}; it may replace text fields only")
         return columns
 
@@ -118,13 +122,11 @@ class FieldChanges:
             records = records.append_column(pa.field(name, pa.string()), added)
         return records
 
-    def _is_text_field(self, name: Any) -> bool:
-        """Return whether the field is a text field. Raise `Misuse` if the function may not return the field at all."""
-        if name in self._adds:
-            return True
+    def _given_name(self, name: Any) -> str:
+        """The name of a field of the records; `Misuse` if they have no such field."""
         if name not in self._given or str(name).startswith("_"):
             raise Misuse(f"it returned a field {name!r}, which the records do not have; declare it in `adds`")
-        return _is_text(self._given[name])
+        return str(name)
 
 
 def _is_text(kind: pa.DataType) -> bool:

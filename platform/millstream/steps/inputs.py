@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +60,7 @@ class StepInput:
         """True if the records are merged by their order in the epoch."""
         return self._merges or bool(self.back)
 
-    @property
+    @cached_property
     def _merges(self) -> bool:
         made = any(stream.maker is not None for stream in self.streams)
         return len(self.streams) > 1 and (made or self.joined is not None)

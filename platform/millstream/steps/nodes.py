@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +49,11 @@ class Node:
     @property
     def traits(self) -> Traits:
         return self.step.traits
+
+    @cached_property
+    def has_paths(self) -> bool:
+        """True if the records that it makes may be children."""
+        return PATH in self.made.names
 
 
 def build_node(

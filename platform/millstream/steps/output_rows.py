@@ -78,7 +78,7 @@ def rows_for_sinks(
 def _partition_columns(
     ranks: pa.Array, partitions: Sequence[PartitionName], steps: Mapping[int, str]
 ) -> list[pa.Array]:
-    if len(ranks) <= FEW_ROWS or (pc.min(ranks).as_py() or 0) < 0:
+    if len(ranks) <= FEW_ROWS or ranks.to_numpy(zero_copy_only=False).min() < 0:
         found = [partitions[rank] if rank >= 0 else None for rank in ranks.to_pylist()]
         names = [
             steps[-1 - rank] if name is None else name.source

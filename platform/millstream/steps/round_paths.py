@@ -49,7 +49,7 @@ def rounds_of(paths: pa.Array | pa.ChunkedArray) -> Array:
     >>> rounds_of(pa.array([b"", b"\\0\\0\\0\\7", b"\\x80\\0\\0\\3\\0\\0\\0\\1", None])).tolist()
     [0, 0, 3, 0]
     """
-    paths = one_array(pc.fill_null(paths, b""))
+    paths = one_array(pc.fill_null(paths, b"") if paths.null_count else paths)
     rounds = np.zeros(len(paths), np.int64)
     _, offsets, data = paths.buffers()
     if not len(paths) or data is None:
@@ -77,11 +77,12 @@ def sent_back(records: pa.Table, edge: BackEdge) -> pa.Table:
     """
     paths = records[PATH]
     rounds = rounds_of(paths)
+    items = edge.items(rounds + 1)
     if edge.alone:
         last = pc.binary_slice(paths, -_ITEM)
         before = pa.chunked_array([edge.items(rounds)])
         paths = pc.if_else(pc.equal(last, before), pc.binary_slice(paths, 0, -_ITEM), paths)
-    paths = pc.binary_join_element_wise(paths, edge.items(rounds + 1), b"")
+    paths = pc.binary_join_element_wise(paths, items, b"")
     return records.set_column(records.column_names.index(PATH), records.field(PATH), paths)
 
 

@@ -76,6 +76,8 @@ class EpochPosition:
 def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> Result:
     """Process records in a step; `StepFailed` if the step fails, or makes a result that it has not declared."""
     result = _checked(node, lambda: node.step.process(records), lambda: position.of_batch(records), position)
+    if not node.has_paths:
+        return result
     records = in_sibling_order(result.records)
     return result if records is result.records else replace(result, records=records)
 

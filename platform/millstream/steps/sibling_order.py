@@ -21,8 +21,6 @@ def in_sibling_order(records: pa.Table) -> pa.Table:
     >>> in_sibling_order(pa.table({"_rank": [0] * 3, "_offset": [7] * 3, "_path": paths}))["_path"].to_pylist()
     [b'0', b'00', b'1']
     """
-    if PATH not in records.column_names:
-        return records
     ranks, offsets = records[RANK].to_numpy(), records[OFFSET].to_numpy()
     again = (ranks[1:] == ranks[:-1]) & (offsets[1:] == offsets[:-1])
     if not again.any():

@@ -69,7 +69,7 @@ class TopicShares:
 
     def add(self, read: Any, rows: Array, cell_of: Array, cells: Sequence[_Counts]) -> None:
         names = read.dictionary.to_pylist()
-        for cell, code, count in count_pairs(read, rows, cell_of):
+        for cell, code, count in count_pairs(read, rows, cell_of, len(cells)):
             contents, name = cells[cell], names[code]
             contents[name] = contents.get(name, 0) + count
 

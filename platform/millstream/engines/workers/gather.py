@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from millstream.digests import Digest
 from millstream.engines.workers.legs import BOUNDARY, RECORDS, Legs, Place
 from millstream.engines.workers.messages import EpochPart, Report
 from millstream.engines.workers.output_order import OutputOrder
-from millstream.log.epochs import Scores
 from millstream.steps.chain import EpochInProgress
 from millstream.steps.graph import Graph
 
@@ -52,9 +50,9 @@ class Gather:
             whole.latest |= report.latest
             whole.rounds |= report.rounds
             for step, digest in report.streams.items():
-                whole.streams[step] = whole.streams.get(step, Digest()) + digest
+                whole.streams[step] = whole.streams[step] + digest if step in whole.streams else digest
             for step, scores in report.scores.items():
-                whole.scores[step] = whole.scores.get(step, Scores()) + scores
+                whole.scores[step] = whole.scores[step] + scores if step in whole.scores else scores
         for phase in (RECORDS, BOUNDARY):
             for name, rows in self._outputs(reports, phase).items():
                 whole.outputs.setdefault(name, []).extend(rows)

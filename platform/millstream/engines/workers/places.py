@@ -135,7 +135,7 @@ def in_order(shares: Sequence[pa.Table]) -> pa.Table:
 
 def without_order(records: pa.Table) -> pa.Table:
     """The records without their places."""
-    return records.drop_columns([ORDER]) if ORDER in records.column_names else records
+    return records.drop_columns([ORDER]) if records.schema.get_field_index(ORDER) >= 0 else records
 
 
 def _siblings_out_of_order(made: pa.Table, places: Array) -> bool:

@@ -50,6 +50,7 @@ class RowColumns:
         emission = [pa.field("_emission", pa.int64()), pa.field("_final", pa.bool_())] if emissions else []
         keys = [pa.field(name, pa.string()) for name in self._key]
         self.schema = pa.schema([pa.field("_window", label), *keys, *measured, *emission])
+        self._measured = pa.struct([*measured, *emission])
         self.none = MadeRows(no_records(self.schema), _NO_WINDOWS)
         """No rows."""
 
@@ -61,26 +62,35 @@ class RowColumns:
         made = sorted((each for each in made if each.rows), key=lambda each: each[:3])
         if not made:
             return self.none
-        counts = np.array([len(each.rows) for each in made], np.int64)
-        numbers = np.repeat(np.array([each.number for each in made], np.int64), counts)
-        columns = [pa.array(list(column)) for column in zip(*(row for each in made for row in each.rows), strict=True)]
-        if self._emissions:
-            columns.append(pa.array(np.repeat(np.array([each.emission for each in made], np.int64), counts)))
-            columns.append(pa.array(np.repeat(np.array([each.final for each in made], np.bool_), counts)))
-        times = pa.array([each.time for each in made], pa.int64()).take(
-            pa.array(np.repeat(np.arange(len(made)), counts))
-        )
-        keys = [each.key for each in made]
-        places = np.repeat(np.array([each.place for each in made], np.int64), counts) if among_records else None
-        windows = WindowRows(pa.array(numbers), times, None if places is None else pa.array(places))
-        return self.table(keys, counts, labels(numbers.tolist()), columns, windows)
+        numbers = [each.number for each in made for _ in each.rows]
+        times = [each.time for each in made for _ in each.rows]
+        places = pa.array([each.place for each in made for _ in each.rows], pa.int64()) if among_records else None
+        windows = WindowRows(pa.array(numbers, pa.int64()), pa.array(times, pa.int64()), places)
+        # as one array of structs, which takes half the time of one array for each column
+        measured = pa.array([row for each in made for row in self._rows_of(each)], self._measured).flatten()
+        keys, counts = [each.key for each in made], [len(each.rows) for each in made]
+        return self.table(keys, counts, labels(numbers), measured, windows)
 
     def table(
-        self, keys: Sequence[str], counts: Array, labels: pa.Array, measured: Sequence[pa.Array], windows: WindowRows
+        self,
+        keys: Sequence[str],
+        counts: Sequence[int] | Array,
+        labels: pa.Array,
+        measured: Sequence[pa.Array],
+        windows: WindowRows,
     ) -> MadeRows:
         """The rows of windows of these keys, so many rows of each; the other columns have a value for each row."""
+        columns = [labels, *(self._keys(keys, counts) if self._key else ()), *measured]
+        return MadeRows(pa.Table.from_arrays(columns, schema=self.schema), windows)
+
+    def _rows_of(self, window: WindowOfRows) -> Sequence[Row]:
+        """The measured values of a window's rows, and the emission."""
+        if not self._emissions:
+            return window.rows
+        return [(*row, window.emission, window.final) for row in window.rows]
+
+    def _keys(self, keys: Sequence[str], counts: Sequence[int] | Array) -> list[pa.Array]:
+        """The columns of the key's fields."""
         places = pa.array(np.repeat(np.arange(len(keys)), counts))
-        values = [keys] if len(self._key) == 1 else list(zip(*map(json.loads, keys), strict=True)) if self._key else []
-        columns = [labels, *(pa.array(column, pa.string()).take(places) for column in values), *measured]
-        arrays = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
-        return MadeRows(pa.Table.from_arrays(arrays, schema=self.schema), windows)
+        values = [keys] if len(self._key) == 1 else list(zip(*map(json.loads, keys), strict=True))
+        return [pa.array(column, pa.string()).take(places) for column in values]

@@ -29,16 +29,26 @@ def coded_texts(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return plain_texts(column).dictionary_encode()
 
 
-def count_pairs(coded: pa.DictionaryArray, rows: Array, cell_of: Array) -> Iterable[tuple[int, int, int]]:
-    """Count the pairs of a cell and the code of a text, without the texts that are null.
+def count_pairs(coded: pa.DictionaryArray, rows: Array, cell_of: Array, cells: int) -> Iterable[tuple[int, int, int]]:
+    """Count the pairs of a cell and the code of a text, without the texts that are null. There are so many `cells`.
 
     >>> coded = coded_texts(pa.chunked_array([["a", "b", None, "a"]]))
-    >>> list(count_pairs(coded, np.array([0, 1, 2, 3]), np.array([5, 5, 5, 5])))
-    [(5, 0, 2), (5, 1, 1)]
+    >>> few, many = (list(count_pairs(coded, np.arange(4), np.array([5, 5, 5, 5]), cells)) for cells in (6, 600))
+    >>> few, few == many
+    ([(5, 0, 2), (5, 1, 1)], True)
     """
     texts = len(coded.dictionary)
-    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)[rows].astype(np.int64)
-    present = codes >= 0
-    pairs, counts = np.unique(cell_of[present] * texts + codes[present], return_counts=True)
-    cells, found = np.divmod(pairs, max(texts, 1))
-    return zip(cells.tolist(), found.tolist(), counts.tolist(), strict=True)
+    indices = coded.indices.fill_null(-1) if coded.null_count else coded.indices
+    codes = indices.to_numpy(zero_copy_only=False)[rows]
+    if coded.null_count:
+        present = codes >= 0
+        codes, cell_of = codes[present], cell_of[present]
+    pairs = cell_of * texts + codes
+    if texts * cells <= 4 * len(pairs):  # few pairs are counted without sorting them
+        table = np.bincount(pairs)
+        found = np.flatnonzero(table)
+        counts = table[found]
+    else:
+        found, counts = np.unique(pairs, return_counts=True)
+    cell, code = np.divmod(found, max(texts, 1))
+    return zip(cell.tolist(), code.tolist(), counts.tolist(), strict=True)

@@ -132,7 +132,8 @@ class _Spans:
         self._first_open = max(self._first_open, closed)
 
     def close(self, code: int, memory: Any, panes: Collection[int]) -> Closed:
-        gone = sorted(pane for pane in panes if self._last_with(pane) < self._first_open)
+        before = self._first_open * (self._slide // self._pane)  # the first pane of the first open window
+        gone = sorted([pane for pane in panes if pane < before])
         if memory is None:
             return Closed([self._window(pane) for pane in gone], gone)
         windows = self._between(memory[0], self._first_open, panes)

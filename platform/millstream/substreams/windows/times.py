@@ -94,4 +94,4 @@ def time_labels(times: Iterable[int]) -> pa.Array:
     >>> time_labels([-(2**70), 0]).cast(pa.int64()).to_pylist()
     [-9223372036854775808, 0]
     """
-    return pa.array([clipped(time) for time in times], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return pa.array([clipped(time) for time in times], pa.int64()).view(pa.timestamp("us", tz="UTC"))
