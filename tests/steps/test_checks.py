@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from support.held_records import Held
 from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import STEP_CHECKS, check_step
@@ -378,3 +379,7 @@ def test_skip_leaves_a_check_out_by_name() -> None:
 def test_skip_refuses_the_name_of_an_unknown_check() -> None:
     with pytest.raises(ValueError, match="no check named traits_are_tru; there are outputs_are_as_declared"):
         check_step(Config(Counting), labelled_records(), skip=["traits_are_tru"])
+
+
+def test_rows_that_a_keyed_step_makes_at_an_end_may_be_in_any_order() -> None:
+    check_step(Held(by="label"), labelled_records(), skip=SKIP)

@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from millstream.errors import ConfigError, StepFailed
+from millstream.steps.boundary_order import in_boundary_order
 from millstream.steps.checks import check_join
 from millstream.steps.contracts import FindsLateRecords, JoinStep, Scope
 from millstream.steps.join import Join
@@ -57,7 +58,7 @@ def matches(step: JoinStep, rows: Sequence[Row], start: int = 0) -> list[tuple[i
 
 def unmatched(step: JoinStep, watermark: int | None) -> list[int]:
     rows = step.ended(Watermark(watermark)).outputs.get("unmatched")
-    return [] if rows is None else list(rows["_offset"].to_pylist())
+    return [] if rows is None else list(in_boundary_order(rows)["_offset"].to_pylist())
 
 
 def test_a_joined_record_is_a_child_of_the_record_that_completed_it_and_names_the_other() -> None:

@@ -32,8 +32,10 @@ Steps = list[dict[str, Any]]
 
 
 def graph(steps: Sequence[Mapping[str, Any]], folder: Path, limits: CycleLimits = DEFAULT_LIMITS) -> Graph:
+    """A graph in which every step has a sink for its records, so that their order is compared."""
     source = {"type": "files", "path": "documents", "fields": {name: name for name in (*FIELDS, "time")}}
-    config = {"name": "legs", "source": source, "pipeline": {"steps": steps}, "sinks": {}}
+    sinks = {step.get("name", step["type"]): {"type": "files"} for step in steps}
+    config = {"name": "legs", "source": source, "pipeline": {"steps": steps}, "sinks": sinks}
     loaded = read_config(config, folder, "legs.yaml").config
     return build_graph(loaded.steps, FIELDS, loaded.source_times, loaded.sinks, limits)
 
@@ -49,11 +51,14 @@ def read(ranges: Sequence[Range]) -> pa.Table:
 
 
 def records(rank: int, start: int, stop: int) -> pa.Table:
-    """Records that are up to 8 seconds out of order, with many authors and words, some without an author or a time."""
+    """Records that are up to 8 seconds out of order, with many authors and words, some without an author or a time.
+
+    Several of a partition, and more of both, have the same time.
+    """
     rows = []
     for n in range(start, stop):
         number = n * 7919 % 1009 + rank
-        time = (n - n * 5 % 9 * 4) * SECOND // 4
+        time = (n - n * 5 % 9 * 4) // 4 * SECOND
         row = {"_rank": rank, "_offset": n, "_time": None if number % 53 == 0 else time, "_reject": None}
         words = [f"word{number * times % 31}" for times in (1, 3, 3, 5)]
         label = ("even", "odd", None)[number % 3]

@@ -71,8 +71,14 @@ SHARED: list[dict[str, Any]] = [
     {"type": "top_k", "from": "seen", "of": "topic", "k": 1, "counters": 2, "window": {"type": "count", "size": 5}},
     {"type": "popularity", "name": "counts", "from": "word", "of": "label", "by": "word",
      "window": {"type": "count", "size": 3}},
+    {"type": "dedupe", "name": "topics", "from": "counts.topics", "by": ["word", "topic"], "within": "5m"},
+    {"type": "join", "name": "both", "from": ["topics", "sessions.topics"], "by": "topic", "within": "2m"},
+    {"type": "flat_map", "name": "twice", "from": "pairs.unmatched", "function": f"{functions}:twice",
+     "adds": ["half"]},
+    {"type": "per_key", "name": "last", "key": ["word", "half"], "function": f"{functions}:rows",
+     "ended": f"{functions}:close", "idle": "1m", "makes": ["words", "of"]},
 ]  # fmt: skip
-"""Windows by key, in event time and by count, a keyed step that reads rows, a join, and a step in the sequencer."""
+"""Windows by key, in event time and by count, steps behind them and behind a join, and a step in the sequencer."""
 TO_ALL: list[dict[str, Any]] = [
     {**WORD, "from": "first"},
     {**WORD, "name": "other", "from": "second"},
@@ -138,7 +144,7 @@ def graph_pipelines(folder: Path) -> PipelineFactory:
             "name": "graph",
             "sources": sources,
             "pipeline": {"steps": steps},
-            "sinks": {"seen": {"type": "files"}},
+            "sinks": {step.get("name", step["type"]): {"type": "files"} for step in steps},
             "guarantee": _guarantee(delivery, checkpoint_every, commit_every),
             "engine": {"type": "local"},
         }

@@ -25,6 +25,8 @@ __all__ = [
     "seen",
     "short",
     "shout",
+    "start",
+    "twice",
     "unchanged",
     "words",
 ]
@@ -98,15 +100,15 @@ def known(record: Mapping[str, Any]) -> dict[str, str | None]:
     return {} if record["id"] in ("ann", "author 7", "author 21") else {"label": None}
 
 
-def news(record: Mapping[str, Any]) -> bool:
-    """Keeps the texts with a certain word: about one in eight."""
-    return "word7" in record["text"].split()
-
-
 def known_by_word(record: Mapping[str, Any]) -> dict[str, str | None]:
     """The first word as id; keeps the labels of a few words only."""
     first = record["text"].split()[0]
     return {"id": first, "label": record["label"] if first.endswith("3") else None}
+
+
+def news(record: Mapping[str, Any]) -> bool:
+    """Keeps the texts with a certain word: about one in eight."""
+    return "word7" in record["text"].split()
 
 
 def not_dropped(record: Mapping[str, Any]) -> bool:
@@ -144,6 +146,16 @@ def shout(record: Mapping[str, Any]) -> dict[str, str]:
     if "word7" in record["text"]:
         raise ValueError("not seven")
     return {"text": record["text"].upper(), "first": record["text"].split()[0]}
+
+
+def start(record: Mapping[str, Any]) -> dict[str, str]:
+    """A number of hops for a few words."""
+    return {"hops": "7" if record["word"].endswith("7") else "0"}
+
+
+def twice(record: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Two children."""
+    return [{"half": half} for half in ("first", "second")]
 
 
 def unchanged(record: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from millstream.digests import Digest, digest_of, digests_by
 from millstream.log.epochs import PartitionTable, Scores
 from millstream.records import OFFSET, PATH, RANK, REJECT, TIME, in_step_order, no_records
-from millstream.steps.contracts import Result, WindowRows, ends_at
+from millstream.steps.boundary_order import in_boundary_order, in_window_order, key_of_rows
+from millstream.steps.contracts import Result, Scope, WindowRows, ends_at
 from millstream.steps.cycles import Cycle, RecordsSentBack
 from millstream.steps.graph import Graph
 from millstream.steps.inputs import in_order
@@ -249,17 +250,29 @@ class Chain:
     def _end_step(
         self, node: Node, epoch: EpochInProgress, watermark: Watermark | None, position: EpochPosition
     ) -> None:
+        before, epoch.outputs = epoch.outputs, {}
         rows = self._graph.inputs[node.name].rows(epoch.at_end)
         if rows is not None:
-            result = process_batch(node, rows, position)
-            self._collect_at_end(node, result, epoch, rows)
-            if self._digested[node.name]:
-                self._add_digest(node, result.records, epoch)
-        if watermark is None:
-            return
-        behind = watermark.held_back(self._graph.held_back[node.name])
-        if ends_at(node.traits, behind):
+            self._collect_at_end(node, process_batch(node, rows, position), epoch, rows)
+        behind = None if watermark is None else watermark.held_back(self._graph.held_back[node.name])
+        if behind is not None and ends_at(node.traits, behind):
             self._collect_at_end(node, end_step(node, behind, position), epoch)
+        for name, tables in epoch.outputs.items():
+            before.setdefault(name, []).extend(self._in_order_at_end(node, name, tables, epoch))
+        epoch.outputs = before
+
+    def _in_order_at_end(
+        self, node: Node, name: str, tables: Sequence[pa.Table], epoch: EpochInProgress
+    ) -> Sequence[pa.Table]:
+        """The rows that a step made at a boundary in the order that several owners of keys keep.
+
+        Rows of windows whose times are known are in this order already.
+        """
+        if node.traits.scope is Scope.GLOBAL or name in epoch.window_order:
+            return tables
+        rows, output = pa.concat_tables(tables), self._graph.outputs[name]
+        key = key_of_rows(node.traits, output)
+        return [in_window_order(rows, key) if output.of == "window" else in_boundary_order(rows)]
 
     def _go_round_at_end(self, cycle: Cycle, epoch: EpochInProgress, position: EpochPosition) -> None:
         """Run a cycle on the rows that steps before it made at this boundary. No step of a cycle waits for an end."""
@@ -278,6 +291,8 @@ class Chain:
         self._collect(node, result, epoch, made := {}, given=given, at_end=True)
         if node.name in self._reads:
             made[node.name] = result.records
+        if self._digested[node.name]:
+            self._add_digest(node, result.records, epoch)
         for stream, table in made.items():
             if table.num_rows:
                 epoch.at_end.setdefault(stream, []).append(table)
@@ -300,6 +315,9 @@ class Chain:
             made = Scores(result.labelled, result.correct, result.baselines)
             epoch.scores[node.name] = epoch.scores.get(node.name, Scores()) + made
         for name, rows in self._graph.made.of(node.name, result.outputs).items():
+            output = self._graph.outputs[name]
+            if output.of == "window" and node.traits.scope is not Scope.GLOBAL and not result.windows:
+                rows = in_window_order(rows, key_of_rows(node.traits, output))
             epoch.outputs.setdefault(name, []).append(rows)
         for short, windows in result.windows.items():
             if len(windows.times):

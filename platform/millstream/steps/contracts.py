@@ -176,6 +176,11 @@ class Step(Protocol):
     A step gets the records of one epoch in step order, in one batch or several. Every batch has the columns `_rank`,
     `_offset` and `_time`, the fields of the log, and the columns that the earlier steps added. A step never modifies
     its input.
+
+    `process` returns its records, and the rows of outputs that it makes of records, in the order of the records that it
+    got. What a step that is not global returns at the boundary of an epoch may be in any order: every engine puts
+    records and rows of records in the order of a boundary (`millstream.steps.boundary_order`), and rows of windows, for
+    which the step returns no `Result.windows`, in the order of their key and window.
     """
 
     @property

@@ -11,6 +11,7 @@ from millstream.config.document import Problem
 from millstream.records import OFFSET, PATH, RANK, TIME
 from millstream.steps.contracts import Output, rejects_schema
 from millstream.steps.nodes import Node
+from millstream.steps.reject_rows import with_step
 
 __all__ = ["GraphOutputs", "graph_outputs", "makers_by_output"]
 
@@ -41,13 +42,9 @@ class GraphOutputs:
     def of(self, step: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The rows of a step's outputs by the names of the outputs, without those that have no rows."""
         return {
-            name: _marked(table, step) if name in self.marked else table
+            name: with_step(table, step) if name in self.shared else table
             for name, table in ((self.names[step, short], table) for short, table in tables.items() if table.num_rows)
         }
-
-
-def _marked(rows: pa.Table, step: str) -> pa.Table:
-    return rows.append_column(_STEP, pa.repeat(pa.scalar(step, pa.string()), rows.num_rows))
 
 
 def graph_outputs(nodes: Sequence[Node], sinks: Collection[str]) -> tuple[GraphOutputs, list[Problem]]:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.log.epochs import PartitionTable
-from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.records import PATH, RANK
+from millstream.steps.boundary_order import in_boundary_order
 from millstream.steps.record_order import RecordOrder
 from millstream.steps.round_paths import BackEdge, rounds_of, sent_back
 from millstream.steps.several_inputs import JoinedInputs
@@ -21,8 +22,6 @@ __all__ = ["StepInput", "in_order"]
 
 _NUMBER = 4
 """The bytes of a number in a path."""
-
-_BEFORE_ALL = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,13 @@ class StepInput:
         """The records of a later round of a cycle; None without records.
 
         `tables` has the records that the streams have in this round, and those that were sent back for it. `order` is
-        that of the epoch; None for the rows of its boundary, which are in the order of times.
+        that of the epoch; None for the rows of its boundary.
         """
         parts = list(self._parts({name: [table] for name, table in tables.items()}))
         if not parts or (len(parts) == 1 and not self.back):
             return parts[0] if parts else None
         merged = pa.concat_tables(parts)
-        return _by_time(merged) if order is None else in_order(merged, order)
+        return in_boundary_order(merged) if order is None else in_order(merged, order)
 
     def _merged(
         self,
@@ -110,9 +109,9 @@ class StepInput:
         return in_order(pa.concat_tables([self._as_part(part, number) for number, part in enumerate(inputs)]), order)
 
     def rows(self, tables: Mapping[str, Sequence[pa.Table]]) -> pa.Table | None:
-        """The rows that steps before made at the boundary of an epoch, in the order of times; None without rows."""
+        """The rows that steps before made at a boundary, in the order of a boundary; None without rows."""
         parts = list(self._parts(tables))
-        return _by_time(pa.concat_tables(parts)) if parts else None
+        return in_boundary_order(pa.concat_tables(parts)) if parts else None
 
     def _parts(self, tables: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.Table]:
         """The tables with rows, each with the columns of the union."""
@@ -178,19 +177,3 @@ def in_order(records: pa.Table, order: RecordOrder) -> pa.Table:
 
 def _longest(paths: pa.Array) -> int:
     return pc.max(pc.binary_length(paths)).as_py() or 0
-
-
-def _by_time(rows: pa.Table) -> pa.Table:
-    """Sort rows of a boundary by their round and their time, then by the step in the config, path and window."""
-    step = pc.subtract(pa.scalar(-1, pa.int64()), rows[RANK].cast(pa.int64()))
-    keys = pa.table(
-        {
-            **({"round": rounds_of(rows[PATH])} if PATH in rows.column_names else {}),
-            "time": pc.fill_null(rows[TIME], _BEFORE_ALL),
-            "step": step,
-            **({PATH: rows[PATH]} if PATH in rows.column_names else {}),
-        }
-    )
-    keys = keys.append_column(OFFSET, rows[OFFSET].cast(pa.int64()))
-    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names])
-    return rows.take(order)

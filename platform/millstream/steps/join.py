@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from millstream.arrays import valid_rows
 from millstream.config.durations import Duration
 from millstream.config.pipeline import TO_ALL
 from millstream.errors import ConfigError, StepFailed
-from millstream.records import OFFSET, PATH, RANK, TIME, no_records
+from millstream.records import PATH, TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot
 from millstream.state.shard_limit import ShardLimit
 from millstream.steps.broadcast_records import BroadcastRecords
@@ -177,9 +176,7 @@ class _JoinStep:
         made = [self._columns.unmatched(side, unmatched[side]) for side in self._outer if unmatched[side].num_rows]
         if not made:
             return Result(self._no_records)
-        rows = pa.concat_tables(made)
-        order = pc.sort_indices(rows, [(name, "ascending") for name in (TIME, RANK, OFFSET, PATH)])
-        return Result(self._no_records, {"unmatched": rows.take(order)})
+        return Result(self._no_records, {"unmatched": pa.concat_tables(made)})
 
     def resume(self, watermark: Watermark) -> None:
         if watermark.time is None:

@@ -11,6 +11,7 @@ from millstream.errors import StepFailed
 from millstream.records import OFFSET, PATH, RANK, TIME, no_records
 from millstream.steps.contracts import Output, Result
 from millstream.steps.nodes import Node
+from millstream.steps.reject_rows import with_step
 
 __all__ = ["output_records"]
 
@@ -24,6 +25,7 @@ def output_records(node: Node, output: Output, result: Result, schema: pa.Schema
     if rows is None or not rows.num_rows:
         return no_records(schema)
     if output.of != "window":
+        rows = with_step(rows, node.name) if output.name == "rejects" else rows
         return rows.select(schema.names).cast(schema)
     windows = result.windows.get(output.name)
     if windows is None or not len(windows.numbers) == len(windows.times) == rows.num_rows:

@@ -78,8 +78,9 @@ def process_batch(node: Node, records: pa.Table, position: _RecordPosition) -> R
     result = _checked(node, lambda: node.step.process(records), lambda: position.of_batch(records), position)
     if not node.has_paths:
         return result
-    records = in_sibling_order(result.records)
-    return result if records is result.records else replace(result, records=records)
+    windows = {output.name for output in node.step.outputs if output.of == "window"}
+    outputs = {name: rows if name in windows else in_sibling_order(rows) for name, rows in result.outputs.items()}
+    return replace(result, records=in_sibling_order(result.records), outputs=outputs)
 
 
 def end_step(node: Node, watermark: Watermark, position: EpochPosition) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.held_records import __name__ as held_records
 from support.shared_runs import SharedRun, Steps, alone, epochs, graph, same
 from support.user_functions import __name__ as functions
 
@@ -78,7 +79,8 @@ LOOP: Steps = [
 ]  # fmt: skip
 BACK_AND_INSIDE: Steps = [
     *CYCLE[:2],
-    {"type": "per_key", "name": "first", "from": ["split", "second"], "key": "id", "children": True,
+    {"type": "map", "name": "start", "function": f"{functions}:start"},
+    {"type": "per_key", "name": "first", "from": ["start", "second"], "key": "id", "children": True,
      "function": f"{functions}:count_down"},
     {"type": "per_key", "name": "second", "from": ["first", "rest"], "key": "word", "children": True,
      "function": f"{functions}:count_down"},
@@ -95,16 +97,25 @@ BEHIND_A_CYCLE: Steps = [
     *CYCLE[:-2],
     {"type": "filter", "name": "short", "from": "known", "function": f"{functions}:short"},
     {"type": "join", "name": "both", "from": ["notes", "short"], "by": "author", "within": "1us", "how": "left"},
-    {"type": "map", "name": "clip", "from": "both.unmatched", "function": f"{functions}:clip", "adds": ["first"],
-     "on_error": "reject"},
+    {"type": "flat_map", "name": "twice", "from": "both.unmatched", "function": f"{functions}:twice", "adds": ["half"]},
     {**COUNT, "name": "count", "key": "id"},
 ]  # fmt: skip
+UNMATCHED: Steps = [
+    {**WORDS},
+    {"type": "filter", "name": "short", "from": "source", "function": f"{functions}:short"},
+    {"type": "join", "name": "both", "from": ["words", "short"], "by": "author", "within": "1us", "how": "left"},
+    {"type": "flat_map", "name": "twice", "from": "both.unmatched", "function": f"{functions}:twice", "adds": ["half"]},
+    {**COUNT, "name": "count", "key": "half"},
+]  # fmt: skip
+"""Children of records that come at a boundary, of which many have the same time."""
 COUNTS: Steps = [
     {"type": "popularity", "name": "counts", "of": "label", "by": "author", "window": {"type": "count", "size": 3}},
     {"type": "popularity", "name": "others", "from": "source", "of": "label", "by": "author",
      "window": {"type": "count", "size": 5}},
-    {"type": "join", "name": "both", "from": ["counts.topics", "others.topics"], "by": "author", "within": "1s"},
+    {"type": "dedupe", "name": "first", "from": "counts.topics", "by": ["author", "topic"], "within": "2s"},
+    {"type": "join", "name": "both", "from": ["first", "others.topics"], "by": "author", "within": "1s"},
 ]  # fmt: skip
+"""Rows of windows of several keys with one number."""
 COUNTS_BY_WORD: Steps = [
     {**WORDS},
     {"type": "top_k", "name": "top", "of": "author", "by": ["word", "label"], "k": 2, "counters": 2,
@@ -113,6 +124,22 @@ COUNTS_BY_WORD: Steps = [
      "window": {"type": "count", "size": 2}},
 ]  # fmt: skip
 """Windows of siblings with several keys, and windows that close at a boundary with the rows of others."""
+HELD: Steps = [
+    {**WORDS},
+    {**COUNT, "name": "count", "from": "words", "key": "word"},
+    {"type": f"{held_records}:Held", "name": "once", "from": "words", "by": "author"},
+    {"type": f"{held_records}:Held", "name": "again", "by": "word"},
+    {"type": "flat_map", "name": "twice", "from": "once.held", "function": f"{functions}:twice", "adds": ["half"]},
+    {**BAYES, "from": "again"},
+]  # fmt: skip
+"""Steps that pass records on at a boundary, of which one gets records there and passes some of them on at once."""
+AT_LAST: Steps = [
+    {**WORDS},
+    {**COUNT, "name": "count", "key": "word", "ended": f"{functions}:close", "makes": ["words", "of"]},
+    {"type": "popularity", "from": "count.ended", "of": "words", "by": "of",
+     "window": {"type": "tumbling", "size": "2s"}},
+]  # fmt: skip
+"""Rows that only the end of all sources makes, with the times of the last records of their keys."""
 GRAPHS = {
     "cycle": CYCLE,
     "loop": LOOP,
@@ -127,6 +154,9 @@ SMALL = {
     "back_and_inside": BACK_AND_INSIDE,
     "two_cycles": TWO_CYCLES,
     "behind_a_cycle": BEHIND_A_CYCLE,
+    "unmatched": UNMATCHED,
+    "held": HELD,
+    "at_last": AT_LAST,
     "counts": COUNTS,
 }
 """Graphs of which few things happen to each record."""
@@ -147,11 +177,20 @@ def test_any_order_of_messages_gives_the_results_of_one_process(steps: Steps, tm
 @pytest.mark.parametrize("steps", SMALL.values(), ids=SMALL)
 def test_the_rows_of_small_graphs_are_in_the_order_of_one_process(steps: Steps, tmp_path: Path) -> None:
     golden, outcome = alone(steps, tmp_path)
-    assert sum(rows.num_rows for each in golden for rows in each.rows.values()) > 10
-    for readers in (1, 2):
+    totals = {name: sum(each.rows[name].num_rows for each in golden) for name in golden[0].rows}
+    assert all(totals.values()), totals
+    rounds = {name: max(each.receipt.rounds[name] for each in golden) for name in golden[0].receipt.rounds}
+    assert all(most > 1 for most in rounds.values()), rounds
+    for readers in (1, 2, 3):
         run = SharedRun(steps, tmp_path, readers, readers)
         same(run.process(epochs()), golden)
         assert run.finish().digest == outcome.digest
+
+
+def test_rows_that_a_keyed_step_makes_in_another_order_than_its_records_are_refused(tmp_path: Path) -> None:
+    run = SharedRun([{"type": f"{held_records}:Backwards", "name": "backwards"}], tmp_path, seed=1)
+    with pytest.raises(StepsFailed, match="step 'backwards' failed in epoch 0: it made rows that are not in the order"):
+        run.process(epochs())
 
 
 @pytest.mark.parametrize("steps", GRAPHS.values(), ids=GRAPHS)
@@ -191,6 +230,7 @@ def test_a_cycle_of_keyed_steps_has_a_leg_for_each_and_takes_several_rounds(tmp_
     made, _ = alone(CYCLE, tmp_path)
     assert max(each.receipt.rounds["notes"] for each in made) > 2
     assert max(each.receipt.rounds["loop"] for each in alone(LOOP, tmp_path)[0]) > 2
+    assert max(each.receipt.rounds["first"] for each in alone(BACK_AND_INSIDE, tmp_path)[0]) > 2
 
 
 def test_a_step_without_state_whose_records_are_sent_back_runs_in_the_readers(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from millstream.steps.sibling_order import in_sibling_order
 
 
 def epoch(*offsets: int) -> pa.Table:
-    columns = [pa.array([0] * len(offsets), pa.int32()), pa.array(offsets, pa.int64())]
-    return pa.table(columns, ["_rank", "_offset"])
+    columns = [pa.array([0] * len(offsets), pa.int32()), *[pa.array(offsets, pa.int64())] * 2]
+    return pa.table(columns, ["_rank", "_offset", "_time"])
 
 
 def ordered(records: pa.Table, *places: int) -> pa.Table:
@@ -87,6 +87,13 @@ def test_later_rounds_of_a_cycle_come_behind_all_records_of_earlier_rounds() -> 
     assert without_order(in_order([made.slice(1), made.slice(0, 1)])) == whole
     with pytest.raises(StepFailed, match="not in the order of the records"):
         places.with_order(whole.take(pa.array([2, 0, 1])))
+
+
+def test_rows_of_windows_with_one_number_are_no_siblings() -> None:
+    times, paths = [4, 5, 5], [b'["b"]', b'["b"]0', b'["a"]']
+    columns = {"_rank": [-2] * 3, "_offset": [7] * 3, "_time": times, "_path": pa.array(paths, pa.binary())}
+    made = in_sibling_order(pa.table(columns))
+    assert made["_path"].to_pylist() == [paths[0], paths[2], paths[1]]
 
 
 def test_siblings_of_several_rounds_stay_in_the_order_of_rounds() -> None:

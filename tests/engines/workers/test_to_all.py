@@ -59,7 +59,7 @@ def test_any_number_of_readers_gives_the_results_of_one_process(steps: Steps, tm
         found = run.finish()
         assert (found.models, found.digest) == (outcome.models, outcome.digest)
     totals = {name: sum(each.rows[name].num_rows for each in golden) for name in golden[0].rows}
-    assert totals["unmatched"] > 10 and totals["rejects"] > 0, totals
+    assert totals["unmatched"] > 5 and totals["rejects"] > 0, totals
     assert sum(each.receipt.streams["pairs"].count for each in golden) > 40
 
 

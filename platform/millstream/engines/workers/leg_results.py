@@ -26,6 +26,8 @@ class LegResults:
         self._graph, self._leg = graph, leg
         self._fed = {phase: legs.fed_by(leg, phase) for phase in (RECORDS, BOUNDARY)}
         self._around = legs.around(leg)
+        self._makers = {name: step for (step, _), name in graph.made.names.items()}
+        """The step that makes each output; an output with the records of a step has its name."""
         self._outputs: list[dict[str, list[pa.Table]]] = []
 
     def take_records(self, epoch: EpochInProgress, places: Places | None) -> Mapping[int, Mapping[str, pa.Table]]:
@@ -103,9 +105,11 @@ class LegResults:
 
     def _ordered(self, name: str, rows: pa.Table, places: Places, epoch: EpochInProgress) -> pa.Table:
         try:
-            return rows.append_column(ORDER, pa.array(places.of(rows)))
+            if self._graph.outputs[name].of == "window":
+                return rows.append_column(ORDER, pa.array(places.of(rows)))
+            return places.with_order(rows)
         except StepFailed as error:
-            maker = rows["step"][0].as_py() if name in self._graph.made.shared else maker_of(name)
+            maker = rows["step"][0].as_py() if name in self._graph.made.shared else self._makers.get(name, name)
             raise _failed(maker, epoch, error) from error
 
     def _with_order(self, maker: str, records: pa.Table, places: Places, epoch: EpochInProgress) -> pa.Table:

@@ -14,6 +14,7 @@ from millstream.digests import row_hashes
 from millstream.log.epochs import Baselines
 from millstream.records import OFFSET, PATH, RANK, in_step_order
 from millstream.state.digests import state_digest
+from millstream.steps.boundary_order import in_order_at_end
 from millstream.steps.contracts import FindsLateRecords, Output, Result, State, Step, StepConfig, ends_at
 from millstream.substreams.event_time import EventTime, latest_times
 
@@ -92,7 +93,7 @@ def run_step(
         joined.update(ranks)
         ended = clock.boundary(joined if number == len(epochs) else ())
         if ended is not None and ends_at(step.traits, ended):
-            results.append(step.ended(ended))
+            results.append(in_order_at_end(step, step.ended(ended)))
         step = resumed(after_epoch(step))
     made = [result.records for result in results]
     outputs = {}
