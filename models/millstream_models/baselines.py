@@ -19,7 +19,12 @@ class _BaselineConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reads: ClassVar[str] = "text"
-    batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(
+        default=1,
+        ge=1,
+        description="The model learns from this many records at a time.",
+        json_schema_extra={"keeps_state": True},
+    )
 
 
 class NoChange(_BaselineConfig):

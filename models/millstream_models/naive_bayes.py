@@ -26,8 +26,18 @@ class _NaiveBayesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     extra: ClassVar[str] = "sklearn"  # SciPy's sparse rows
-    batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
-    alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
+    batch_size: int = Field(
+        default=256,
+        ge=1,
+        description="The model learns from this many records at a time.",
+        json_schema_extra={"keeps_state": True},
+    )
+    alpha: float = Field(
+        default=1.0,
+        gt=0,
+        description="Added to every count, so that no probability is 0.",
+        json_schema_extra={"keeps_state": True},
+    )
 
 
 class ComplementNB(_NaiveBayesConfig):

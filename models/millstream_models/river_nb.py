@@ -39,8 +39,18 @@ class RiverNB(BaseModel):
     reads: ClassVar[str] = "text"
     extra: ClassVar[str] = "river"
     type: Literal["river_nb"] = "river_nb"
-    batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
-    alpha: float = Field(default=1.0, gt=0, description="Added to every count, so that no probability is 0.")
+    batch_size: int = Field(
+        default=1,
+        ge=1,
+        description="The model learns from this many records at a time.",
+        json_schema_extra={"keeps_state": True},
+    )
+    alpha: float = Field(
+        default=1.0,
+        gt=0,
+        description="Added to every count, so that no probability is 0.",
+        json_schema_extra={"keeps_state": True},
+    )
 
     def build(self, records: pa.Schema) -> _RiverNB:
         return _RiverNB(self.alpha)

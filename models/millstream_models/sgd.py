@@ -37,10 +37,28 @@ class SGD(BaseModel):
 
     extra: ClassVar[str] = "sklearn"
     type: Literal["sgd"] = "sgd"
-    batch_size: int = Field(default=256, ge=1, description="The model learns from this many records at a time.")
-    learning_rate: float = Field(default=40.0, gt=0, description="The length of the first step.")
-    decay: float = Field(default=0.3, ge=0, lt=1, description="How fast steps shorten; 0 keeps them as they are.")
-    alpha: float = Field(default=0.0, ge=0, description="How strongly all weights are pulled towards 0 (l2).")
+    batch_size: int = Field(
+        default=256,
+        ge=1,
+        description="The model learns from this many records at a time.",
+        json_schema_extra={"keeps_state": True},
+    )
+    learning_rate: float = Field(
+        default=40.0, gt=0, description="The length of the first step.", json_schema_extra={"keeps_state": True}
+    )
+    decay: float = Field(
+        default=0.3,
+        ge=0,
+        lt=1,
+        description="How fast steps shorten; 0 keeps them as they are.",
+        json_schema_extra={"keeps_state": True},
+    )
+    alpha: float = Field(
+        default=0.0,
+        ge=0,
+        description="How strongly all weights are pulled towards 0 (l2).",
+        json_schema_extra={"keeps_state": True},
+    )
 
     def build(self, records: pa.Schema) -> _SGD:
         return _SGD(dimensions_of(records), self.learning_rate, self.decay, self.alpha)

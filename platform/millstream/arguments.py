@@ -52,8 +52,8 @@ def is_flag_of_numpy(value: object) -> bool:
     return getattr(getattr(value, "dtype", None), "kind", None) == "b" and getattr(value, "ndim", None) == 0
 
 
-def whole_number(name: str, value: object) -> int:
-    """Return a whole number of at least 1, also one of NumPy.
+def whole_number(name: str, value: object, least: int = 1) -> int:
+    """Return a whole number of at least `least`, also one of NumPy.
 
     >>> whole_number("records", 10)
     10
@@ -63,11 +63,11 @@ def whole_number(name: str, value: object) -> int:
     millstream.errors.ConfigError: records: 1.5 is not allowed; give a whole number of at least 1
     """
     try:
-        number = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+        number = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        number = 0
-    if number < 1:
-        refuse(name, value, "a whole number of at least 1")
+        number = least - 1
+    if number < least:
+        refuse(name, value, f"a whole number of at least {least}")
     return number
 
 

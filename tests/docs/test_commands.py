@@ -22,6 +22,7 @@ PLAYED = {
     ("docs/advice.md", "Try it"),
     ("docs/cycles.md", "Try it"),
     ("docs/documents.md", "Try it"),
+    ("docs/fork.md", "Try it"),
     ("docs/graphs.md", "Try it"),
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
@@ -60,6 +61,11 @@ def test_a_graph_has_two_models_with_an_accuracy_each(folder: Path) -> None:
     printed = Reader(folder).plays("docs/graphs.md", "Try it")
     assert re.findall(r"^  accuracy +(\w+) 0\.9", printed, re.MULTILINE) == ["bayes", "softmax"]
     assert 'n1 -->|"to one"| n3' in printed and '"predicted":' in printed
+
+
+def test_a_fork_keeps_the_model_and_is_compared_with_the_old_run(folder: Path) -> None:
+    Reader(folder, instead={"--records 20000": "--records 2000"}).plays("docs/fork.md", "Try it")
+    assert (folder / "runs/compared/accuracy.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_documents_are_taken_apart_and_collected_with_weights_that_help_a_model(folder: Path) -> None:

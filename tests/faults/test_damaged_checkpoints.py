@@ -16,6 +16,8 @@ from millstream.guarantees.audit import OutputClass
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Delivery, Point
 from millstream.log.epochs import EpochReader
+from millstream.runs.directory import RunDirectory
+from millstream.runs.savepoint import make_savepoint
 
 ADVICE = re.compile(r"continue from checkpoint (\d+) \(epoch (\d+)\), which is whole: move (.+) to another folder")
 
@@ -108,7 +110,7 @@ def test_a_checkpoint_from_before_the_base_is_not_named(pipeline: Pipeline) -> N
     pipeline.keep = "1us"
     pipeline.run("run", records=EPOCH_RECORDS)
     first = manifests(pipeline)[0]
-    first.with_suffix(".pin").touch()
+    make_savepoint(RunDirectory(pipeline.folder / "runs/run"), "first")
     for _ in range(3):
         pipeline.run("run", records=EPOCH_RECORDS)
     assert EpochReader(pipeline.folder / "runs/run/epochs").base.epoch > 0

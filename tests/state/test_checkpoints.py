@@ -14,9 +14,11 @@ import pytest
 from support.checkpoint_chain import CheckpointChain
 
 from millstream.errors import AlteredLog, UnknownFormat
+from millstream.log.epochs import Totals
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.background import ThreadedBackground, finish
 from millstream.state.checkpoints import Checkpoint, CheckpointReader, CheckpointStore, read_newest
+from millstream.state.savepoints import Savepoint
 from millstream.state.stored_states import States
 
 
@@ -207,17 +209,24 @@ def test_thinning_keeps_the_layers_of_later_checkpoints_and_removes_the_others(c
 def test_a_pinned_checkpoint_and_one_that_a_sink_needs_are_kept(chain: CheckpointChain, tmp_path: Path) -> None:
     for epoch in range(8):
         chain.write(epoch, {"s": {"a": np.arange(epoch)}})
-    (tmp_path / "checkpoints/0000000002.pin").touch()
+    Savepoint("kept", 2).write(tmp_path, Totals())
     finish(chain.store.thin(needed=[3]))
     assert chain.store.numbers() == [0, 2, 3, 5, 6, 7]
     assert len(chain.store.states(chain.newest(2))["s"]["a"]) == 2
 
 
+@pytest.mark.parametrize("linked", [True, False])
 def test_a_copy_is_durable_before_its_manifest_has_its_name(
-    chain: CheckpointChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chain: CheckpointChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
 ) -> None:
     checkpoint, done = chain.write(0, {"s": {"a": np.arange(100)}}), list[tuple[str, str]]()
-    rename, fsync = os.rename, os.fsync
+    rename, fsync, link = os.rename, os.fsync, os.link
+
+    def link_or_refuse(source: Any, target: Any) -> None:
+        if not linked:
+            raise OSError(errno.EXDEV, "another file system")
+        link(source, target)
+        done.append(("link", Path(target).name))
 
     def renamed(source: Any, target: Any, **options: Any) -> None:
         rename(source, target, **options)
@@ -230,13 +239,17 @@ def test_a_copy_is_durable_before_its_manifest_has_its_name(
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", renamed)
         patched.setattr(os, "fsync", synced)
-        chain.store.copy(0, tmp_path / "other")
+        patched.setattr(os, "link", link_or_refuse)
+        chain.store.copy(checkpoint, tmp_path / "other")
     (layer,), manifest = checkpoint.files, checkpoint.name
-    copied = [(layer, "layers"), (manifest, "checkpoints")]
-    steps = [[("sync", f"{name}.tmp"), ("rename", name), ("sync", folder)] for name, folder in copied]
-    wanted = [*steps[0], *steps[1]]
+    copied = [("sync", f"{layer}.tmp"), ("rename", layer)]
+    written = [("sync", f"{manifest}.tmp"), ("rename", manifest), ("sync", "checkpoints")]
+    wanted = [*([("link", layer)] if linked else copied), ("sync", "layers"), *written]
     assert [step for step in done if step in wanted] == wanted
-    assert len(CheckpointReader(tmp_path / "other", 0).states(checkpoint)["s"]["a"]) == 100
+    for path in (tmp_path / "layers").iterdir():
+        path.unlink()
+    other = CheckpointReader(tmp_path / "other", 0)
+    assert len(other.states(other.numbered(0))["s"]["a"]) == 100
 
 
 def test_thinning_follows_the_clock_that_it_is_given(tmp_path: Path) -> None:

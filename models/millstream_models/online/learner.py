@@ -27,7 +27,12 @@ class OnlineModel(BaseModel, ABC):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: str
-    batch_size: int = Field(default=1, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(
+        default=1,
+        ge=1,
+        description="The model learns from this many records at a time.",
+        json_schema_extra={"keeps_state": True},
+    )
     features: HashedText | None = Field(
         default=None, description="How the model counts the words of `text` itself; without it, it reads `features`."
     )

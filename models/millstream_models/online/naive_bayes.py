@@ -33,7 +33,11 @@ class NaiveBayes(OnlineModel):
     type: Literal["naive_bayes"] = "naive_bayes"
     complement: bool = Field(default=False, description="Whether a class is judged by the words of all other classes.")
     alpha: float = Field(
-        default=0.1, ge=1e-6, le=1000, description="Added to every count, so that no probability is 0."
+        default=0.1,
+        ge=1e-6,
+        le=1000,
+        description="Added to every count, so that no probability is 0.",
+        json_schema_extra={"keeps_state": True},
     )
     half_life: float | None = Field(
         default=None,

@@ -33,7 +33,9 @@ class Softmax(OnlineModel):
     rate: Literal["adaptive", "decaying", "constant"] = Field(
         default="adaptive", description="The length of the steps."
     )
-    learning_rate: float = Field(default=0.5, gt=0, description="The length of the first step.")
+    learning_rate: float = Field(
+        default=0.5, gt=0, description="The length of the first step.", json_schema_extra={"keeps_state": True}
+    )
 
     def build(self, records: pa.Schema) -> Learner:
         import_at_start("millstream_models.compiled.softmax")

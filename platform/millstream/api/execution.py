@@ -67,6 +67,7 @@ def run(
     fresh: bool = False,
     replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
+    accept_build: bool = False,
     progress: bool = False,
     _hooks: Hooks | None = None,
 ) -> Run:
@@ -76,7 +77,8 @@ def run(
     values of the config by key path, and `overlays`, a path or several, are merged over it before; `follow` waits for
     new records, and false stops at the end of the logs; `records` stops after so many more; `fresh` starts over;
     `replay` cuts the epochs of another run, given as a `Run` or as its directory; `crash` kills this process right
-    after a point of an epoch, as in `deliver@3`. `progress` prints a line to standard error now and then.
+    after a point of an epoch, as in `deliver@3`; `accept_build` replays epochs of other versions of libraries.
+    `progress` prints a line to standard error now and then.
 
     An error is a `MillstreamError`; for a wrong argument it is a `ConfigError`, before anything is written. After an
     interrupt (Ctrl-C, or the stop button of a notebook), the run finishes the epoch in progress and writes a
@@ -86,7 +88,15 @@ def run(
     """
     loaded = loaded_of(config, set, overlays)
     options = _options(
-        loaded, progress, run=run, follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
+        loaded,
+        progress,
+        run=run,
+        follow=follow,
+        records=records,
+        fresh=fresh,
+        replay=replay,
+        crash=crash,
+        accept_build=accept_build,
     )
     if _hooks is not None:
         return Run(options.run, loaded, execute(loaded, options, _hooks))
@@ -105,6 +115,7 @@ def start(
     fresh: bool = False,
     replay: Run | str | os.PathLike[str] | None = None,
     crash: str | None = None,
+    accept_build: bool = False,
     progress: bool = False,
 ) -> Running:
     """Run a pipeline in a thread, with the arguments of `run`; the config is checked before this function returns.
@@ -113,7 +124,15 @@ def start(
     """
     loaded = loaded_of(config, set, overlays)
     options = _options(
-        loaded, progress, run=run, follow=follow, records=records, fresh=fresh, replay=replay, crash=crash
+        loaded,
+        progress,
+        run=run,
+        follow=follow,
+        records=records,
+        fresh=fresh,
+        replay=replay,
+        crash=crash,
+        accept_build=accept_build,
     )
     return _in_thread(loaded, options, progress)
 
@@ -127,6 +146,7 @@ def make_options(
     fresh: bool,
     replay: Run | str | os.PathLike[str] | None,
     crash: str | None,
+    accept_build: bool,
 ) -> Options:
     """Return the options of a start; `ConfigError` for a wrong one."""
     options = Options(
@@ -136,6 +156,7 @@ def make_options(
         fresh=arguments.flag("fresh", fresh),
         replay=run_path("replay", replay) if replay is not None else None,
         crash=CrashPoint.parse(arguments.text("crash", crash, "deliver@3")) if crash is not None else None,
+        accept_build=arguments.flag("accept_build", accept_build),
     )
     if replay is not None and (follow or records is not None):
         message = "--replay ends after the last epoch of the replayed run; leave out --follow and --records"

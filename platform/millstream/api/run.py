@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream import arguments
 from millstream.api.argument_names import naming_arguments
-from millstream.api.config import Config, config_of
+from millstream.api.config import Config, Source, config_of, loaded_of
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.guarantees.audit import Audit
@@ -22,6 +22,7 @@ from millstream.log.epochs import EpochReader
 from millstream.registry.versions import RegisteredVersion
 from millstream.runs.checkpoint_model import CheckpointModel, load_model
 from millstream.runs.directory import RunDirectory
+from millstream.runs.fork import fork_run
 from millstream.runs.outputs import RunOutput, load_run, output_of, outputs_of
 from millstream.runs.run_audit import audit_run
 from millstream.runs.summary import Summary
@@ -171,6 +172,26 @@ class Run:
         golden = against if against is None or isinstance(against, Run) else _opened("against", against)
         compared = None if golden is None else (golden.path, golden._loaded())
         return audit_run(self.path, self._loaded(), compared, announce)
+
+    @_named
+    def fork(
+        self,
+        config: Source,
+        *,
+        run: str | os.PathLike[str],
+        at: int | str | None = None,
+        from_start: bool = False,
+    ) -> Run:
+        """Make the run directory `run`, which begins with the state of a checkpoint of this run, with this config.
+
+        The checkpoint is the newest one, or the newest one at or before the epoch `at`, or the savepoint of this name.
+        The epochs after it, up to the last committed one or up to `at`, are replayed in the same cuts by the first
+        start: `ms.run(config, run=run)`. With `from_start`, all epochs are replayed, and no state is kept.
+        """
+        point = at if at is None or isinstance(at, str) else arguments.whole_number("at", at, least=0)
+        loaded, path = loaded_of(config), run_path("run", run)
+        fork_run(self._present(), loaded, path, at=point, from_start=arguments.flag("from_start", from_start))
+        return Run(path, loaded)
 
     @_named
     def checkpoints(self) -> list[Checkpoint]:

@@ -36,10 +36,12 @@ _COMMANDS = {
     "status": "Show the progress of a run.",
     "ls": "List run directories.",
     "stop": "End a run after its epoch, and wait for the end.",
+    "fork": "Begin a new run from a checkpoint of another one.",
+    "savepoint": "Keep the newest checkpoint of a run under a name.",
     "audit": "Count the effects of crashes on a run's results.",
     "advise": "Predict the effect of failures on results under each guarantee.",
     "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
-    "compare": "Measure deliveries and failures on learners, in many trials.",
+    "compare": "Compare two runs, or deliveries and failures in many trials.",
     "log": "List, read and append to logs.",
 }
 

@@ -1,4 +1,4 @@
-"""`millstream compare`: runs the trials of a study on Spark, and prints the results of its cells."""
+"""`millstream compare`: compares two runs, or runs the trials of a study on Spark and prints its cells."""
 
 from __future__ import annotations
 
@@ -29,20 +29,51 @@ class _Interrupted(click.ClickException):
 
 
 @click.command()
-@click.argument("study", metavar="STUDY", type=click.Path())
-@click.option("--out", metavar="DIR", help="The folder of the results. Default: studies/NAME.")
+@click.argument("first", metavar="STUDY|RUN", type=click.Path())
+@click.argument("second", metavar="[RUN]", type=click.Path(), required=False)
+@click.option("--out", metavar="DIR", help="The folder of the results. Default: studies/NAME; for two runs, no plot.")
+@click.option("--json", "as_json", is_flag=True, help="For two runs: print one JSON object.")
 @click.option("--quick", is_flag=True, help="Run the study at the size of its `quick`.")
 @click.option("--set", "sets", multiple=True, metavar="PATH=VALUE", help="Change a value of the study.")
 @click.option(
     "--tasks", type=click.IntRange(min=1), metavar="N", help="Number of Spark tasks. Default: many small ones."
 )
-def compare(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tasks: int | None) -> None:
-    """Run the trials of STUDY, a YAML file, on Spark: learners under deliveries, failures and lost state.
+def compare(
+    first: str,
+    second: str | None,
+    out: str | None,
+    as_json: bool,
+    quick: bool,
+    sets: tuple[str, ...],
+    tasks: int | None,
+) -> None:
+    """Compare two RUNs, or run the trials of STUDY: learners under deliveries, failures and lost state.
 
-    Each trial is compared with the exactly-once trial of the same stream, learner and seed. The same command continues
-    after a crash: finished trials are not run again. DIR/trials.parquet has a row for each trial, DIR/cells.csv one for
-    each combination of factors, and DIR/plots has the plots.
+    Two run directories: the first epoch that differs, accuracy over the records that both have read, predictions that
+    differ, shares of labels, digests of models. With --out, DIR/accuracy.png is a plot.
+
+    STUDY is a YAML file. Each trial is compared with the exactly-once trial of the same stream, learner and seed. The
+    same command continues after a crash: finished trials are not run again. DIR/trials.parquet has a row for each
+    trial, DIR/cells.csv one for each combination of factors, and DIR/plots has the plots.
     """
+    is_run = (Path(first) / "run.json").is_file()
+    if second is None and is_run:
+        raise click.UsageError(f"{first} is a run directory; name the run to compare it with")
+    if second is not None:
+        if quick or sets or tasks is not None:
+            raise click.UsageError("--quick, --set and --tasks are for a study, and two runs are given; leave them out")
+        from millstream.cli.compared_runs import print_comparison
+
+        print_comparison(first, second, out, as_json=as_json)
+        return
+    if as_json:
+        raise click.UsageError(
+            "--json is for two runs; the results of a study are in its files trials.parquet, cells.csv"
+        )
+    _study(first, out, quick, sets, tasks)
+
+
+def _study(study: str, out: str | None, quick: bool, sets: tuple[str, ...], tasks: int | None) -> None:
     from millstream.api import study as studies
 
     began = time.monotonic()

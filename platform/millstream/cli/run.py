@@ -47,6 +47,11 @@ __all__ = ["run"]
 @click.option("--records", type=click.IntRange(min=1), metavar="N", help="Stop after N more records.")
 @click.option("--fresh", is_flag=True, help="Move the run directory aside, clear the sinks and start over.")
 @click.option("--replay", metavar="RUN", help="Cut the same epochs as RUN, and stop after its last epoch.")
+@click.option(
+    "--accept-build",
+    is_flag=True,
+    help="Replay epochs after a crash although versions of libraries have changed since.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object; no progress.")
 @log_options
 @click.option(
@@ -67,6 +72,7 @@ def run(
     records: int | None,
     fresh: bool,
     replay: str | None,
+    accept_build: bool,
     as_json: bool,
     log_form: str | None,
     verbose: bool,
@@ -91,6 +97,7 @@ def run(
         fresh=fresh,
         replay=replay,
         crash=crash,
+        accept_build=accept_build,
     )
     with ExitStack() as stack:
         screen = stack.enter_context(log.screen())

@@ -19,6 +19,7 @@ _STATES = {
     "running": "running, process {process}",
     "ended": "ended cleanly; run it again to read new records",
     "interrupted": "interrupted; run it again to recover",
+    "forked": "a fork that was not started yet; run it",
     "failed": "ended with the error below; correct it and run it again",
 }
 _MOST_PARTITIONS = 20
@@ -52,6 +53,9 @@ def _lines(found: RunStatus) -> Iterator[str]:
         yield from _stats(found.stats)
     age = "" if found.checkpoint_age is None else f", {_duration(found.checkpoint_age)} ago"
     yield f"  last checkpoint  {found.checkpointed_at or 'none yet'}{age}"
+    if found.savepoints:
+        named = ", ".join(f"{name} (checkpoint {number})" for name, number in found.savepoints.items())
+        yield f"  savepoints  {named}"
     behind = "" if found.behind is None else f"{found.behind:,} records"
     yield f"  behind     {behind or 'unknown'}"
     for source, reason in found.unknown.items():

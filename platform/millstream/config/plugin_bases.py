@@ -135,7 +135,12 @@ class ModelConfig(PluginConfig):
 
     reads: ClassVar[str] = "text"
 
-    batch_size: int = Field(default=32, ge=1, description="The model learns from this many records at a time.")
+    batch_size: int = Field(
+        default=32,
+        ge=1,
+        description="The model learns from this many records at a time.",
+        json_schema_extra={"keeps_state": True},
+    )
 
     @abstractmethod
     def build(self, records: pa.Schema) -> Any:

@@ -16,7 +16,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ENVIRONMENT = {"$ref": "#/$defs/environment"}
 _LITERAL_KEYS = ("type", "use")
 """Keys that select a plug-in; they allow no `${NAME}`, so that an editor sees the plug-in."""
-_NOT_SHOWN = ("gt", "ge", "lt", "le", "may_change")
+_NOT_SHOWN = ("gt", "ge", "lt", "le", "may_change", "keeps_state")
 _VERBATIM = ("default", "enum", "const", "examples", "required", "discriminator")
 
 

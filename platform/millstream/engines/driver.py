@@ -65,8 +65,9 @@ def run_epochs(job: Job, feed: Feed, clock: Callable[[], float] = time.monotonic
 class _Driver:
     def __init__(self, job: Job, feed: Feed, clock: Callable[[], float]) -> None:
         self._job, self._feed, self._clock = job, feed, clock
-        self._repeated = deque(job.cut_epochs(job.lifecycle.start(feed)))
-        """The epochs that an earlier start has cut and this start has not offered yet."""
+        self._repeated = job.cut_epochs(job.lifecycle.start(feed))
+        """The epochs that an earlier start has cut, after the next one of them."""
+        self._next_repeated = next(self._repeated, None)
         self.in_progress: deque[Epoch] = deque()
         """The epochs that are offered and not finished."""
         self._taken_at = clock()
@@ -96,10 +97,17 @@ class _Driver:
 
     @property
     def _full(self) -> bool:
-        return bool(self._repeated) or (self._job.cutter.behind or 0) >= self._job.config.engine.epoch.max_records
+        return (
+            self._next_repeated is not None
+            or (self._job.cutter.behind or 0) >= self._job.config.engine.epoch.max_records
+        )
 
     def _next(self) -> Epoch | None:
-        if not self._repeated:
+        epoch = self._next_repeated
+        if epoch is None:
             return self._job.cutter.cut(self._clock())
-        records = sum(epoch.size for epoch in self.in_progress)
-        return self._repeated.popleft() if has_room(len(self.in_progress), records, self._repeated[0].size) else None
+        records = sum(each.size for each in self.in_progress)
+        if not has_room(len(self.in_progress), records, epoch.size):
+            return None
+        self._next_repeated = next(self._repeated, None)
+        return epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ from typing import Protocol
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
 from millstream.engines.cutter import CutEpochs, Cutter, LogCutter, ReplayCutter
+from millstream.guarantees.builds import BuildCheck
 from millstream.guarantees.contracts import LifecycleObserver
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery
@@ -50,18 +51,28 @@ class Job:
     secrets: Secrets = field(default_factory=Secrets)
     outcome: Outcome = field(default_factory=Outcome)
 
-    def cut_epochs(self, first: int) -> list[Epoch]:
-        """The epochs from `first` on that are already cut; `Truncated` if their records are gone."""
+    def cut_epochs(self, first: int) -> Iterator[Epoch]:
+        """The epochs from `first` on that are already cut, read as they are taken; `Truncated` if records are gone.
+
+        There may be many of them: a fork has all that it replays.
+        """
         self.backpressure.clear()
-        if first >= self.epoch_log.totals.next_epoch:
-            return []
-        epochs = list(self.epoch_log.reader().epochs(first))
-        partitions = self.epoch_log.totals.partitions
-        for rank, start in {rank: cut[0] for epoch in reversed(epochs) for rank, cut in epoch.cut.items()}.items():
-            self.logs[partitions[rank].source].resume(partitions[rank].name, start)
+        totals = self.epoch_log.totals
+        if first >= totals.next_epoch:
+            return iter(())
+        starts: dict[int, int] = {}
+        for epoch in self.epoch_log.reader().epochs(first):
+            for rank, (start, _) in epoch.cut.items():
+                starts.setdefault(rank, start)
+        for rank, start in starts.items():
+            partition = totals.partitions[rank]
+            self.logs[partition.source].resume(partition.name, start)
+        return self._admitted(self.epoch_log.reader().epochs(first))
+
+    def _admitted(self, epochs: Iterator[Epoch]) -> Iterator[Epoch]:
         for epoch in epochs:
             self.backpressure.admit(epoch)
-        return epochs
+            yield epoch
 
 
 class Engine(Protocol):
@@ -145,6 +156,7 @@ def make_job(
     wall_clock: Callable[[], int] = wall_clock,
     pause: float = PAUSE,
     secrets: Secrets | None = None,
+    build: BuildCheck | None = None,
 ) -> Job:
     """Make a job. `observe` returns the observer of its lifecycle. Epochs and the base have times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
@@ -161,6 +173,7 @@ def make_job(
         clock=clock,
         wall_clock=wall_clock,
         pause=pause,
+        build=build or BuildCheck(),
     )
     return Job(
         config=config,

@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from millstream.digests import Digest
 from millstream.errors import AlteredCheckpoint, AlteredLog, Truncated
+from millstream.guarantees.builds import BuildCheck
 from millstream.guarantees.checkpointer import Checkpointer
 from millstream.guarantees.contracts import LifecycleObserver, NoObserver, Steps
 from millstream.guarantees.crash_point import Armed
 from millstream.guarantees.delivery import Delivery, Point, due, order
+from millstream.guarantees.earlier_receipts import EarlierReceipts
 from millstream.guarantees.replay import compare_replay
 from millstream.guarantees.retention import Retention
 from millstream.guarantees.sink_guard import SinkGuard
@@ -82,13 +84,13 @@ class EpochLifecycle:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], int] = wall_clock
     pause: float = PAUSE
+    build: BuildCheck = field(default_factory=BuildCheck)
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
     _checkpointer: Checkpointer = field(init=False)
     _retention: Retention = field(init=False)
     _actions: Mapping[Point, Callable[[_Group], None]] = field(init=False)
-    _receipts: dict[int, list[EpochReceipt]] = field(default_factory=dict)
-    """By epoch, the receipts that earlier starts wrote; removed when the epoch is replayed."""
+    _receipts: EarlierReceipts = field(default_factory=EarlierReceipts)
     _applied: AppliedEpochs = field(default_factory=AppliedEpochs)
     _watermarks: Mapping[str, int | None] = field(default_factory=dict)
     _last: int = -1
@@ -126,7 +128,7 @@ class EpochLifecycle:
         """Load the newest usable state into the steps; return the first epoch to process."""
         self._checkpointer.abandon()
         self.checkpoints.begin()
-        self._steps, self._receipts, self._covered, self._dirty = steps, {}, None, False
+        self._steps, self._covered, self._dirty = steps, None, False
         totals = self.log.totals
         self._guard = SinkGuard(self.log, self.sinks, self.sink_keys)
         checkpoint = self.checkpoints.newest()
@@ -152,6 +154,7 @@ class EpochLifecycle:
         steps.restore(self.checkpoints.newest_states(checkpoint), totals.partitions)
         self._last = first - 1
         self._read_log(first)
+        self.build.note(self.log, self._receipts)
         self.observer.started(first)
         return first
 
@@ -184,10 +187,8 @@ class EpochLifecycle:
             lost = reader.epochs(self._checkpoint_epoch + 1)
             for epoch in itertools.takewhile(lambda epoch: epoch.number < first, lost):
                 self._steps.skip(epoch)
-        if first < self.log.totals.next_epoch:
-            for receipt in reader.receipts(first):
-                for number in receipt.counts:
-                    self._receipts.setdefault(number, []).append(receipt)
+        lines = reader.lines(first) if first < self.log.totals.next_epoch else ()
+        self._receipts = EarlierReceipts(lines)
 
     # ------------------------------------------------------------ epochs
 
@@ -241,12 +242,12 @@ class EpochLifecycle:
 
     def _process_epoch(self, epoch: Epoch) -> EpochResult:
         """Process an epoch and write its receipt. A replay that differs raises an error before any effect."""
-        before = self._receipts.pop(epoch.number, [])
-        result = self._steps.process(epoch, len(before) + 1)
+        attempt, before = self._receipts.take(epoch.number)
+        result = self._steps.process(epoch, attempt)
         assert result.epoch.number == epoch.number == self._last + 1
-        for receipt in (each for each in before[:1] if each.merged is None):
-            changed = self._changed_sinks(receipt)
-            compare_replay(receipt, result.receipt, outputs=self._guarded, other_sinks=changed)
+        if before is not None:
+            changed = self._changed_sinks(before)
+            compare_replay(before, result.receipt, outputs=self._guarded, other_sinks=changed)
         self.log.receipt(result.receipt)
         self._applied.add(epoch.number)
         self._watermarks = result.receipt.watermarks

@@ -5,6 +5,7 @@ config.yaml    the config with its defaults, without values from the environment
 epochs/        the epoch log
 checkpoints/   the manifests of checkpoints
 layers/        the states of the steps
+savepoints/    names of checkpoints that are kept
 outputs/       the outputs without a sink of their own
 outputs.json   the outputs of the steps, with their columns
 code.json      digests of the modules with the user's functions and classes
@@ -14,6 +15,8 @@ metrics.jsonl  accuracy and speed by windows of at least 1,000 records
 live.json      the current speed, latency and restarts of a running run
 summary.json   the summary of the last clean end
 error.txt      the error of the last start, if it failed
+base.json      the origin of the base, if the run began from another run
+forking        while a fork writes the directory
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,6 +68,8 @@ class RunDirectory:
     sources = property(lambda self: self.path / "sources.json")
     mlflow = property(lambda self: self.path / "mlflow.json")
     error = property(lambda self: self.path / "error.txt")
+    origin = property(lambda self: self.path / "base.json")
+    forking = property(lambda self: self.path / "forking")
 
     def cache(self, source: str) -> Path:
         folder: Path = self.path / "cache" / source
@@ -156,8 +162,39 @@ class RunDirectory:
     def make(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
         """Make a run directory of this folder; files that an interrupted `archive` left are archived first."""
         self._refuse_strangers()
+        if self.forking.exists():
+            message = (
+                f"{self.path} is incomplete, because a fork into it was interrupted: repeat the `millstream fork` "
+                "command, or delete the folder"
+            )
+            raise Contradiction(message)
         self.archive()
         self.write(fixed, config_folder)
+
+    def begin_fork(self) -> None:
+        """Prepare this locked folder for a fork. Until `end_fork`, every start refuses the folder."""
+        if self.initialized:
+            message = f"{self.path} holds a run; a fork begins in a new run directory, so give another --run"
+            raise Contradiction(message)
+        if not self.forking.exists():
+            self.archive()
+            write_whole(self.forking, "")
+
+    def clear_fork(self) -> None:
+        """Delete what an interrupted attempt of this fork has written."""
+        for folder in ("epochs", "checkpoints", "layers"):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
+
+    def refuse_fork(self) -> None:
+        """Leave the folder for any run, because the fork was refused, and not interrupted."""
+        if not self.initialized:
+            self.clear_fork()
+            self.forking.unlink(missing_ok=True)
+
+    def end_fork(self, fixed: Mapping[str, Any], config_folder: Path) -> None:
+        """Make a run directory of the folder of a fork, which is complete."""
+        self.write(fixed, config_folder)
+        self.forking.unlink()
 
     def _refuse_strangers(self) -> None:
         """Refuse a folder that is no run directory and holds other files: no start may move or change them."""
@@ -282,6 +319,7 @@ class RunDirectory:
 
 
 _NAMES = {
+    "base.json",
     "cache",
     "code.json",
     "config.yaml",
@@ -289,6 +327,7 @@ _NAMES = {
     "epochs",
     "layers",
     "error.txt",
+    "forking",
     "live.json",
     "lock",
     "metrics.jsonl",
@@ -296,6 +335,7 @@ _NAMES = {
     "outputs",
     "outputs.json",
     "run.json",
+    "savepoints",
     "checkpoints",
     "sources.json",
     "spark",

@@ -11,16 +11,19 @@ from millstream.log.epochs import Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory, difference
 
-__all__ = ["check_sources", "refuse_other_source", "remember_sources"]
+__all__ = ["alteration", "check_sources", "known_sources", "refuse_other_source", "remember_sources"]
 
 _SHOWN = 80
 
 
 def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Totals) -> None:
-    """Refuse partitions that are missing or altered; then store the present identities."""
+    """Refuse partitions that are missing or altered; then store the present identities.
+
+    The partitions of sources that a fork left behind are not checked.
+    """
     _refuse_altered(directory, logs)
     for rank, read in enumerate(totals.partitions):
-        if logs[read.source].end(read.name) < totals.positions.get(rank, 0):
+        if read.source in logs and logs[read.source].end(read.name) < totals.positions.get(rank, 0):
             message = (
                 f"{read.source}/{read.name} is shorter than the part that this run has read; "
                 "put it back, or start over with --fresh"
@@ -31,19 +34,19 @@ def check_sources(directory: RunDirectory, logs: Mapping[str, Log], totals: Tota
 
 def _refuse_altered(directory: RunDirectory, logs: Mapping[str, Log]) -> None:
     """Refuse partitions that are missing, or altered since the run in this directory read them."""
-    if found := _alteration(_known(directory), logs, "this run"):
+    if found := alteration(known_sources(directory), logs, "this run"):
         kind, message = found
         raise kind(f"{message}; put it back, or start over with --fresh")
 
 
 def refuse_other_source(original: RunDirectory, directory: RunDirectory, logs: Mapping[str, Log]) -> None:
     """Refuse to replay a run in this directory if its sources are not those that the original run has read."""
-    known = _known(original)
+    known = known_sources(original)
     mine = f"{original.path} cannot be replayed with another source"
     if missing := [name for name in known if name not in logs]:
         message = f"{mine}: it read {', '.join(missing)}, and this config reads {', '.join(logs)}; use its sources"
         raise Contradiction(message)
-    found = _alteration(known, logs, f"the replayed run {original.path}", may_end_earlier=True)
+    found = alteration(known, logs, f"the replayed run {original.path}", may_end_earlier=True)
     if found is None:
         return
     kind, message = found
@@ -54,7 +57,7 @@ def refuse_other_source(original: RunDirectory, directory: RunDirectory, logs: M
     raise kind(f"{message}; put it back, or replay a run of this source")
 
 
-def _known(directory: RunDirectory) -> dict[str, dict[str, list[int | str]]]:
+def known_sources(directory: RunDirectory) -> dict[str, dict[str, list[int | str]]]:
     """Return the end and the identity of every partition that the run in this directory has read."""
     if not directory.sources.exists():
         return {}
@@ -62,7 +65,7 @@ def _known(directory: RunDirectory) -> dict[str, dict[str, list[int | str]]]:
     return known
 
 
-def _alteration(
+def alteration(
     known: Mapping[str, Mapping[str, list[int | str]]],
     logs: Mapping[str, Log],
     reader: str,

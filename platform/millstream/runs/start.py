@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from millstream.compiled.later_imports import import_noted
 from millstream.config.load import Loaded
@@ -28,6 +26,7 @@ from millstream.errors import (
     MillstreamError,
     UnknownFormat,
 )
+from millstream.guarantees.builds import BuildCheck
 from millstream.guarantees.crash_point import Armed, CrashPoint
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
@@ -36,6 +35,7 @@ from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
+from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
@@ -65,46 +65,9 @@ class Options:
     replay: Path | None = None
     replay_last: int | None = None
     crash: CrashPoint | None = None
+    accept_build: bool = False
     ends_on_signal: bool = False
     """True if the caller sets `stop` on SIGTERM, so that `millstream stop` may send it."""
-
-
-def _fixed_parts(loaded: Loaded) -> dict[str, Any]:
-    """The parts of a config that may not change while a run directory is resumed."""
-    resolved = loaded.resolved()
-    config = loaded.config
-    several = resolved.get("sources")
-    sources = several or {source.name: resolved["source"] for source in config.logs}
-    fixed = {
-        source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
-        for source in config.logs
-    }
-    steps = [
-        {
-            "name": step.name,
-            **({"from": step.written_reads} if step.reads else {}),
-            **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
-        }
-        for step in config.steps
-    ]
-    return {
-        "pipeline name": config.name,
-        "source": fixed if several else next(iter(fixed.values())),
-        "steps": steps,
-        "delivery": str(config.guarantee.delivery),
-        "recovery": config.guarantee.recovery,
-        "shards": config.guarantee.shards,
-    }
-
-
-def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a source or step that determine results; options marked `may_change` do not."""
-    free = {
-        field.alias or name
-        for name, field in type(config).model_fields.items()
-        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("may_change")
-    }
-    return {name: value for name, value in options.items() if name not in free}
 
 
 def _make_engine(loaded: Loaded) -> Engine:
@@ -157,7 +120,8 @@ def start(
         for source in config.logs:
             logs[source.name] = open_log(source.config, contexts[source.name])
             ending.callback(logs[source.name].close)
-        epoch_log = EpochLog(directory.epochs, _begin_at_base(directory, options))
+        begin = _begin_at_base(directory, options) or Totals()
+        epoch_log = EpochLog(directory.epochs, replace(begin, build=dict(libraries)))
         ending.callback(epoch_log.close)
         epoch_log.reader().check_segments()
         if options.replay is not None:
@@ -201,6 +165,7 @@ def start(
                 crash=_arm_crash(directory, options.crash, fire),
                 wall_clock=wall_clock,
                 secrets=loaded.secrets,
+                build=BuildCheck(libraries, options.accept_build, options.replay is not None),
             )
         before, began = epoch_log.totals.processed, time.monotonic()
         try:
@@ -246,7 +211,7 @@ def _advice(config: Config, storage: Storage) -> Iterator[None]:
 
 def _begin(directory: RunDirectory, loaded: Loaded, graph: Graph, options: Options) -> Path | None:
     """Make or check the directory; the folder of the previous run, if `--fresh` moved it."""
-    fixed = _fixed_parts(loaded)
+    fixed = fixed_parts(loaded)
     archived = None
     if options.fresh:
         _check_sinks(directory, loaded, graph)
@@ -287,7 +252,8 @@ def _begin_at_base(directory: RunDirectory, options: Options) -> Totals | None:
             )
             raise Contradiction(message)
         try:
-            CheckpointReader(original.path, number).copy(number, directory.path)
+            checkpoints = CheckpointReader(original.path, number)
+            checkpoints.copy(checkpoints.numbered(number), directory.path)
             break
         except FileNotFoundError as error:
             if reader.base == totals.base:

@@ -14,15 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from millstream.errors import AlteredCheckpoint
 from millstream.log.epochs import EpochReader
 from millstream.log.journal.durability import make_folder
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.background import Work, finish
-from millstream.state.files import DiskFiles, write_durably
+from millstream.state.files import DiskFiles, link_durably, write_durably
 from millstream.state.layers import Layers, OpenLayers, Section, Sections
+from millstream.state.savepoints import savepoints
 from millstream.state.shards import SHARDS
 from millstream.state.stored_states import States, StoredStates
 from millstream.state.thinning import DAY, kept
@@ -33,7 +34,6 @@ __all__ = ["Checkpoint", "CheckpointReader", "CheckpointStore", "read_newest"]
 _Read = TypeVar("_Read")
 _PREFIX = b'{"digest": "'
 _BODY = len(_PREFIX) + 64
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -116,14 +116,20 @@ class CheckpointReader:
         newest_first = (self._read(number) for number in reversed(self.numbers()))
         return next((each for each in newest_first if each.at <= time and each.epoch <= upto), None)
 
-    def copy(self, number: int, run: Path) -> None:
-        """Copy a checkpoint with its layers, durably, to another run directory; the epoch log there says it counts."""
-        checkpoint = self._read(number)
-        for folder, names in (("layers", checkpoint.files), ("checkpoints", [checkpoint.name])):
+    def copy(self, checkpoint: Checkpoint, run: Path) -> None:
+        """Bring a checkpoint with its layers, durably, into another run directory; the epoch log there says it counts.
+
+        The checkpoint may name fewer sections than its manifest here. No layer ever changes, so both runs may share it.
+        """
+        for folder in ("layers", "checkpoints"):
             make_folder(run / folder)
-            for name in names:
-                with (self._manifests.parent / folder / name).open("rb") as file:
-                    finish(write_durably(DiskFiles(), run / folder / name, _chunks(file)))
+        for name in sorted(checkpoint.files):
+            link_durably(self._folder / name, run / "layers" / name)
+        finish(write_durably(DiskFiles(), run / "checkpoints" / checkpoint.name, [checkpoint.content]))
+
+    def numbered(self, number: int) -> Checkpoint:
+        """The checkpoint of this number; `FileNotFoundError` if it is gone."""
+        return self._read(number)
 
     def states(self, checkpoint: Checkpoint) -> StoredStates:
         """The states in a checkpoint, read on demand."""
@@ -256,12 +262,11 @@ class CheckpointStore(CheckpointReader):
     def thin(self, needed: Collection[int] = ()) -> Work[None]:
         """Remove the checkpoints that need not be kept, and the layers that no other checkpoint names.
 
-        `needed` are numbers of checkpoints to keep. No layer may be in writing.
+        `needed` are numbers of checkpoints to keep; those of savepoints are kept too. No layer may be in writing.
         """
         checkpoints = {number: self._read(number) for number in self.numbers()}
-        pinned = {number for number in checkpoints if self.manifest(number).with_suffix(".pin").exists()}
         keeping = kept({number: each.at for number, each in checkpoints.items()}, self._clock(), self._keep)
-        keeping |= pinned | set(needed)
+        keeping |= {each.checkpoint for each in savepoints(self._manifests.parent)} | set(needed)
         for number in sorted(checkpoints.keys() - keeping):
             self.layers.files.remove(self.manifest(number))
             self._known.pop(number, None)
@@ -276,11 +281,6 @@ class CheckpointStore(CheckpointReader):
         if number not in self._known:
             self._known[number] = super()._read(number)
         return self._known[number]
-
-
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(_CHUNK):
-        yield chunk
 
 
 def _parse(path: Path) -> Checkpoint:

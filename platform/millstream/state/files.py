@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from millstream.log.journal.durability import sync_file, sync_folder
-from millstream.state.background import Work
+from millstream.state.background import Work, finish
 
-__all__ = ["DiskFiles", "Files", "write_durably"]
+__all__ = ["DiskFiles", "Files", "link_durably", "write_durably"]
 
 _LARGE_BYTES = 1 << 16
+_CHUNK = 1 << 20
 
 
 class Files(Protocol):
@@ -78,6 +79,25 @@ def write_durably(files: Files, path: Path, chunks: Iterable[bytes | memoryview]
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise OSError(error.errno, f"{error.strerror}; the checkpoint was not written", str(path)) from error
+
+
+def link_durably(path: Path, target: Path) -> None:
+    """Give a durable file that never changes a second name, durably; where that is impossible, copy the file."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system, one without links, or a file of another user
+        with path.open("rb") as file:
+            finish(write_durably(DiskFiles(), target, _chunks(file)))
+    else:
+        sync_folder(target.parent)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK):
+        yield chunk
 
 
 def _start_writeback(file: BinaryIO, size: int) -> None:

@@ -71,7 +71,11 @@ class Classify(BaseModel):
 
     type: Literal["classify"] = "classify"
     model: Annotated[Any, plugin_field(MODELS)] = Field(description="The model, one of those installed.")
-    label: str = Field(default="label", description="The field with the correct label, or null where it is unknown.")
+    label: str = Field(
+        default="label",
+        description="The field with the correct label, or null where it is unknown.",
+        json_schema_extra={"keeps_state": True},
+    )
 
     def build(self, records: pa.Schema) -> Classifier:
         model = self.model.build(records)
@@ -187,6 +191,8 @@ class Classifier:
             with pa.ipc.open_stream(state["waiting"]) as stream:
                 self._waiting = [(batch[0], self._codes(batch[1])) for batch in stream]
             self._waits = sum(len(codes) for _, codes in self._waiting)
+            if self._waits >= self._size():  # the state is from a run with a larger `batch_size`
+                self._learn_waiting()
 
     def _learned(self) -> State:
         """Return the state of the model."""
@@ -258,9 +264,12 @@ class Classifier:
         self._waiting.append((column[start:stop], codes[start:stop]))
         self._waits += stop - start
         if self._waits == self._size():
-            columns, classes = zip(*self._waiting, strict=True)
-            self._learn(self._model.prepare(pa.concat_arrays(columns)), np.concatenate(classes))
-            self._waiting, self._waits = [], 0
+            self._learn_waiting()
+
+    def _learn_waiting(self) -> None:
+        columns, classes = zip(*self._waiting, strict=True)
+        self._learn(self._model.prepare(pa.concat_arrays(columns)), np.concatenate(classes))
+        self._waiting, self._waits = [], 0
 
     def _learn(self, inputs: Any, codes: Array) -> None:
         self._batches += 1

@@ -47,7 +47,12 @@ class Dedupe(BaseModel):
     type: Literal["dedupe"] = "dedupe"
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     by: KeyFields = Field(description="The text field with the id, or a list of fields.")
-    within: Duration = Field(gt=0, le=2**62, description="The event time after which an id may come again.")
+    within: Duration = Field(
+        gt=0,
+        le=2**62,
+        description="The event time after which an id may come again.",
+        json_schema_extra={"keeps_state": True},
+    )
 
     def build(self, records: pa.Schema) -> Step:
         name = self.name or self.type

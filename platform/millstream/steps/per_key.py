@@ -77,18 +77,28 @@ class PerKey(BaseModel):
     type: Literal["per_key"] = "per_key"
     name: str | None = Field(default=None, description="The name in messages and in `rejects`; the type if unset.")
     key: KeyFields = Field(description="The text field whose value decides which state a record uses, or a list.")
-    function: FunctionName = Field(description="The function: package.module:name.")
-    adds: FieldNames = Field(default=(), description="The fields that the function adds; all are text.")
+    function: FunctionName = Field(
+        description="The function: package.module:name.", json_schema_extra={"keeps_state": True}
+    )
+    adds: FieldNames = Field(
+        default=(),
+        description="The fields that the function adds; all are text.",
+        json_schema_extra={"keeps_state": True},
+    )
     children: bool = Field(
-        default=False, description="The function returns a list of changes, for any number of children of the record."
+        default=False,
+        description="The function returns a list of changes, for any number of children of the record.",
+        json_schema_extra={"keeps_state": True},
     )
     on_error: Literal["fail", "reject"] = Field(
         default="fail",
         description="If the function raises an error: stop the run, or put the record into `rejects`.",
+        json_schema_extra={"keeps_state": True},
     )
     deterministic: bool = Field(
         default=True,
         description="False if the results depend on more than the records: on clocks, on random numbers.",
+        json_schema_extra={"keeps_state": True},
     )
     store: Literal["memory", "rocksdb"] = Field(
         default="memory",
@@ -99,7 +109,11 @@ class PerKey(BaseModel):
     ended: FunctionName | None = Field(default=None, description="The function that gets a key that has ended.")
     idle: Duration | None = Field(default=None, gt=0, le=2**62, description="The end, after the last record of a key.")
     within: Duration | None = Field(default=None, gt=0, le=2**62, description="The end, after its first record.")
-    makes: FieldNames = Field(default=(), description="The fields of a row of `ended`, beside the key; all are text.")
+    makes: FieldNames = Field(
+        default=(),
+        description="The fields of a row of `ended`, beside the key; all are text.",
+        json_schema_extra={"keeps_state": True},
+    )
 
     @model_validator(mode="after")
     def _check_ended(self) -> PerKey:

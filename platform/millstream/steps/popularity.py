@@ -49,7 +49,13 @@ class Popularity(WindowedOptions):
 
     type: Literal["popularity"] = "popularity"
     of: str = Field(default="predicted", description="The field with the topic.")
-    threshold: float = Field(default=0.1, gt=0, le=1, description="The smallest share of a popular topic.")
+    threshold: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="The smallest share of a popular topic.",
+        json_schema_extra={"keeps_state": True},
+    )
     half_life: Duration | None = Field(
         default=None,
         gt=0,

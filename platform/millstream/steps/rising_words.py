@@ -48,11 +48,36 @@ class Trending(WindowedOptions):
     type: Literal["trending"] = "trending"
     text: str = Field(default="text", description="The field with the text.")
     of: str = Field(default="predicted", description="The field with the topic.")
-    rise: float = Field(default=3.0, gt=1, description="The least rise of a word: 3 is three times its past.")
-    least: int = Field(default=10, ge=1, description="The least number of records in the window with the word.")
-    most: int = Field(default=20, ge=1, description="The most words that a window has in the output.")
-    half_life: float = Field(default=8.0, gt=0, description="The windows in which the weight of the past halves.")
-    words: int = Field(default=100_000, ge=1, description="The most words whose past is kept; the rarest are dropped.")
+    rise: float = Field(
+        default=3.0,
+        gt=1,
+        description="The least rise of a word: 3 is three times its past.",
+        json_schema_extra={"keeps_state": True},
+    )
+    least: int = Field(
+        default=10,
+        ge=1,
+        description="The least number of records in the window with the word.",
+        json_schema_extra={"keeps_state": True},
+    )
+    most: int = Field(
+        default=20,
+        ge=1,
+        description="The most words that a window has in the output.",
+        json_schema_extra={"keeps_state": True},
+    )
+    half_life: float = Field(
+        default=8.0,
+        gt=0,
+        description="The windows in which the weight of the past halves.",
+        json_schema_extra={"keeps_state": True},
+    )
+    words: int = Field(
+        default=100_000,
+        ge=1,
+        description="The most words whose past is kept; the rarest are dropped.",
+        json_schema_extra={"keeps_state": True},
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -39,7 +39,9 @@ class TopK(WindowedOptions):
 
     type: Literal["top_k"] = "top_k"
     of: str = Field(description="The text field whose values are counted.")
-    k: int = Field(default=10, ge=1, description="The number of values in the output.")
+    k: int = Field(
+        default=10, ge=1, description="The number of values in the output.", json_schema_extra={"keeps_state": True}
+    )
     counters: int = Field(default=1000, ge=1, description="The most values that a pane of a window counts at a time.")
 
     @model_validator(mode="after")

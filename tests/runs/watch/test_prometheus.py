@@ -186,7 +186,7 @@ def test_the_latency_of_an_epoch_that_restarts_counts_once_and_begins_at_its_cut
                     job.lifecycle.take(feed.ready(0.0))
                     job.backpressure.release(number)
             before = job.backpressure.age(2)
-            assert len(job.cut_epochs(job.lifecycle.start(feed))) == 3
+            assert len(list(job.cut_epochs(job.lifecycle.start(feed)))) == 3
             again = job.backpressure.age(2)
             assert before is not None and again is not None and again > before
             LocalEngine().run(job)

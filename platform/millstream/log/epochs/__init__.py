@@ -3,6 +3,7 @@
 from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import (
     Added,
+    Build,
     Ended,
     Epoch,
     Event,
@@ -27,6 +28,7 @@ __all__ = [
     "Added",
     "Base",
     "Baselines",
+    "Build",
     "Ended",
     "Epoch",
     "EpochLog",

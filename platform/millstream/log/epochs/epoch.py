@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "Added",
+    "Build",
     "Ended",
     "Epoch",
     "Event",
@@ -77,7 +78,14 @@ class Skipped:
     to: int
 
 
-Event = Added | Skipped | Idle | Ended | SinkAdded | SinkRemoved
+@dataclass(frozen=True)
+class Build:
+    """The run goes on with these versions of libraries; receipts before the line of this epoch are not compared."""
+
+    versions: Mapping[str, str]
+
+
+Event = Added | Skipped | Idle | Ended | SinkAdded | SinkRemoved | Build
 
 
 def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -136,6 +144,8 @@ class Epoch:
                 events.append({"skipped": event.rank, "to": event.to})
             elif isinstance(event, SinkRemoved):
                 events.append({"sink_removed": event.sink})
+            elif isinstance(event, Build):
+                events.append({"build": dict(event.versions)})
             else:
                 events.append({"sink": event.sink})
         return {
@@ -159,6 +169,8 @@ class Epoch:
                 events.append(Skipped(event["skipped"], event["to"]))
             elif "sink_removed" in event:
                 events.append(SinkRemoved(event["sink_removed"]))
+            elif "build" in event:
+                events.append(Build(event["build"]))
             else:
                 events.append(SinkAdded(event["sink"]))
         cut = {int(rank): (span[0], span[1]) for rank, span in line["cut"].items()}

@@ -56,7 +56,11 @@ class EpochReader:
 
     def base_totals(self) -> Totals:
         """The totals with which a log of the same epochs begins after the base: without counts, and without sinks."""
-        return self.with_base(self._totals_at_base).begun_at_base()
+        return self.with_base(self.totals_at)
+
+    def totals_at(self, base: Base) -> Totals:
+        """The totals with which a log of the same epochs begins after this base: that of this log, or a later one."""
+        return self._totals_at_base(base).begun_at_base()
 
     def rows_before_base(self) -> dict[str, Digest]:
         """By sink, the digest of the rows of epochs up to the base."""

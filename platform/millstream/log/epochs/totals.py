@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog
-from millstream.log.epochs.epoch import Added, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import Added, Build, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
@@ -71,6 +71,8 @@ class Totals:
     """The time of the last cut when the watermark came to its present value and partition."""
     rounds: dict[str, int] = field(default_factory=dict)
     """The rounds of each cycle in the last epoch."""
+    build: dict[str, str] = field(default_factory=dict)
+    """The versions of the libraries that the last start has noted; none in a log that is no run's."""
 
     @property
     def overall(self) -> Scores:
@@ -107,6 +109,8 @@ class Totals:
                 self.sinks.pop(event.sink, None)
                 self.returned.pop(event.sink, None)
                 self.removed.add(event.sink)
+            elif isinstance(event, Build):
+                self.build = dict(event.versions)
             else:
                 if event.sink in self.removed:
                     self.removed.discard(event.sink)
@@ -166,6 +170,7 @@ class Totals:
             last_rows={},
             delivered={},
             rounds={},
+            build={},
         )
 
     def header(self) -> bytes:

@@ -23,6 +23,7 @@ from millstream.runs.watch.event_time import EventTimeStatus, event_time_status
 from millstream.runs.watch.progress_file import read_run_stats
 from millstream.runs.watch.run_stats import RunStats
 from millstream.state.checkpoints import CheckpointReader
+from millstream.state.savepoints import savepoints
 from millstream.timestamps import format_time
 
 __all__ = ["RunStatus", "ended_cleanly", "run_status", "state_of"]
@@ -65,7 +66,10 @@ class OutputStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run at one moment. `state` is running, ended (cleanly), interrupted (the next start recovers) or failed."""
+    """A run at one moment.
+
+    `state` is running, ended (cleanly), interrupted (the next start recovers), forked (not started yet) or failed.
+    """
 
     run: str
     pipeline: str
@@ -90,6 +94,8 @@ class RunStatus:
     checkpointed_at: str | None
     checkpoint_age: float | None
     """The seconds since the last checkpoint was written."""
+    savepoints: Mapping[str, int]
+    """By name of a savepoint the number of its checkpoint."""
     outputs: Mapping[str, OutputStatus]
     error: str | None
     stats: RunStats | None
@@ -142,6 +148,7 @@ def run_status(directory: RunDirectory, loaded: Loaded | None = None) -> RunStat
         checkpointed_at=format_time(checkpointed_at - checkpointed_at % 1_000_000)
         if checkpointed_at is not None
         else None,
+        savepoints={each.name: each.checkpoint for each in savepoints(directory.path)},
         outputs={
             name: OutputStatus(_rows(output, epoch_log, unknown), output.location) for name, output in outputs.items()
         },
@@ -171,9 +178,11 @@ def ended_cleanly(directory: RunDirectory, totals: Totals) -> bool:
 
 
 def state_of(directory: RunDirectory, totals: Totals, error: str | None) -> str:
-    """The state of a run that is not running: failed, ended (cleanly) or interrupted."""
+    """The state of a run that is not running: failed, ended (cleanly), interrupted, or forked and not started yet."""
     if error is not None:
         return "failed"
+    if directory.origin.exists() and not totals.processed and not directory.summary.exists():
+        return "forked"
     return "ended" if ended_cleanly(directory, totals) else "interrupted"
 
 
@@ -209,9 +218,11 @@ def _partitions(
                     log.close()
         except Exception as error:  # any error of a source: report it, and show the rest of the status
             unknown[source.name] = loaded.redact(f"{error}" or type(error).__name__)
+    read = {source.name for source in loaded.config.logs}
     positions = {
         (partition.source, partition.name): totals.positions.get(rank, 0)
         for rank, partition in enumerate(totals.partitions)
+        if partition.source in read  # a fork may have left sources behind
     }
     names = [*positions, *(name for name in ends if name not in positions)]
     return tuple(PartitionStatus(*name, positions.get(name, 0), ends.get(name)) for name in names), unknown

@@ -66,7 +66,8 @@ def golden_since_base(config: Config, graphs: Graphs, records: Recorded, disk: D
     epochs = EpochReader(disk.epochs)
     begin = epochs.base_totals()
     assert begin.base.checkpoint is not None, "this log begins after a base"
-    CheckpointReader(disk.folder, begin.checkpoint).copy(begin.base.checkpoint, folder)
+    checkpoints = CheckpointReader(disk.folder, begin.checkpoint)
+    checkpoints.copy(checkpoints.numbered(begin.base.checkpoint), folder)
     return golden_run(config, graphs, records, epochs, folder, begin)
 
 

@@ -1,0 +1,50 @@
+"""The parts of a config that may not change while a run directory is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from millstream.config.load import Loaded
+
+__all__ = ["fixed_parts"]
+
+
+def fixed_parts(loaded: Loaded) -> dict[str, Any]:
+    """The parts of a config that may not change while a run directory is resumed."""
+    resolved = loaded.resolved()
+    config = loaded.config
+    several = resolved.get("sources")
+    sources = several or {source.name: resolved["source"] for source in config.logs}
+    fixed = {
+        source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
+        for source in config.logs
+    }
+    steps = [
+        {
+            "name": step.name,
+            **({"from": step.written_reads} if step.reads else {}),
+            **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
+        }
+        for step in config.steps
+    ]
+    return {
+        "pipeline name": config.name,
+        "source": fixed if several else next(iter(fixed.values())),
+        "steps": steps,
+        "delivery": str(config.guarantee.delivery),
+        "recovery": config.guarantee.recovery,
+        "shards": config.guarantee.shards,
+    }
+
+
+def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a source or step that determine results; options marked `may_change` do not."""
+    free = {
+        field.alias or name
+        for name, field in type(config).model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("may_change")
+    }
+    return {name: value for name, value in options.items() if name not in free}
