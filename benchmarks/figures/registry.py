@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.figures import (
+    backfills,
     checkpoints,
     cycles,
     digests,
@@ -49,6 +50,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Windows": windows.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
     "Studies": studies.MEASUREMENTS,
+    "History": backfills.MEASUREMENTS,
 }
 
 

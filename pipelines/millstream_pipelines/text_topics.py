@@ -84,9 +84,10 @@ class TextTopics(BaseModel):
     @model_validator(mode="after")
     def _check_single_features(self) -> TextTopics:
         own = getattr(self.model, "features", None)
-        if own is not None and "features" in self.model_fields_set:
+        if own is not None and "features" in self.model_fields_set and own != self.features:
             message = (
-                f"model.features: {self.model.type} counts words itself here, and `features` does too; leave one out"
+                f"model.features: {self.model.type} counts words itself here, with other options than `features`; "
+                "leave one of them out"
             )
             raise PydanticCustomError("counted_twice", "{message}", {"message": message})
         return self

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.docs_pages import ROOT, TEXTS, blocks, section, table
 from support.docs_reader import Reader
+from support.histories import state_in
 
 from millstream.cli import main
 from millstream_connectors.kafka.broker import Broker, free_port
@@ -20,6 +21,7 @@ CODE = ("python", "toml", "yaml", "text")
 PLAYED = {
     ("README.md", "First run"),
     ("docs/advice.md", "Try it"),
+    ("docs/backfill.md", "Try it"),
     ("docs/cycles.md", "Try it"),
     ("docs/documents.md", "Try it"),
     ("docs/fork.md", "Try it"),
@@ -33,6 +35,7 @@ PLAYED = {
     ("docs/local.md", "Your own text"),
     ("docs/plugins.md", "A package"),
     ("docs/plugins.md", "Check and run"),
+    ("docs/registry.md", "Begin a stream with a registered model"),
     ("docs/registry.md", "Register the model of a run"),
     ("docs/study.md", "Try it"),
     ("docs/watching.md", "Status"),
@@ -106,9 +109,11 @@ def test_the_status_of_a_run_has_the_lines_that_the_text_describes(folder: Path)
     assert described == ["speed", "latency", "in flight", "restarts", "last checkpoint", "behind", "watermark"]
 
 
-def test_the_model_of_a_run_gets_a_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_begins_with_the_registered_model_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    Reader(folder).plays("docs/registry.md", "Register the model of a run")
+    reader = Reader(folder, instead={"--records 30000": "--records 3000"})
+    reader.plays("docs/registry.md", "Register the model of a run")
+    reader.plays("docs/registry.md", "Begin a stream with a registered model")
 
 
 @pytest.mark.kafka
@@ -130,6 +135,13 @@ def test_five_commands_lead_to_kafka(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_a_study_is_run_in_a_command(folder: Path) -> None:
     Reader(folder).plays("docs/study.md", "Try it")
     assert (folder / "studies/quick/trials.parquet").is_file()
+
+
+@pytest.mark.spark
+def test_a_model_trained_on_the_history_is_that_of_the_run(folder: Path) -> None:
+    printed = Reader(folder).plays("docs/backfill.md", "Try it")
+    [digest] = re.findall(r"digest of the state: (\S+)", printed)
+    assert digest == state_in(folder / "runs/demo", "classify")
 
 
 def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:

@@ -324,6 +324,8 @@ def test_a_numba_that_cannot_be_used_is_an_error_with_advice_before_anything_is_
 
 def test_a_pipeline_whose_words_are_counted_twice_is_refused() -> None:
     model = {"type": "naive_bayes", "features": {"type": "hashed_text"}}
-    with pytest.raises(ValidationError, match=r"model\.features: naive_bayes counts words itself .*; leave one out"):
+    with pytest.raises(
+        ValidationError, match=r"model\.features: naive_bayes counts words itself here, .*; leave one of them out"
+    ):
         TextTopics(features={"type": "hashed_text", "dimensions": 1024}, model=model)
     assert TextTopics(model=model).steps()[0].config.model.features == HashedText()

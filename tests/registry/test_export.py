@@ -65,7 +65,8 @@ def test_a_model_that_is_the_newest_version_gets_no_second_one(run: Run) -> None
 def test_a_fetched_version_has_the_state_of_the_checkpoint(run: Run, store: str, tmp_path: Path) -> None:
     made = run.export("fetched")
     MlflowClient(tracking_uri=store).set_registered_model_alias("fetched", "champion", "1")
-    version = Registry(store).fetch("models:/fetched@champion", tmp_path)
+    uri, version = Registry(store).fetch("models:/fetched@champion", tmp_path)
+    assert uri == "models:/fetched/1"
     state = run.model().classify.save()
     assert version.digest == made.digest
     assert version.state.keys() == state.keys()

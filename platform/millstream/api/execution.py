@@ -24,6 +24,7 @@ from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import ConfigError
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Point, due
+from millstream.registry.config_versions import names_versions
 from millstream.runs.directory import RunDirectory
 from millstream.runs.start import Options, exits_as_errors
 from millstream.runs.start import start as start_run
@@ -99,7 +100,7 @@ def run(
         accept_build=accept_build,
     )
     if _hooks is not None:
-        return Run(options.run, loaded, execute(loaded, options, _hooks))
+        return Run(options.run, _known(loaded), execute(loaded, options, _hooks))
     with _in_thread(loaded, options, progress) as running:
         return running.wait()
 
@@ -184,6 +185,11 @@ def _options(loaded: Loaded, progress: bool, **given: Any) -> Options:
     return replace(options, run=options.run.absolute())
 
 
+def _known(loaded: Loaded) -> Loaded | None:
+    """Return the config for reading the run; None if only the run directory knows the models that it names."""
+    return None if names_versions(loaded) else loaded
+
+
 def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
     """Make one start of a run in this thread."""
     try:
@@ -218,12 +224,12 @@ def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
 
         try:
             with naming_arguments():
-                return Run(options.run, loaded, execute(loaded, options, Hooks(stop=stop, observers=more)))
+                return Run(options.run, _known(loaded), execute(loaded, options, Hooks(stop=stop, observers=more)))
         finally:
             claim.release()
 
     try:
-        return Running(Run(options.run, loaded), work)
+        return Running(Run(options.run, _known(loaded)), work)
     except RuntimeError:  # no thread could be started
         claim.release()
         raise

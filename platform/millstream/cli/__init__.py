@@ -41,6 +41,8 @@ _COMMANDS = {
     "audit": "Count the effects of crashes on a run's results.",
     "advise": "Predict the effect of failures on results under each guarantee.",
     "simulate": "Simulate crashes of a pipeline, and check its delivery guarantee.",
+    "backfill": "Compute the features of a whole history, on Spark.",
+    "train": "Train a model on a whole history, on Spark.",
     "compare": "Compare two runs, or deliveries and failures in many trials.",
     "log": "List, read and append to logs.",
 }

@@ -17,7 +17,7 @@ class PartialDefault:
     """The annotation of a field whose default is a mapping with a `type`.
 
     A mapping that has no `type` changes the default, key by key. A mapping with a `type` is complete: the options that
-    it leaves out have the defaults of that type.
+    it leaves out have the defaults of that type. So is one with `from`, which takes a model from a registry.
 
     >>> hourly = PartialDefault({"type": "tumbling", "size": "1h", "lateness": "10m"})
     >>> hourly.merged({"size": "2h"})
@@ -29,8 +29,10 @@ class PartialDefault:
     default: Mapping[str, Any]
 
     def merged(self, value: Any) -> Any:
-        """Return the value, merged over the default if it is a mapping without `type`."""
-        return {**self.default, **value} if isinstance(value, Mapping) and "type" not in value else value
+        """Return the value, merged over the default if it is a mapping with options only."""
+        if not isinstance(value, Mapping) or {"type", "from"} & set(value):
+            return value
+        return {**self.default, **value}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self.merged, handler(source))

@@ -26,6 +26,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.imported_names import IMPORTED_NAME, import_name
 from millstream.config.plugin_bases import ModelConfig, PluginConfig, SinkConfig, SourceConfig, StepConfig
+from millstream.config.registered_model import RegisteredModel
 from millstream.errors import ConfigError
 from millstream.extras import explanation
 
@@ -200,6 +201,8 @@ class PluginField:
         if not isinstance(value, Mapping):
             message = f"a {kind} is a mapping with `{self.key}`, one of {', '.join(names)}"
             raise _refusal((), "shape", message, value)
+        if self.group == MODELS and "from" in value and self.key not in value:
+            return RegisteredModel.model_validate(value)
         if self.key not in value:
             message = f"missing; one of {', '.join(names)}"
             raise _refusal((self.key,), "missing", message, value)
@@ -261,9 +264,11 @@ class PluginField:
         if self.group in _BASES:
             choices.append(_class_schema())
             known = {"anyOf": [known, {"type": "string", "pattern": IMPORTED_NAME}]}
+        if self.group == MODELS:  # a registered model has no type
+            choices.append(handler(RegisteredModel.__pydantic_core_schema__))
         return {
             "type": "object",
-            "required": [self.key],
+            "required": [] if self.group == MODELS else [self.key],
             "properties": {self.key: known},
             "oneOf": choices,
             "discriminator": {"propertyName": self.key},

@@ -13,6 +13,7 @@ from millstream.guarantees.notebook_classes import notebook_problems
 from millstream.java import missing_java
 from millstream.log.checked_source import problems_of
 from millstream.log.contracts import OpenContext
+from millstream.registry.config_versions import fetch_versions
 from millstream.state.shard_limit import ShardLimit
 from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph, check_graph
@@ -25,10 +26,11 @@ __all__ = ["checked_graph"]
 def checked_graph(loaded: Loaded, *, packages: bool = True) -> Graph:
     """Build the steps of a config; `ConfigError` with all problems that can be found without a run.
 
+    A model that the config takes from a registry is fetched for its type and its options.
     With `packages` false, the packages of the engine and of MLflow need not be installed, nor Java.
     """
     with loaded.redacting():
-        return _checked_graph(loaded, packages)
+        return _checked_graph(fetch_versions(loaded)[0], packages)
 
 
 def _checked_graph(loaded: Loaded, packages: bool) -> Graph:

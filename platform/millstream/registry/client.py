@@ -61,8 +61,8 @@ class Registry:
         times = [each.creation_timestamp for each in found if tags.items() <= dict(each.tags).items()]
         return max(times) / 1000 if times else None
 
-    def fetch(self, uri: str, folder: Path) -> ModelVersion:
-        """Download a version, `models:/NAME/VERSION` or `models:/NAME@ALIAS`, into a folder and read it.
+    def fetch(self, uri: str, folder: Path) -> tuple[str, ModelVersion]:
+        """Download a version, `models:/NAME/VERSION` or `models:/NAME@ALIAS`, and return it with its address by number.
 
         A version whose state has another digest than the registry says is refused.
         """
@@ -79,7 +79,7 @@ class Registry:
                 f"{version.digest}: the artefact was altered; register the model again"
             )
             raise MillstreamError(message)
-        return version
+        return f"models:/{registered.name}/{registered.version}", version
 
     def _find(self, uri: str) -> Any:
         from mlflow.exceptions import MlflowException

@@ -17,7 +17,7 @@ from millstream.steps.nodes import Node
 from millstream.steps.text_model import Prediction, TextModel
 from millstream.suggestions import suggestion
 
-__all__ = ["CheckpointModel", "Prediction", "load_model"]
+__all__ = ["CheckpointModel", "Prediction", "load_model", "way_to"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def load_model(directory: RunDirectory, loaded: Loaded, step: str | None = None)
     directory.check_epoch_log()
     graph = graph_of(loaded)
     model = _chosen(directory, graph, step)
-    nodes = _way_to(graph, model)
+    nodes = way_to(graph, model)
     first = (*nodes, model)[0]
     if "text" not in first.records.names:
         fields = ", ".join(graph.fields)
@@ -82,7 +82,7 @@ def _chosen(directory: RunDirectory, graph: Graph, step: str | None) -> Node:
     return found[step] if step is not None else next(iter(found.values()))
 
 
-def _way_to(graph: Graph, model: Node) -> list[Node]:
+def way_to(graph: Graph, model: Node) -> list[Node]:
     """The steps through which a record comes to the model, by the first stream that each of them reads."""
     way: list[Node] = []
     node = model

@@ -11,10 +11,10 @@ from millstream.config.pipeline import RUN_NAME
 from millstream.errors import ConfigError
 from millstream.extras import require
 from millstream.registry.client import Registry
+from millstream.registry.settings import quietly, tracking_uri
 from millstream.registry.versions import RegisteredVersion
 from millstream.runs.directory import RunDirectory
 from millstream.runs.model_versions import newest_artefact
-from millstream.runs.watch.mlflow_settings import quietly, tracking_uri
 
 __all__ = ["export_model", "register_model", "tags_of"]
 

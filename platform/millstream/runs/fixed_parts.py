@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from millstream.config.load import Loaded
 
-__all__ = ["fixed_parts"]
+__all__ = ["fixed_options", "fixed_parts", "fixed_steps"]
 
 
 def fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -19,28 +19,32 @@ def fixed_parts(loaded: Loaded) -> dict[str, Any]:
     several = resolved.get("sources")
     sources = several or {source.name: resolved["source"] for source in config.logs}
     fixed = {
-        source.name: _fixed_options(source.config, _fixed_options(source.times, sources[source.name]))
+        source.name: fixed_options(source.config, fixed_options(source.times, sources[source.name]))
         for source in config.logs
     }
-    steps = [
-        {
-            "name": step.name,
-            **({"from": step.written_reads} if step.reads else {}),
-            **loaded.redacted(_fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
-        }
-        for step in config.steps
-    ]
     return {
         "pipeline name": config.name,
         "source": fixed if several else next(iter(fixed.values())),
-        "steps": steps,
+        "steps": fixed_steps(loaded),
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
         "shards": config.guarantee.shards,
     }
 
 
-def _fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
+def fixed_steps(loaded: Loaded) -> list[dict[str, Any]]:
+    """The steps with their names and the streams that they read, without secrets."""
+    return [
+        {
+            "name": step.name,
+            **({"from": step.written_reads} if step.reads else {}),
+            **loaded.redacted(fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
+        }
+        for step in loaded.config.steps
+    ]
+
+
+def fixed_options(config: BaseModel, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a source or step that determine results; options marked `may_change` do not."""
     free = {
         field.alias or name

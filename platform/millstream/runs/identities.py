@@ -11,7 +11,14 @@ from millstream.log.epochs import Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory, difference
 
-__all__ = ["alteration", "check_sources", "known_sources", "refuse_other_source", "remember_sources"]
+__all__ = [
+    "alteration",
+    "check_sources",
+    "known_sources",
+    "refuse_altered_since",
+    "refuse_other_source",
+    "remember_sources",
+]
 
 _SHOWN = 80
 
@@ -55,6 +62,17 @@ def refuse_other_source(original: RunDirectory, directory: RunDirectory, logs: M
         message = f"{mine}: {difference(was, now)}; use the source of that run, or replay a run of this source"
         raise Contradiction(message)
     raise kind(f"{message}; put it back, or replay a run of this source")
+
+
+def refuse_altered_since(original: RunDirectory, logs: Mapping[str, Log]) -> None:
+    """Refuse logs that are not those that a run has read, or that were altered since."""
+    known = known_sources(original)
+    if missing := [name for name in known if name not in logs]:
+        message = f"{original.path} read {', '.join(missing)}, and this config reads {', '.join(logs)}"
+        raise Contradiction(f"{message}; use its sources, or take another run")
+    if found := alteration(known, logs, f"the run {original.path}", may_end_earlier=True):
+        kind, message = found
+        raise kind(f"{message}; put it back, or take another run")
 
 
 def known_sources(directory: RunDirectory) -> dict[str, dict[str, list[int | str]]]:

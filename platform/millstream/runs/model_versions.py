@@ -21,7 +21,7 @@ from millstream.state.model_version import ModelVersion, Trained
 from millstream.steps.contracts import Scope
 from millstream.steps.nodes import Node
 
-__all__ = ["newest_artefact"]
+__all__ = ["newest_artefact", "step_options"]
 
 
 def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> Artefact:
@@ -43,7 +43,7 @@ def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = 
     version = ModelVersion(
         step=node.name,
         state=node.step.save(),
-        steps=tuple(_options(loaded, each) for each in (*before, node)),
+        steps=tuple(step_options(loaded, each) for each in (*before, node)),
         trained=_trained(directory, loaded, reader, model),
         cuts=reader.id,
     )
@@ -51,7 +51,7 @@ def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = 
     return Artefact(version, [field for field in model.texts.records.names if not field.startswith("_")], modules)
 
 
-def _options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
+def step_options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
     """The name and the options of a step; refuses options from the environment, which may be secrets."""
     options = node.config.model_dump(mode="json")
     if loaded.redacted(options, node.path) != options:

@@ -36,6 +36,7 @@ from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.runs.fixed_parts import fixed_parts
+from millstream.runs.hand_over import hand_over, resolved_models
 from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
@@ -96,6 +97,7 @@ def start(
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
     """
     refuse_run_in_import()
+    loaded, entering = resolved_models(loaded, options.run, replay=options.replay, fresh=options.fresh)
     config = loaded.config
     refuse_script_without_file(config)
     graph = checked_graph(loaded, packages=engine is None)
@@ -120,6 +122,8 @@ def start(
         for source in config.logs:
             logs[source.name] = open_log(source.config, contexts[source.name])
             ending.callback(logs[source.name].close)
+        if entering:
+            hand_over(directory, loaded, graph, logs, entering, wall_clock)
         begin = _begin_at_base(directory, options) or Totals()
         epoch_log = EpochLog(directory.epochs, replace(begin, build=dict(libraries)))
         ending.callback(epoch_log.close)

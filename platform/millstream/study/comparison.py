@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import csv
 
+from millstream.engines.spark.background_session import BackgroundSession
 from millstream.errors import DISK_FULL, ConfigError, MillstreamError, Unavailable
 from millstream.extras import check_parts, require
 from millstream.log.journal.durability import make_folder
 from millstream.log.journal.lock import FolderLock
-from millstream.study.background_session import BackgroundSession
 from millstream.study.collection import Collection, data_identity, write_collection
 from millstream.study.factors import LostOptimiser, StaleState
 from millstream.study.grid import groups_of
@@ -94,7 +94,7 @@ def _run(
     """Run the trials that the folder lacks; write and return the table of all trials, and its cells."""
     study, finished = loaded.study, folder.finished()
     missing = tasks_of(study, finished)
-    with BackgroundSession(folder.spark_log, at_once) as spark:
+    with BackgroundSession(folder.spark_log, at_once, "the study", "the trials that are missing") as spark:
 
         def check_and_start(collection: Collection) -> None:
             _check(loaded, collection)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
 from millstream.plain_text import short
-from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
+from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
 from millstream.study.cells import Cell, cells_table
 from millstream.study.study_file import LoadedStudy
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from millstream.compiled.later_imports import import_noted
-from millstream.study.background_session import BackgroundSession
+from millstream.engines.spark.background_session import BackgroundSession
 from millstream.study.results import ResultFolder
 from millstream.study.study_file import StudyConfig
 from millstream.study.task import Task, run_task

@@ -14,6 +14,7 @@ __all__ = [
     "Epoch",
     "Event",
     "Idle",
+    "NewModel",
     "PartitionName",
     "SinkAdded",
     "SinkRemoved",
@@ -79,13 +80,27 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class NewModel:
+    """The model of the step `step` is a registered version before the first record of this epoch.
+
+    `version` is its address in the registry, `digest` that of its state. `trained` has by source and partition the
+    offset up to which it was trained.
+    """
+
+    step: str
+    version: str
+    digest: str
+    trained: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
 class Build:
     """The run goes on with these versions of libraries; receipts before the line of this epoch are not compared."""
 
     versions: Mapping[str, str]
 
 
-Event = Added | Skipped | Idle | Ended | SinkAdded | SinkRemoved | Build
+Event = Added | Skipped | Idle | Ended | NewModel | SinkAdded | SinkRemoved | Build
 
 
 def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -142,6 +157,9 @@ class Epoch:
                 events.append({"ended": event.rank})
             elif isinstance(event, Skipped):
                 events.append({"skipped": event.rank, "to": event.to})
+            elif isinstance(event, NewModel):
+                facts = {"version": event.version, "digest": event.digest, "trained": event.trained}
+                events.append({"model": event.step, **facts})
             elif isinstance(event, SinkRemoved):
                 events.append({"sink_removed": event.sink})
             elif isinstance(event, Build):
@@ -167,6 +185,8 @@ class Epoch:
                 events.append(Ended(event["ended"]))
             elif "skipped" in event:
                 events.append(Skipped(event["skipped"], event["to"]))
+            elif "model" in event:
+                events.append(NewModel(event["model"], event["version"], event["digest"], event["trained"]))
             elif "sink_removed" in event:
                 events.append(SinkRemoved(event["sink_removed"]))
             elif "build" in event:

@@ -9,7 +9,17 @@ from typing import Any
 
 from millstream.digests import Digest
 from millstream.errors import AlteredLog
-from millstream.log.epochs.epoch import Added, Build, Ended, Epoch, Idle, PartitionName, SinkRemoved, Skipped
+from millstream.log.epochs.epoch import (
+    Added,
+    Build,
+    Ended,
+    Epoch,
+    Idle,
+    PartitionName,
+    SinkAdded,
+    SinkRemoved,
+    Skipped,
+)
 from millstream.log.epochs.receipt import EpochReceipt
 from millstream.log.epochs.scores import Scores
 
@@ -111,7 +121,7 @@ class Totals:
                 self.removed.add(event.sink)
             elif isinstance(event, Build):
                 self.build = dict(event.versions)
-            else:
+            elif isinstance(event, SinkAdded):
                 if event.sink in self.removed:
                     self.removed.discard(event.sink)
                     self.returned[event.sink] = epoch.number

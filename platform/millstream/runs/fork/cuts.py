@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.log.epochs import Added, Ended, Epoch, Event, Idle, SinkAdded, Skipped, Totals, in_order
+from millstream.log.epochs import Added, Ended, Epoch, Event, Idle, NewModel, SinkAdded, Skipped, Totals, in_order
 
 __all__ = ["CopiedCuts"]
 
@@ -49,6 +49,8 @@ class CopiedCuts:
                         ranks[old], new = new, new + 1
                         events.append(event)
                     old += 1
+                elif isinstance(event, NewModel):
+                    events.append(event)
                 elif isinstance(event, Skipped | Idle | Ended) and event.rank in ranks:
                     events.append(replace(event, rank=ranks[event.rank]))
             new += sum(isinstance(event, Added) for event in opening)

@@ -22,6 +22,7 @@ from millstream.runs.fork.cuts import CopiedCuts
 from millstream.runs.fork.kept_state import StepChange, step_changes
 from millstream.runs.fork.point import fork_point
 from millstream.runs.fork.sources import SourceChange, opening_events, retired, source_changes
+from millstream.runs.hand_over import resolved_models
 from millstream.runs.identities import remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
@@ -66,6 +67,7 @@ def fork_run(
     Until the last part, the folder is no run directory.
     """
     with loaded.redacting():
+        loaded, _ = resolved_models(loaded, original.path)
         graph = checked_graph(loaded)
         _refuse_taken_sinks(loaded, graph, path)
         directory = RunDirectory(path)

@@ -24,10 +24,10 @@ from typing import Any
 from millstream.config.models import Mlflow as MlflowConfig
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
+from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
 from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
-from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
 from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver"]

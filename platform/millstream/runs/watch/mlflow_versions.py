@@ -15,9 +15,9 @@ from textwrap import shorten
 
 from millstream.config.models import RunMlflow
 from millstream.registry.client import Registry
+from millstream.registry.settings import THREAD, import_quietly, quiet_environment, tracking_uri
 from millstream.runs.export import register_model, tags_of
 from millstream.runs.summary import Summary
-from millstream.runs.watch.mlflow_settings import THREAD, import_quietly, quiet_environment, tracking_uri
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.state.checkpoints import Checkpoint
 

@@ -1,4 +1,4 @@
-"""A Spark session for one study: it starts in the background, and runs a function on parts of the work."""
+"""A Spark session for batch work: it starts in the background, and runs a function on parts of the work."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class BackgroundSession:
     """Spark from `start` to the end of the `with` block, which leaves no process; nothing without `start`.
 
     `at_once` is the number of Spark tasks; None: one for each part, of which as many run at once as there are cores.
+    `work` and `missing` name the work and its parts in the message of an error.
     """
 
-    def __init__(self, log: Path, at_once: int | None) -> None:
-        self._log, self._at_once = log, at_once
-        self._runner = ThreadPoolExecutor(1, "millstream-study")
+    def __init__(self, log: Path, at_once: int | None, work: str, missing: str) -> None:
+        self._log, self._at_once, self._work, self._missing = log, at_once, work, missing
+        self._runner = ThreadPoolExecutor(1, "millstream-batch")
         self._opened: Future[SparkSession] | None = None
         self._prepared: Future[None] | None = None
 
@@ -85,27 +86,26 @@ class BackgroundSession:
                 raise
             watch()
         except Exception as error:
-            raise _explained(error) from error
+            raise self._explained(error) from error
 
     def _context(self) -> SparkContext:
         if self._opened is None:
-            message = "the session of the study was not started"
+            message = "the session was not started"
             raise RuntimeError(message)
         return self._opened.result().sparkContext
 
     def _tasks(self, parts: int) -> int:
         return min(self._at_once or parts, parts)
 
+    def _explained(self, error: Exception) -> MillstreamError:
+        """Return the error that ended a job in the words of Millstream; only an open session can print Spark's."""
+        from millstream.engines.spark.failures import error_of
 
-def _explained(error: Exception) -> MillstreamError:
-    """Return the error that ended a job in the words of Millstream; only an open session can print Spark's errors."""
-    from millstream.engines.spark.failures import error_of
-
-    if isinstance(error, MillstreamError):
-        return error
-    found = error_of(str(error))
-    if not str(found).startswith("Spark's query ended"):
-        return found
-    reason = str(found).removeprefix("Spark's query ended: ").removesuffix("; --debug shows more")
-    message = f"Spark ended before the study: {reason}; the same command continues with the trials that are missing"
-    return MillstreamError(message)
+        if isinstance(error, MillstreamError):
+            return error
+        found = error_of(str(error))
+        if not str(found).startswith("Spark's query ended"):
+            return found
+        reason = str(found).removeprefix("Spark's query ended: ").removesuffix("; --debug shows more")
+        message = f"Spark ended before {self._work}: {reason}; the same command continues with {self._missing}"
+        return MillstreamError(message)

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from millstream.runs.watch.mlflow_settings import THREAD, drop_own_messages, quiet_environment
+from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment
 
 
 def test_the_environment_is_restored_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,68 @@
+"""`millstream train`: a model trained on a whole history, on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from millstream.cli.history_lines import HistoryLines, feature_lines, interruptible
+from millstream.cli.options import config_options
+from millstream.cli.session import current_session
+from millstream.history.how import HOWS
+from millstream.plain_text import json_object, one_line
+
+if TYPE_CHECKING:
+    from millstream.history.train import Trained
+
+__all__ = ["train"]
+
+
+@click.command()
+@config_options
+@click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path), help="The folder of the model.")
+@click.option(
+    "--how", type=click.Choice([*HOWS]), default=next(iter(HOWS)), help="sequential: bit for bit as a run does."
+)
+@click.option("--replay", metavar="RUN", type=click.Path(path_type=Path), help="Take the cuts of this run.")
+@click.option("--step", metavar="NAME", help="The step that classifies, if there are several.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object; no progress.")
+def train(
+    config: str,
+    sets: tuple[str, ...],
+    overlays: tuple[str, ...],
+    out: Path,
+    how: str,
+    replay: Path | None,
+    step: str | None,
+    as_json: bool,
+) -> None:
+    """Train the model of CONFIG on the whole history, on Spark, and write a version of the model into DIR.
+
+    The same command continues after a crash: blocks that are learned are not learned again.
+    """
+    from millstream.config.load import load_config
+    from millstream.history.train import train as run
+
+    loaded = load_config(config, sets, overlays=overlays)
+    current_session().redact = loaded.redact
+    lines = HistoryLines(quiet=as_json)
+    with interruptible(), loaded.redacting():
+        found = run(loaded, out, how=how, replay=replay, step=step, watch=lines.show)
+    if as_json:
+        click.echo(json_object({"path": str(out), "was_complete": found.was_there, **found.result}))
+        return
+    for line in _lines(found):
+        click.echo(one_line(line))
+
+
+def _lines(found: Trained) -> list[str]:
+    result = found.result
+    done = "was complete, nothing to do" if found.was_there else "complete"
+    lines = [f"{found.path}: {done}: {result['step']} trained on {result['records']:,} records"]
+    if labelled := result["labelled"]:
+        accuracy = result["correct"] / labelled
+        lines.append(f"  accuracy of its predictions before it learned each record: {accuracy:.3f}")
+    lines.append(f"  digest of the state: {result['digest']}")
+    return [*lines, *feature_lines(result)]

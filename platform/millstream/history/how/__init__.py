@@ -1,0 +1,24 @@
+"""The ways to train a model on a history: a module each, with a function `learn`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.history.training_job import Training
+
+__all__ = ["HOWS", "learner"]
+
+HOWS: Mapping[str, str] = {"sequential": "millstream.history.how.sequential"}
+"""The module of each way by its name, the default first."""
+
+
+def learner(how: str) -> Callable[[Training], Mapping[str, Any]]:
+    """The function that learns: it writes the version of the model into the folder of the training.
+
+    It returns more facts about the version, for the result.
+    """
+    found: Callable[[Training], Mapping[str, Any]] = importlib.import_module(HOWS[how]).learn
+    return found

@@ -1,0 +1,162 @@
+"""Sequential training: one task learns all records in the order of the stream, as a run of the same cuts does.
+
+The task stores its state now and then, and a later attempt continues from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.history.feature_files import feature_files, read_features
+from millstream.history.features import Progress
+from millstream.history.order import in_stream_order
+from millstream.history.plan import Block, Plan
+from millstream.history.setup import Opened
+from millstream.history.spark_tasks import opened_setup, plan_of
+from millstream.history.training_job import Training
+from millstream.log.epochs import PartitionTable
+from millstream.log.journal.durability import make_folder, write_whole
+from millstream.records import OFFSET, RANK
+from millstream.state.model_version import ModelVersion, Trained
+from millstream.steps.contracts import State
+from millstream.steps.runner import process_batch
+
+__all__ = ["learn"]
+
+_ROWS_AT_ONCE = 10_000
+_PAUSE = 9
+"""The time between two stored states, in times of the duration of the last one."""
+_SCORES = "scores.json"
+
+
+def learn(training: Training) -> Mapping[str, Any]:
+    """Learn all blocks in one task, and return the scores of the model's predictions before it learned each record."""
+    states, plan = _States(training.work.path / "learned"), training.plan
+    before = states.newest
+    sizes = [block.size for block in plan.blocks]
+
+    def report() -> None:
+        blocks = states.newest
+        training.watch(Progress("learned", blocks, len(sizes), before, sum(sizes[:blocks]), "blocks"))
+
+    text, steps = training.setup.text(), json.dumps(training.steps)
+    training.spark.run(functools.partial(_learn_all, text, steps, training.out.absolute()), [""], report)
+    scores: Mapping[str, Any] = json.loads((training.out / _SCORES).read_text())
+    return scores
+
+
+def _learn_all(setup: str, steps: str, out: Path, partition: Iterable[list[str]]) -> None:
+    """Learn the blocks that no earlier attempt has learned, in a process of Spark; then write the version."""
+    for _ in partition:
+        with opened_setup(setup) as opened:
+            plan = plan_of(opened.folder.path)
+            configs = tuple(json.loads(steps))
+            learner = _Learner(opened, plan, configs, _States(opened.folder.path / "learned"))
+            learner.learn()
+            learner.write(out, len(plan.blocks), final=True)
+
+
+@dataclass(frozen=True)
+class _Position:
+    """The position of records in a block, for errors."""
+
+    block: Block
+    partitions: PartitionTable
+
+    def of_record(self, rank: int, offset: int, path: bytes = b"") -> str:
+        return self.partitions.position(rank, offset)
+
+    def of_batch(self, records: pa.Table) -> str:
+        epochs = f"in the epochs {self.block.first} to {self.block.last}"
+        if not records.num_rows:
+            return epochs
+        return f"{epochs}, in records from {self.of_record(records[RANK][0].as_py(), records[OFFSET][0].as_py())} on"
+
+
+class _States:
+    """The states of the learner after some blocks, each in a folder with the number of blocks as its name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def newest(self) -> int:
+        """The number of blocks in the newest state; 0 without one."""
+        return max((int(file.parent.name) for file in self._folder.glob("*/version.json")), default=0)
+
+    def folder(self, blocks: int) -> Path:
+        folder = self._folder / f"{blocks:06d}"
+        make_folder(folder)
+        return folder
+
+    def remove_others(self, blocks: int) -> None:
+        for folder in self._folder.iterdir():
+            if int(folder.name) != blocks:
+                (folder / "version.json").unlink(missing_ok=True)  # a folder without this file is no state
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Learner:
+    """The model's step, and the blocks that it has learned."""
+
+    def __init__(self, opened: Opened, plan: Plan, steps: tuple[Mapping[str, Any], ...], states: _States) -> None:
+        self._opened, self._plan, self._configs, self._states = opened, plan, steps, states
+        self._node = opened.way.model
+        self._scores = {"learned": 0, "labelled": 0, "correct": 0}
+        self._blocks = states.newest
+        state: State = {}
+        if self._blocks:
+            state = ModelVersion.load(states.folder(self._blocks)).state
+            self._scores = json.loads((states.folder(self._blocks) / _SCORES).read_text())
+        self._node.step.restore(state)
+
+    def learn(self) -> None:
+        """Learn the blocks that are left, and store the state in between."""
+        saved, took = time.monotonic(), 0.0
+        for number in range(self._blocks, len(self._plan.blocks)):
+            for records in self._batches(number):
+                self._learn(records, self._plan.blocks[number])
+            if time.monotonic() - saved >= _PAUSE * took:
+                began = time.monotonic()
+                self.write(self._states.folder(number + 1), number + 1)
+                self._states.remove_others(number + 1)
+                saved = time.monotonic()
+                took = saved - began
+
+    def write(self, folder: Path, blocks: int, *, final: bool = False) -> None:
+        """Write the version after some blocks; one before the end has no identities of the logs."""
+        trained: dict[str, dict[str, Trained]] = {}
+        for rank, partition in enumerate(self._plan.partitions):
+            ends = [block.spans[rank][1] for block in self._plan.blocks[:blocks] if rank in block.spans]
+            upto = partition.end if final else ends[-1] if ends else partition.begin
+            part = Trained(upto, partition.identity if final else "")
+            trained.setdefault(partition.source, {})[partition.name] = part
+        write_whole(folder / _SCORES, json.dumps(self._scores))
+        state = self._node.step.save()
+        ModelVersion(self._node.name, state, self._configs, trained, self._plan.cuts).save(folder)
+
+    def _batches(self, number: int) -> Iterator[pa.Table]:
+        """The records of a block in the order of the stream."""
+        schema = self._opened.way.records
+        records = in_stream_order(read_features(feature_files(self._opened.folder, number), schema.names)).select(
+            schema.names
+        )
+        if not records.schema.equals(schema):
+            records = records.cast(schema)
+        for start in range(0, records.num_rows, _ROWS_AT_ONCE):
+            yield records.slice(start, _ROWS_AT_ONCE)
+
+    def _learn(self, records: pa.Table, block: Block) -> None:
+        result = process_batch(self._node, records, _Position(block, self._plan.names()))
+        self._scores["learned"] += records.num_rows
+        self._scores["labelled"] += result.labelled
+        self._scores["correct"] += result.correct

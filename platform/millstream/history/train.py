@@ -1,0 +1,84 @@
+"""Training on a history: features by tasks of Spark, then a way to learn them, and the version of a model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.config.load import Loaded
+from millstream.engines.spark.background_session import BackgroundSession
+from millstream.history.backfill import check_complete, checked_way, result_of
+from millstream.history.cuts import replayed
+from millstream.history.features import Progress, compute_features
+from millstream.history.folder import Facts, HistoryFolder
+from millstream.history.how import learner
+from millstream.history.made_from import made_from
+from millstream.history.plan import BLOCK_RECORDS
+from millstream.history.setup import setup_of
+from millstream.history.training_job import Training
+from millstream.runs.model_versions import step_options
+from millstream.state.model_version import ModelVersion
+
+__all__ = ["Trained", "train"]
+
+_WORK, _MISSING = "the training", "the blocks that are missing"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A complete training: its folder, its facts, and true for `was_there` if this call found it complete."""
+
+    path: Path
+    result: Mapping[str, Any]
+    was_there: bool
+
+    @property
+    def version(self) -> ModelVersion:
+        """The version of the model."""
+        return ModelVersion.load(self.path)
+
+
+def train(
+    loaded: Loaded,
+    out: Path,
+    *,
+    how: str = "sequential",
+    replay: Path | None = None,
+    step: str | None = None,
+    watch: Callable[[Progress], None] = lambda _: None,
+    block_records: int = BLOCK_RECORDS,
+    sessions: type[BackgroundSession] = BackgroundSession,
+) -> Trained:
+    """Train the model of a config, or that of `step`, on the whole history; nothing if the folder is complete."""
+    way = checked_way(loaded, step, "training on a history")
+    run = None if replay is None else replayed(replay)
+    facts, work = Facts(out, "training"), HistoryFolder(out / "work")
+    with facts.lock():
+        steps = [*way.steps, way.model]
+        made = made_from(loaded, steps, "" if run is None else run.id, step=way.model.name, how=how)
+        result = facts.claim(made, untried=not work.has_plan)
+        if result is not None:
+            check_complete(loaded, work)
+            _remove_work(work)
+            return Trained(out, result, was_there=True)
+        with sessions(work.spark_log, None, _WORK, _MISSING) as spark:
+            setup = setup_of(loaded, way, work.path)
+            shards = loaded.config.guarantee.shards
+            computed = compute_features(spark, setup, way, shards, work, replay, watch, block_records)
+            features = result_of(computed, loaded, replay)
+            options = tuple(step_options(loaded, step) for step in steps)
+            training = Training(spark, setup, work, out, computed.plan, options, watch)
+            scores = learner(how)(training)
+        result = {**features, "step": way.model.name, "how": how, "digest": ModelVersion.load(out).digest, **scores}
+        facts.complete(result)
+        _remove_work(work)
+        return Trained(out, result, was_there=False)
+
+
+def _remove_work(work: HistoryFolder) -> None:
+    """Remove the features and states of a complete training; its plan and its cuts stay."""
+    for folder in (work.features, work.legs, work.notes, work.path / "learned", work.path / "cache"):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,66 @@
+"""`millstream backfill` and `millstream train`: what they refuse before Spark starts, with which exit code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from millstream.cli import main
+
+_CLASSIFY = {"type": "classify", "model": {"type": "naive_bayes", "features": {}}}
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str, steps: object = None) -> tuple[object, str]:
+    """The exit code and the message of a command over a config with these steps."""
+    config = {
+        "name": "history",
+        "source": {"type": "generator", "records": 50},
+        "pipeline": {"steps": steps or [_CLASSIFY]},
+        "engine": {"type": "local"},
+    }
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(SystemExit) as ended:
+        main([words[0], str(folder / "pipeline.yaml"), *words[1:]])
+    return ended.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["backfill", "train"])
+def test_a_folder_is_required(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, message = refused(tmp_path, capsys, command)
+    assert code == 2 and "Missing option '--out'" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "code", "message"),
+    [
+        (["--from", "news"], None, 2, r"--from 'news' is neither an epoch, as in 12, nor a position"),
+        (["--step", "bayes"], None, 2, r"no step 'bayes' classifies; one of classify"),
+        (["--replay", "none"], None, 1, r"none is not a run directory"),
+        (
+            [],
+            [{"type": "popularity", "of": "label", "window": {"type": "tumbling", "size": "1h"}}],
+            2,
+            r"no step of the pipeline classifies; its steps are popularity",
+        ),
+        (
+            [],
+            [{"type": "dedupe", "by": "text", "within": "1h"}, _CLASSIFY],
+            3,
+            r"holds pipeline.yaml, which is not of a",
+        ),
+    ],
+)
+def test_refusals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], steps: object, code: int, message: str
+) -> None:
+    found = refused(tmp_path, capsys, "backfill", "--out", str(tmp_path), *words, steps=steps)
+    assert found[0] == code and re.search(message, found[1])
+    assert [file.name for file in tmp_path.iterdir()] == ["pipeline.yaml"]
+
+
+def test_an_unknown_way_to_train_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, message = refused(tmp_path, capsys, "train", "--out", str(tmp_path / "out"), "--how", "guessed")
+    assert code == 2 and "'guessed' is not 'sequential'" in message
