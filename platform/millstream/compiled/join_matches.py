@@ -69,10 +69,10 @@ def find_matches(
 
 
 @compiled
-def chain(side: Any, codes: Any, heads: Any, tails: Any, following: Any) -> None:
-    """Chain the slots from 0 on, which hold records of these keys."""
-    for slot in range(len(codes)):
-        _append(side, codes[slot], slot, heads, tails, following)
+def chain(side: Any, codes: Any, slots: Any, heads: Any, tails: Any, following: Any) -> None:
+    """Append these slots, which hold records of these keys, to the chains."""
+    for index in range(len(codes)):
+        _append(side, codes[index], slots[index], heads, tails, following)
 
 
 @compiled

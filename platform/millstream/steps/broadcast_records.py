@@ -13,14 +13,12 @@ from millstream.arrays import Array
 from millstream.state.keyed_state import Entries, ShardedSnapshot, divide
 from millstream.steps.contracts import State
 from millstream.steps.keys import coded, keys_of, position_keys, shards_of
-from millstream.steps.waiting_records import WaitingRecords
+from millstream.steps.waiting_records import WaitingRecords, in_groups
 
 __all__ = ["BroadcastRecords"]
 
 _RIGHT = ">"
 """The first letter of the names of right records in the state; the names of left ones begin with `<`."""
-_WRITTEN = 4096
-"""So many entries of left records are encoded at a time."""
 _GONE, _ALONE, _MATCHED = 0, 1, 2
 """A left record in the state: it is not there, or has no match, or has one."""
 
@@ -76,20 +74,22 @@ class BroadcastRecords(WaitingRecords):
         self.own(self._owns)
         own = self._store.snapshot().to_dict()
         right = {name: value for name, value in own.items() if name.startswith(_RIGHT)}
-        self._load_left([value for name, value in own.items() if name not in right])
-        self._load_right(right | others)
+        for _, values in in_groups((name, value) for name, value in own.items() if name not in right):
+            self._load_left(values)
+        for names, values in in_groups((right | others).items()):
+            self._load_right([name[len(_RIGHT) :] for name in names], values)
         self._stored[self.codes_of([name[len(_RIGHT) :] for name in right])] = True
 
     def _load_left(self, values: Sequence[bytes]) -> None:
         table, flags, _ = self._codecs[0].decode(values)
         keys = coded(keys_of(table, self._key))
         codes = self.codes_of(keys.dictionary.to_pylist())[keys.indices.to_numpy()]
-        self._fill(0, table, codes, self._place(table), flags != 0)
-        self._saved[0, : table.num_rows] = np.where(flags != 0, _MATCHED, _ALONE)
+        slots = self._fill(0, table, codes, self._place(table), flags != 0)
+        self._saved[0, slots] = np.where(flags != 0, _MATCHED, _ALONE)
 
-    def _load_right(self, entries: dict[str, bytes]) -> None:
-        codes = self.codes_of([name[len(_RIGHT) :] for name in entries])
-        table, _, counts = self._codecs[1].decode(list(entries.values()))
+    def _load_right(self, keys: Sequence[str], values: Sequence[bytes]) -> None:
+        codes = self.codes_of(keys)
+        table, _, counts = self._codecs[1].decode(values)
         self._fill(1, table, np.repeat(codes, counts), self._place(table), np.zeros(table.num_rows, np.bool_))
 
     def _begin(self) -> None:
@@ -113,9 +113,11 @@ class BroadcastRecords(WaitingRecords):
 
     def _compact(self) -> None:
         self._write_left()  # the slots of records that are gone are given to others
-        saved = self._saved[0, np.flatnonzero(self._live[0, : self._sizes[0]])]
+        kept, names = np.flatnonzero(self._live[0, : self._sizes[0]]), list(self._numbers_of_blocks)
+        saved, (blocks, numbers) = self._saved[0, kept], np.unique(self._blocks[0, kept], return_inverse=True)
         super()._compact()
-        self._saved[0, : len(saved)] = saved
+        self._saved[0, : len(kept)], self._blocks[0, : len(kept)] = saved, numbers
+        self._numbers_of_blocks = {names[block]: number for number, block in enumerate(blocks.tolist())}
 
     def _write(self) -> None:
         self._write_left()
@@ -124,8 +126,8 @@ class BroadcastRecords(WaitingRecords):
     def _write_keys(self, codes: Array) -> None:
         """Write the right records of those of these keys that are in own shards."""
         codes = codes[self._owned[self._shards_of(codes)]]
-        unmarked = np.zeros(self._live.shape[1], np.bool_)  # a match of a right record is not known in every shard
-        self._put(codes, (bytes(value) or None for value in self._encoded(1, codes, unmarked)))
+        values = self._encoded(1, codes, flagged=False)  # a match of a right record is not known in every shard
+        self._put(codes, (bytes(value) or None for value in values))
 
     def _append(self, side: int, table: pa.Table, codes: Array, places: Array) -> Array:
         slots = super()._append(side, table, codes, places)
@@ -140,22 +142,16 @@ class BroadcastRecords(WaitingRecords):
         size = self._sizes[0]
         matched = np.where(self._matched[0, :size] & self._matters, _MATCHED, _ALONE)
         present = np.where(self._live[0, :size], matched, _GONE)
-        changed = np.unique(self._blocks[0, np.flatnonzero(present != self._saved[0, :size])])
-        names = list(self._numbers_of_blocks)
-        for start in range(0, len(changed), _WRITTEN):
-            self._write_blocks(changed[start : start + _WRITTEN], names, present)
-        self._saved[0, :size] = present
-
-    def _write_blocks(self, blocks: Array, names: Sequence[str], present: Array) -> None:
-        """Write these entries: the left records of each in the order in which they came."""
+        blocks, names = self._blocks[0, :size], list(self._numbers_of_blocks)
         chosen = np.zeros(len(names), np.bool_)
-        chosen[blocks] = True
-        slots = np.flatnonzero(chosen[self._blocks[0, : len(present)]] & (present != _GONE))
-        slots = slots[np.argsort(self._blocks[0, slots], kind="stable")]
-        stops = np.searchsorted(self._blocks[0, slots], blocks, side="right")
+        chosen[blocks[present != self._saved[0, :size]]] = True
+        slots = np.flatnonzero(chosen[blocks] & (present != _GONE))
+        slots, changed = slots[np.argsort(blocks[slots], kind="stable")], np.flatnonzero(chosen)
+        stops = np.searchsorted(blocks[slots], changed, side="right")
         values = self._bytes(0, slots, stops, present[slots] == _MATCHED)
-        for block, value in zip(blocks.tolist(), values, strict=True):
+        for block, value in zip(changed.tolist(), values, strict=True):
             self._store.put(names[block], bytes(value) or None)
+        self._saved[0, :size] = present
 
 
 def _all(shard: int) -> bool:

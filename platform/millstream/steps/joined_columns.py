@@ -12,6 +12,7 @@ from millstream.arrays import Array, one_array
 from millstream.errors import ConfigError
 from millstream.records import OFFSET, OTHER, PATH, RANK, TIME
 from millstream.steps.child_paths import with_child_paths, with_partner_paths
+from millstream.steps.declarations import plain_type
 from millstream.steps.row_codec import can_encode
 
 __all__ = ["JoinedColumns"]
@@ -34,7 +35,10 @@ class JoinedColumns:
     def __init__(self, step: str, key: Sequence[str], left: pa.Schema, right: pa.Schema) -> None:
         self._key = tuple(key)
         self.inputs = tuple(self._waiting(step, schema) for schema in (left, right))
-        """The columns of each stream as its records wait: their identity, the key and the other fields."""
+        """The columns of each stream as its records wait: their identity, the key and the other fields.
+
+        They have no dictionaries, which would keep the texts of records that are gone.
+        """
         self._fields = [[field for field in schema if self._is_own(field.name)] for schema in self.inputs]
         names = _free_names([*self._key, *(field.name for field in self._fields[0])], self._fields[1])
         renamed = [field.with_name(name) for field, name in zip(self._fields[1], names, strict=True)]
@@ -97,7 +101,7 @@ class JoinedColumns:
                 message = f"step {step!r}: records with {field.name!r}, a {field.type}, cannot wait for others"
                 raise ConfigError(f"{message}; make this column after the join")
         first = sorted(fields, key=lambda field: field.name not in self._key)
-        return pa.schema([*_IDENTITY, *first])
+        return pa.schema([*_IDENTITY, *(field.with_type(plain_type(field.type)) for field in first)])
 
 
 def _free_names(taken: Sequence[str], fields: Sequence[pa.Field]) -> list[str]:

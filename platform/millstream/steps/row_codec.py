@@ -53,7 +53,7 @@ class RowCodec:
         lengths = [self._fixed.fields[f"length {index}"][1] for index in self._texts]  # type: ignore[index]
         self._lengths = [struct.Struct(f"<{at}xi") for at in lengths]
 
-    def encode(self, rows: pa.Table, flags: Array) -> pa.BinaryArray:
+    def encode(self, rows: pa.Table | pa.RecordBatch, flags: Array) -> pa.BinaryArray:
         """The bytes of each row, with these flags."""
         fixed = np.zeros(rows.num_rows, self._fixed)
         fixed["flags"] = flags

@@ -12,18 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.arrays import Array
-from millstream.records import no_records
+from millstream.records import OFFSET, PATH, RANK, TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore
 from millstream.state.shards import shard_of
 from millstream.steps.contracts import State
+from millstream.steps.record_tables import LARGEST, RecordTables
 from millstream.steps.row_codec import RowCodec
 
-__all__ = ["WaitingRecords"]
+__all__ = ["WaitingRecords", "in_groups"]
 
-_MERGED = 16
-"""So many tables of one size are merged into one, so that a row is copied only a few times."""
-_FEWEST_DEAD = 65_536
-"""The memory of fewer records than this is not freed when they leave."""
+_FEWEST_GONE, _LEAST_GONE = 65_536, 1 << 24
+"""The memory of fewer records than this, with fewer bytes than this, is not freed when they leave."""
 _WRITTEN = 65_536
 """So many keys are encoded at a time."""
 _LENGTH = 4
@@ -153,17 +152,22 @@ class WaitingRecords:
 
     def take(self, side: int, slots: Array) -> pa.Table:
         """The records in these slots."""
-        return pa.concat_tables(self._tables[side]).take(pa.array(slots))
+        return self._records[side].take(slots)
 
     def leave(self, limit: int) -> tuple[pa.Table, pa.Table]:
-        """Let the records leave that can have no match any more; return those on each side that were in no match."""
+        """Let the records leave that can have no match any more.
+
+        Return those on each side that were in no match, in the order of their times and identities.
+        """
         left = [self._leave(side, limit) for side in (0, 1)]
-        unmatched = tuple(
-            self.take(side, gone[~self._matched[side, gone]]) if self._matters and len(gone) else none
-            for side, (gone, none) in enumerate(zip(left, map(no_records, self._schemas), strict=True))
-        )
-        dead = sum(self._sizes) - len(self)
-        if dead > max(len(self), _FEWEST_DEAD):
+        unmatched = [no_records(schema) for schema in self._schemas]
+        for side, slots in enumerate(left):
+            alone = slots[~self._matched[side, slots]]
+            if self._matters and len(alone):
+                unmatched[side] = self.take(side, self._records[side].in_order(alone, (TIME, RANK, OFFSET, PATH)))
+        gone, gone_bytes = sum(self._sizes) - len(self), sum(records.gone for records in self._records)
+        live_bytes = sum(records.held for records in self._records) - gone_bytes
+        if gone > max(len(self), _FEWEST_GONE) or gone_bytes > max(live_bytes, _LEAST_GONE):
             self._compact()
         return unmatched[0], unmatched[1]
 
@@ -178,8 +182,7 @@ class WaitingRecords:
             self._load()
 
     def _begin(self) -> None:
-        self._tables: list[list[pa.Table]] = [[no_records(schema)] for schema in self._schemas]
-        self._levels: list[list[int]] = [[0], [0]]
+        self._records = [RecordTables(schema) for schema in self._schemas]
         self._sizes, self._living = [0, 0], [0, 0]
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
@@ -222,27 +225,24 @@ class WaitingRecords:
 
     def _append(self, side: int, table: pa.Table, codes: Array, places: Array) -> Array:
         """Give new records their slots; the chains and `live` are set when matches are searched."""
-        start, stop = self._sizes[side], self._sizes[side] + table.num_rows
+        if table.num_rows:
+            self._records[side].add(table)
+        self._added += table.num_rows
+        return self._reserve(side, codes, places)
+
+    def _reserve(self, side: int, codes: Array, places: Array) -> Array:
+        """The next slots, for records of these keys and places."""
+        start, stop = self._sizes[side], self._sizes[side] + len(codes)
         if stop > self._codes.shape[1]:
             for name in self._of_slots:
                 setattr(self, name, _longer(getattr(self, name), stop, 0))
         self._sizes[side] = stop
-        self._living[side] += table.num_rows
-        self._added += table.num_rows
+        self._living[side] += len(codes)
         slots = np.arange(start, stop)
         self._codes[side, start:stop] = codes
-        if table.num_rows:
-            self._keep(side, table)
+        if len(codes):
             self._await(side, places, slots)
         return slots
-
-    def _keep(self, side: int, table: pa.Table) -> None:
-        tables, levels = self._tables[side], self._levels[side]
-        tables.append(table)
-        levels.append(0)
-        while len(levels) >= _MERGED and levels[-_MERGED] == levels[-1]:
-            tables[-_MERGED:] = [pa.concat_tables(tables[-_MERGED:]).combine_chunks()]
-            levels[-_MERGED:] = [levels[-1] + 1]
 
     def _await(self, side: int, places: Array, slots: Array) -> None:
         order = np.argsort(places, kind="stable")
@@ -261,6 +261,7 @@ class WaitingRecords:
         left = np.concatenate(gone)
         self._live[side, left] = False
         self._living[side] -= len(left)
+        self._records[side].leave(left)
         self._mark(side, self._codes[side, left])
         return left
 
@@ -274,24 +275,33 @@ class WaitingRecords:
         self._write_keys(np.flatnonzero(self._dirty & self._stored & ~used))
         left = np.flatnonzero(used)
         names, dirty, stored = [self._names[code] for code in left.tolist()], self._dirty[left], self._stored[left]
-        tables = [self.take(side, slots) for side, slots in enumerate(kept)]
         places = [self._places[side, slots] for side, slots in enumerate(kept)]
         matched = [self._matched[side, slots] for side, slots in enumerate(kept)]
+        records = self._records
+        for each, live, size in zip(records, self._live, self._sizes, strict=True):
+            each.free(live[:size])
         self._begin()
+        self._records = records
         self.codes_of(names)
         self._dirty[: len(names)], self._stored[: len(names)] = dirty, stored
         for side in (0, 1):
-            self._fill(side, tables[side], np.searchsorted(left, codes[side]), places[side], matched[side])
+            own = np.searchsorted(left, codes[side])
+            self._settle(side, self._reserve(side, own, places[side]), own, places[side], matched[side])
 
-    def _fill(self, side: int, table: pa.Table, codes: Array, places: Array, matched: Array) -> None:
-        """Put records that wait into an empty side, with their chains."""
+    def _fill(self, side: int, table: pa.Table, codes: Array, places: Array, matched: Array) -> Array:
+        """Add records that were saved, and return their slots."""
+        slots = self._append(side, table, codes, places)
+        self._settle(side, slots, codes, places, matched)
+        return slots
+
+    def _settle(self, side: int, slots: Array, codes: Array, places: Array, matched: Array) -> None:
+        """Let the records in these slots wait, without a search for matches."""
         from millstream.compiled.join_matches import chain
 
-        slots = self._append(side, table, codes, places)
         self._places[side, slots] = places
         self._live[side, slots] = True
         self._matched[side, slots] = matched
-        chain(side, codes, self._heads, self._tails, self._following)
+        chain(side, codes, slots, self._heads, self._tails, self._following)
 
     def _write(self) -> None:
         """Write the records of the keys that have changed into the store."""
@@ -301,26 +311,38 @@ class WaitingRecords:
         self._dirty[:] = False
 
     def _write_keys(self, codes: Array) -> None:
-        left, right = (self._encoded(side, codes, self._matched[side] & self._matters) for side in (0, 1))
+        left, right = (self._encoded(side, codes, self._matters) for side in (0, 1))
         values = (
             b"".join((len(one).to_bytes(_LENGTH), one, two)) if one or two else None
             for one, two in zip(left, right, strict=True)
         )
         self._put(codes, values)
 
-    def _encoded(self, side: int, codes: Array, flags: Array) -> Iterator[memoryview]:
-        """The records of each of these keys on a side, as bytes; `flags` has a flag for each slot."""
+    def _encoded(self, side: int, codes: Array, flagged: bool) -> Iterator[memoryview | bytes]:
+        """The records of each of these keys on a side, as bytes; with `flagged`, those in a match have a flag."""
         from millstream.compiled.join_matches import slots_of
 
         slots, stops = slots_of(side, codes, self._heads, self._following, self._live)
-        return self._bytes(side, slots, stops, flags[slots])
+        return self._bytes(side, slots, stops, self._matched[side, slots] & flagged)
 
-    def _bytes(self, side: int, slots: Array, stops: Array, flags: Array) -> Iterator[memoryview]:
+    def _bytes(self, side: int, slots: Array, stops: Array, flags: Array) -> Iterator[memoryview | bytes]:
         """The records in these slots as bytes, divided before these numbers of records."""
-        encoded = self._codecs[side].encode(self.take(side, slots), flags)
-        offsets = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, 4 * encoded.offset)
-        data, ends = memoryview(encoded.buffers()[2] or b""), offsets[np.r_[0, stops]].tolist()
-        return (data[start:end] for start, end in itertools.pairwise(ends))
+        begun: list[memoryview] = []
+        done = first = 0
+        for part in self._records[side].parts(slots):
+            stop = first + part.num_rows
+            encoded = self._codecs[side].encode(part, flags[first:stop])
+            offsets = np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, 4 * encoded.offset)
+            data = memoryview(encoded.buffers()[2] or b"")
+            ending = stops[done : np.searchsorted(stops, stop, side="right")]
+            start = int(offsets[0])
+            for end in offsets[ending - first].tolist():
+                yield b"".join([*begun, data[start:end]]) if begun else data[start:end]
+                begun, start = [], end
+            if start < offsets[-1]:
+                begun.append(data[start : offsets[-1]])
+            done, first = done + len(ending), stop
+        yield from itertools.repeat(b"", len(stops) - done)
 
     def _put(self, codes: Array, values: Iterable[bytes | None]) -> None:
         """Put the values of these keys into the store; None deletes a key."""
@@ -333,20 +355,35 @@ class WaitingRecords:
 
     def _load(self) -> None:
         """Take the records from the store."""
-        parts = [part for part in self._store.snapshot().parts() if part]
-        keys, values = [key for part in parts for key in part], [value for part in parts for value in part.values()]
-        codes = self.codes_of(keys)
-        self._stored[codes] = True
-        sizes = [int.from_bytes(value[:_LENGTH]) for value in values if value is not None]
-        for side in (0, 1):
-            texts = [
-                value[_LENGTH : _LENGTH + size] if side == 0 else value[_LENGTH + size :]
-                for value, size in zip(values, sizes, strict=True)
-                if value is not None
-            ]
-            table, flags, counts = self._codecs[side].decode(texts)
-            places = self._place(table)
-            self._fill(side, table, np.repeat(codes, counts), places, flags != 0)
+        for keys, values in in_groups(pair for part in self._store.snapshot().parts() for pair in part.items()):
+            codes = self.codes_of(keys)
+            self._stored[codes] = True
+            sizes = [_LENGTH + int.from_bytes(value[:_LENGTH]) for value in values]
+            left = [value[_LENGTH:size] for value, size in zip(values, sizes, strict=True)]
+            right = [value[size:] for value, size in zip(values, sizes, strict=True)]
+            for side, texts in enumerate((left, right)):
+                table, flags, counts = self._codecs[side].decode(texts)
+                self._fill(side, table, np.repeat(codes, counts), self._place(table), flags != 0)
+
+
+def in_groups(entries: Iterable[tuple[str, bytes | None]]) -> Iterator[tuple[list[str], list[bytes]]]:
+    """Names and values of a state, in groups of about `LARGEST` bytes.
+
+    >>> list(in_groups([("ann", b"1"), ("bob", None), ("cleo", b"2")]))
+    [(['ann', 'cleo'], [b'1', b'2'])]
+    """
+    names, values, size = list[str](), list[bytes](), 0
+    for name, value in entries:
+        if value is None:
+            continue
+        if values and size + len(value) > LARGEST:
+            yield names, values
+            names, values, size = [], [], 0
+        names.append(name)
+        values.append(value)
+        size += len(value)
+    if values:
+        yield names, values
 
 
 def _longer(array: Array, size: int, fill: int) -> Array:
