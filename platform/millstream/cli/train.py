@@ -27,6 +27,7 @@ __all__ = ["train"]
 )
 @click.option("--replay", metavar="RUN", type=click.Path(path_type=Path), help="Take the cuts of this run.")
 @click.option("--step", metavar="NAME", help="The step that classifies, if there are several.")
+@click.option("--register", "name", metavar="NAME", help="Register the model in MLflow, as the next version of NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object; no progress.")
 def train(
     config: str,
@@ -36,6 +37,7 @@ def train(
     how: str,
     replay: Path | None,
     step: str | None,
+    name: str | None,
     as_json: bool,
 ) -> None:
     """Train the model of CONFIG on the whole history, on Spark, and write a version of the model into DIR.
@@ -45,16 +47,28 @@ def train(
     from millstream.config.load import load_config
     from millstream.history.train import train as run
 
+    if name is not None:
+        from millstream.runs.export import check_name
+
+        check_name(name)  # before hours of training
     loaded = load_config(config, sets, overlays=overlays)
     current_session().redact = loaded.redact
     lines = HistoryLines(quiet=as_json)
     with interruptible(), loaded.redacting():
         found = run(loaded, out, how=how, replay=replay, step=step, watch=lines.show)
+    made = None
+    if name is not None:
+        from millstream.history.registration import register
+
+        made = register(found, loaded, name)
     if as_json:
-        click.echo(json_object({"path": str(out), "was_complete": found.was_there, **found.result}))
+        registered = {} if made is None else {"registered": made.uri}
+        click.echo(json_object({"path": str(out), "was_complete": found.was_there, **found.result, **registered}))
         return
     for line in _lines(found):
         click.echo(one_line(line))
+    if made is not None:
+        click.echo(one_line(f"  registered as {made.uri}, in {made.store}"))
 
 
 def _lines(found: Trained) -> list[str]:

@@ -1,22 +1,32 @@
-"""Export of a run's model: a version in the registry of MLflow. This module is imported only when it is used."""
+"""Export of models: a version in the registry of MLflow. This module is imported only when it is used."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections.abc import Mapping
 
 from millstream.config.load import Loaded
 from millstream.config.pipeline import RUN_NAME
 from millstream.errors import ConfigError
 from millstream.extras import require
+from millstream.registry.artefact import Artefact
 from millstream.registry.client import Registry
 from millstream.registry.settings import quietly, tracking_uri
 from millstream.registry.versions import RegisteredVersion
 from millstream.runs.directory import RunDirectory
 from millstream.runs.model_versions import newest_artefact
 
-__all__ = ["export_model", "register_model", "tags_of"]
+__all__ = ["check_name", "export_artefact", "export_model", "register_model", "tags_of"]
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a model, or a machine without MLflow."""
+    require("mlflow", "the registry of models")
+    if not re.match(RUN_NAME, name):
+        message = f"a model has a name of letters, digits, `.`, `_` and `-`, at most 100, not {name!r}"
+        raise ConfigError(message)
 
 
 def export_model(directory: RunDirectory, loaded: Loaded, name: str, step: str | None = None) -> RegisteredVersion:
@@ -25,13 +35,18 @@ def export_model(directory: RunDirectory, loaded: Loaded, name: str, step: str |
     The version belongs to the MLflow run of the run directory, if it has one. A model that is the newest version
     already is not registered a second time.
     """
-    require("mlflow", "the registry of models")
-    if not re.match(RUN_NAME, name):
-        message = f"a model has a name of letters, digits, `.`, `_` and `-`, at most 100, not {name!r}"
-        raise ConfigError(message)
+    check_name(name)
     uri = tracking_uri(loaded.config.mlflow or None, os.environ)
     with loaded.redacting():
         return quietly(lambda: register_model(Registry(uri), directory, loaded, name, step))
+
+
+def export_artefact(artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str]) -> RegisteredVersion:
+    """Register an artefact that belongs to no run as the next version of the model `name`."""
+    check_name(name)
+    uri = tracking_uri(loaded.config.mlflow or None, os.environ)
+    with loaded.redacting():
+        return quietly(lambda: _register(Registry(uri), artefact, loaded, name, tags))
 
 
 def register_model(
@@ -39,15 +54,21 @@ def register_model(
 ) -> RegisteredVersion:
     """Register the model of the newest checkpoint in this registry."""
     artefact = newest_artefact(directory, loaded, step)
-    version, config = artefact.version, loaded.config
-    experiment = config.mlflow.experiment if config.mlflow else config.name
     run = json.loads(directory.mlflow.read_text())["run"] if directory.mlflow.exists() else None
-    tags = {**tags_of(directory), "millstream.delivery": str(config.guarantee.delivery)}
-    number = registry.register(artefact, name, experiment=experiment, run=run, tags=tags)
-    records = sum(part.upto for parts in version.trained.values() for part in parts.values())
-    return RegisteredVersion(name, number, version.digest, records, loaded.redact(registry.uri))
+    tags = {**tags_of(directory), "millstream.delivery": str(loaded.config.guarantee.delivery)}
+    return _register(registry, artefact, loaded, name, tags, run)
 
 
 def tags_of(directory: RunDirectory) -> dict[str, str]:
     """The tag that all versions of a run have."""
     return {"millstream.run": str(directory.path.absolute())}
+
+
+def _register(
+    registry: Registry, artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str], run: str | None = None
+) -> RegisteredVersion:
+    config, version = loaded.config, artefact.version
+    experiment = config.mlflow.experiment if config.mlflow else config.name
+    number = registry.register(artefact, name, experiment=experiment, run=run, tags=tags)
+    records = sum(part.upto for parts in version.trained.values() for part in parts.values())
+    return RegisteredVersion(name, number, version.digest, records, loaded.redact(registry.uri))

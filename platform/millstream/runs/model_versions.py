@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.log.checked_source import open_log
@@ -21,7 +23,7 @@ from millstream.state.model_version import ModelVersion, Trained
 from millstream.steps.contracts import Scope
 from millstream.steps.nodes import Node
 
-__all__ = ["newest_artefact", "step_options"]
+__all__ = ["artefact_of", "newest_artefact", "step_options"]
 
 
 def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> Artefact:
@@ -47,8 +49,13 @@ def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = 
         trained=_trained(directory, loaded, reader, model),
         cuts=reader.id,
     )
+    return artefact_of(version, loaded, model.texts.records)
+
+
+def artefact_of(version: ModelVersion, loaded: Loaded, records: pa.Schema) -> Artefact:
+    """A version with what it needs to predict; `records` has the columns that the first step before the model gets."""
     modules = sorted({name.partition(":")[0] for name in user_code(loaded.config)})
-    return Artefact(version, [field for field in model.texts.records.names if not field.startswith("_")], modules)
+    return Artefact(version, [field for field in records.names if not field.startswith("_")], modules)
 
 
 def step_options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
