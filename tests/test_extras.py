@@ -99,6 +99,12 @@ def test_every_command_works_on_the_local_engine_with_the_core_alone(core: Core)
         ("pipeline: {use: text_topics, model: {type: sgd}}", "sklearn", "sgd needs scikit-learn"),
         ("pipeline: {use: text_topics, model: {type: complement_nb}}", "sklearn", "complement_nb needs scikit-learn"),
         ("pipeline: {use: text_topics, model: {type: river_nb}}", "river", "river_nb needs river"),
+        ("pipeline: {use: text_topics, model: {type: river, class: dummy.PriorClassifier}}", "river", "needs river"),
+        (
+            "pipeline: {use: text_topics, model: {type: scikit_learn, class: a.B}}",
+            "sklearn",
+            "scikit_learn needs scikit-learn",
+        ),
         (COUNTED, "rocksdb", "per_key needs rocksdict"),
     ],
 )

@@ -102,6 +102,7 @@ def filled(config: type[BaseModel], needed: set[str], options: dict[str, Any]) -
         "within": "1h",
         "function": "operator:truth",
         "key": "author",
+        "class": "naive_bayes.MultinomialNB",
         "model": {"type": "river_nb"},
         "window": {"type": "count", "size": 2},
         "size": 2 if config is CountWindow else "2s",

@@ -16,6 +16,8 @@ from millstream.steps.checks.steps import split_into_epochs
 from millstream.steps.classify import Classify
 from millstream_models.baselines import Majority, NoChange
 from millstream_models.hashed_text import HashedText
+from millstream_models.libraries.river_classes import River
+from millstream_models.libraries.sklearn_classes import ScikitLearn
 from millstream_models.naive_bayes import ComplementNB, MultinomialNB
 from millstream_models.online.ftrl import FTRL
 from millstream_models.online.naive_bayes import NaiveBayes
@@ -31,6 +33,8 @@ MODELS = [
     SGD(batch_size=3, decay=0, alpha=1e-4),
     RiverNB(),
     RiverNB(batch_size=6, alpha=0.3),
+    River.model_validate({"class": "linear_model.LogisticRegression", "options": {"l2": 0.1}, "batch_size": 3}),
+    ScikitLearn.model_validate({"class": "naive_bayes.BernoulliNB", "batch_size": 8}),
     NoChange(),
     NoChange(batch_size=5),
     Majority(),
@@ -72,6 +76,7 @@ def test_naming_a_model_imports_no_library_of_machine_learning() -> None:
     program = (
         "import sys, millstream_models.naive_bayes, millstream_models.sgd, millstream_models.river_nb;"
         "import millstream_models.hashed_text, millstream_models.baselines;"
+        "import millstream_models.libraries.river_classes, millstream_models.libraries.sklearn_classes;"
         "print([name for name in ('sklearn', 'river', 'scipy', 'pandas', 'numba') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -148,6 +148,15 @@ _CYCLE: list[dict[str, Any]] = [
     {"type": "per_key", "name": "count", "key": "id", "function": "support.user_functions:count", "on_error": "reject"},
     {"type": "classify", "model": {**_BAYES, "batch_size": 10}},
 ]  # fmt: skip
+_LIBRARIES: list[dict[str, Any]] = [
+    dict(FEATURES),
+    {"type": "classify", "name": "river",
+     "model": {"type": "river", "class": "linear_model.SoftmaxRegression",
+               "options": {"optimizer": {"class": "optim.SGD", "options": {"lr": 0.5}}}}},
+    {"type": "classify", "name": "scikit_learn", "from": "features",
+     "model": {"type": "scikit_learn", "class": "linear_model.SGDClassifier", "options": {"loss": "log_loss"},
+               "batch_size": 16}},
+]  # fmt: skip
 _FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
 _DOCUMENTS = yaml.safe_load((Path(__file__).parents[2] / "configs/documents.yaml").read_text())["pipeline"]["steps"]
 
@@ -258,6 +267,13 @@ PIPELINES: Mapping[str, Recipe] = {
     "keyed_rocksdb": _keyed("rocksdb"),
     **GRAPHS,
     "topics": Recipe({"model": {"type": "sgd", "batch_size": 16}}, topics=True),
+    "libraries": Recipe(
+        {
+            "steps": _LIBRARIES,
+            "placement": {},
+            "sinks": {"river.predictions": _FILES, "scikit_learn.predictions": _FILES},
+        }
+    ),
 }
 
 

@@ -1,0 +1,1 @@
+"""Models of River and scikit-learn, selected in a config by the name of their class."""
