@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.documents import sign_documents, write_documents
@@ -15,7 +16,10 @@ from support.pipelines import Pipeline
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import Contradiction, DifferentReplay
 from millstream.history.backfill import backfill
+from millstream.history.order import EPOCH, MENDED, PHASE, in_stream_order
 from millstream.history.train import train
+from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.steps.boundary_order import in_boundary_order
 
 _MODEL = {"type": "softmax", "features": {"type": "hashed_text", "dimensions": 256}}
 _CLASSIFY = {"type": "classify", "model": _MODEL}
@@ -95,3 +99,12 @@ def test_a_run_whose_first_epochs_are_gone_is_refused(tmp_path: Path) -> None:
         pipeline.run("golden", records=50)
     with pytest.raises(Contradiction, match=r"begins after epoch \d+, its base: the cuts before it are gone"):
         assert_same_model(pipeline, tmp_path / "out")
+
+
+def test_rows_of_one_boundary_are_in_the_order_of_every_engine() -> None:
+    rows = [(5, 1, 3, b"0"), (5, 0, 9, b"0"), (5, 0, 8, b"1"), (4, 1, 7, b"0"), (5, 0, 8, b"0")]
+    columns = dict(zip((TIME, RANK, OFFSET, PATH), zip(*rows, strict=True), strict=True))
+    table = pa.table(columns)
+    of_tasks = table.append_column(EPOCH, pa.array([1] * 5)).append_column(MENDED, table[TIME])
+    ordered = in_stream_order(of_tasks.append_column(PHASE, pa.array([1] * 5, pa.int8())))
+    assert ordered.select(table.column_names).equals(in_boundary_order(table))

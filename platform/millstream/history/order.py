@@ -86,12 +86,10 @@ def in_stream_order(records: pa.Table) -> pa.Table:
 
 
 def _by_phase(records: pa.Table, ended: Array) -> pa.Table:
-    """Sort records of which some are rows of boundaries: they are in the order of time, then of steps."""
-    at_end = records.filter(pa.array(ended == 1))
-    steps = pc.subtract(pa.scalar(-1, pa.int64()), at_end[RANK].cast(pa.int64()))
+    """Sort records of which some are rows of boundaries, which are in the order of `in_boundary_order`."""
     path = [PATH] if PATH in records.column_names else []
-    at_end = _sorted(at_end.append_column("step", steps), [EPOCH, MENDED, "step", *path, OFFSET])
-    both = pa.concat_tables([in_stream_order(records.filter(pa.array(ended == 0))), at_end.drop_columns(["step"])])
+    at_end = _sorted(records.filter(pa.array(ended == 1)), [EPOCH, MENDED, RANK, OFFSET, *path])
+    both = pa.concat_tables([in_stream_order(records.filter(pa.array(ended == 0))), at_end])
     return both.take(pa.array(np.argsort(both[EPOCH].to_numpy(), kind="stable")))
 
 
