@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import MODEL_CHECKS, STEP_CHECKS, check_model
 from millstream.steps.checks.models import Trial
-from millstream.steps.contracts import Array, State
+from millstream.steps.contracts import Array, Delta, State
 
 SKIP = ["another_process_changes_nothing"]
 
@@ -46,6 +47,34 @@ class Lengths:
 
     def restore(self, state: State) -> None:
         self.sums = np.array(state.get("sums", np.zeros((0, 2))))
+
+
+class AddsUp(Lengths):
+    adds_up = True
+
+    def delta(self, inputs: Any, labels: Array, classes: int) -> Delta:
+        alone = type(self)()
+        alone.learn(inputs, labels, classes)
+        return {"sums": alone.sums}
+
+    def merge(self, deltas: Sequence[Delta], classes: int) -> None:
+        self.sums = np.sum([np.zeros((classes, 2)), *(delta["sums"] for delta in deltas)], axis=0)
+
+
+class AddsOnce(AddsUp):
+    def merge(self, deltas: Sequence[Delta], classes: int) -> None:
+        super().merge(deltas[:1], classes)
+
+
+class LearnsInDelta(AddsUp):
+    def delta(self, inputs: Any, labels: Array, classes: int) -> Delta:
+        self.learn(inputs, labels, classes)
+        return {"sums": self.sums}
+
+
+class AddsFractions(AddsUp):
+    def delta(self, inputs: Any, labels: Array, classes: int) -> Delta:
+        return {"sums": super().delta(inputs, labels, classes)["sums"] / 3}
 
 
 class PredictsNothing(Lengths):
@@ -286,6 +315,9 @@ BROKEN_MODELS = [
         r"(with|learns differently with) `predict_then_learn` of rows split at \[",
     ),
     (ForgetsKnown, "predict_then_learn_is_row_by_row", r"with `predict_then_learn` of rows split at \["),
+    (AddsOnce, "deltas_add_up", r"has another state after a merge of 2 deltas than after `learn`"),
+    (LearnsInDelta, "deltas_add_up", r"changes in `delta`"),
+    (AddsFractions, "deltas_add_up", r"has a delta with other numbers than whole ones below 2\^53"),
     (
         NeverNew,
         "an_empty_state_is_a_new_model",
@@ -294,7 +326,7 @@ BROKEN_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (ThenLearns, 4), (ThenLearns, 1)])
+@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (AddsUp, 4), (ThenLearns, 4), (ThenLearns, 1)])
 def test_a_correct_model_passes_all_checks(model: type[Lengths], size: int) -> None:
     check_model(ModelOf(kind=model, batch_size=size), labelled_records(), skip=SKIP)
 

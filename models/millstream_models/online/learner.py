@@ -178,7 +178,7 @@ class Learner(ABC):
         """Write the probability of each known class in each row, given as `(indptr, indices, counts)`, to `found`."""
 
     def _run(self, inputs: Counted, labels: Array, classes: int, *, predict: bool) -> tuple[Array, Array]:
-        self._make_room(classes)
+        self.make_room(classes)
         rows = inputs.shape[0] if predict else 0
         best, probability = np.empty(rows, np.int64), np.empty(rows)
         if inputs.shape[0]:
@@ -189,7 +189,8 @@ class Learner(ABC):
             raise StepFailed(message)
         return best, probability
 
-    def _make_room(self, classes: int) -> None:
+    def make_room(self, classes: int) -> None:
+        """Let the table have room for so many classes."""
         width = self.width
         if classes <= width:
             return

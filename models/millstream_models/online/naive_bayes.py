@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from millstream.compiled.later_imports import import_at_start
 from millstream.errors import StepFailed
-from millstream.steps.contracts import Array, State
+from millstream.steps.contracts import Array, Delta, State
 from millstream_models.features import Counted
 from millstream_models.online.learner import Learner, OnlineModel
 
@@ -53,7 +54,7 @@ class NaiveBayes(OnlineModel):
 
 class _NaiveBayes(Learner):
     def __init__(self, config: NaiveBayes, records: pa.Schema) -> None:
-        self._config = config
+        self._config, self._records = config, records
         # A count in float32 stops growing at 2^24, an int32 does not. With a half-life, counts never become so large.
         self.kind = np.int32 if config.half_life is None else np.float32
         self._growth = 1.0 if config.half_life is None else 2 ** (1 / config.half_life)
@@ -74,6 +75,41 @@ class _NaiveBayes(Learner):
             if (words >= MOST).any():
                 message = f"naive_bayes counts up to {MOST:,} words in a text, and there is one of {words.max():,.0f}"
                 raise StepFailed(message)
+
+    @property
+    def adds_up(self) -> bool:
+        """With a half-life, the weight of a record depends on those after it."""
+        return self._config.half_life is None
+
+    def delta(self, inputs: Counted, labels: Array, classes: int) -> Delta:
+        alone = _NaiveBayes(self._config, self._records)
+        labelled = np.flatnonzero(labels >= 0)
+        alone.learn(inputs if len(labelled) == len(labels) else inputs[labelled], labels[labelled], classes)
+        rows = np.flatnonzero(alone.table.any(axis=1))
+        return {
+            "rows": rows,
+            "counts": alone.table[rows, :classes].astype(np.int64),
+            "totals": alone._totals[:, :classes].astype(np.int64),
+        }
+
+    def merge(self, deltas: Sequence[Delta], classes: int) -> None:
+        from millstream_models.compiled.naive_bayes import MOST
+
+        self.make_room(classes)
+        sums = self.table.astype(np.int64)
+        for delta in deltas:
+            width = delta["counts"].shape[1]
+            sums[delta["rows"], :width] += delta["counts"]
+            self._totals[:, :width] += delta["totals"]
+            self.dirty[delta["rows"]] = 1
+        if sums.max(initial=0) >= MOST:
+            message = (
+                f"a word was counted {sums.max():,} times, and counts of {MOST:,} are halved, which does not add up"
+            )
+            raise StepFailed(f"{message}; train with `--how sequential`")
+        self.table[:] = sums
+        self._numbers[0] = np.count_nonzero(sums.any(axis=1))
+        self.known = max(self.known, classes)
 
     def numbers(self) -> State:
         return {"totals": self._totals.copy(), "numbers": self._numbers.copy()}

@@ -23,7 +23,10 @@ __all__ = ["train"]
 @config_options
 @click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path), help="The folder of the model.")
 @click.option(
-    "--how", type=click.Choice([*HOWS]), default=next(iter(HOWS)), help="sequential: bit for bit as a run does."
+    "--how",
+    type=click.Choice([*HOWS]),
+    default=next(iter(HOWS)),
+    help="sequential: in one task, as a run; averaged: in many.",
 )
 @click.option("--replay", metavar="RUN", type=click.Path(path_type=Path), help="Take the cuts of this run.")
 @click.option("--step", metavar="NAME", help="The step that classifies, if there are several.")
@@ -75,7 +78,7 @@ def _lines(found: Trained) -> list[str]:
     result = found.result
     done = "was complete, nothing to do" if found.was_there else "complete"
     lines = [f"{found.path}: {done}: {result['step']} trained on {result['records']:,} records"]
-    if labelled := result["labelled"]:
+    if (labelled := result["labelled"]) and "correct" in result:
         accuracy = result["correct"] / labelled
         lines.append(f"  accuracy of its predictions before it learned each record: {accuracy:.3f}")
     lines.append(f"  digest of the state: {result['digest']}")

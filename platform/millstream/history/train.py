@@ -14,7 +14,7 @@ from millstream.history.backfill import check_complete, checked_way, result_of
 from millstream.history.cuts import replayed
 from millstream.history.features import Progress, compute_features
 from millstream.history.folder import Facts, HistoryFolder
-from millstream.history.how import learner
+from millstream.history.how import check_model, learner
 from millstream.history.made_from import made_from
 from millstream.history.plan import BLOCK_RECORDS
 from millstream.history.setup import setup_of
@@ -54,6 +54,7 @@ def train(
 ) -> Trained:
     """Train the model of a config, or that of `step`, on the whole history; nothing if the folder is complete."""
     way = checked_way(loaded, step, "training on a history")
+    check_model(how, way.model)
     run = None if replay is None else replayed(replay)
     facts, work = Facts(out, "training"), HistoryFolder(out / "work")
     with facts.lock():

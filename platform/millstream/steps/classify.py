@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.arrays import FEW_ROWS, one_array
@@ -18,6 +19,7 @@ from millstream.state.digests import state_digest
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
 from millstream.steps.contracts import (
+    Additive,
     Array,
     Model,
     Output,
@@ -34,7 +36,7 @@ from millstream.steps.predictions import check_predictions, checked_arrays
 
 __all__ = ["Classifier", "Classify"]
 
-_MODEL, _BASELINES = "model/", "baselines/"
+_MODEL, _BASELINES, _DELTA = "model/", "baselines/", "delta/"
 _ANSWER = [pa.field("predicted", pa.string()), pa.field("probability", pa.float64())]
 
 
@@ -193,6 +195,36 @@ class Classifier:
             self._waits = sum(len(codes) for _, codes in self._waiting)
             if self._waits >= self._size():  # the state is from a run with a larger `batch_size`
                 self._learn_waiting()
+
+    @property
+    def adds_up(self) -> bool:
+        """True if the state is the sum of what the records add to it."""
+        return self._batch_size == 1 and isinstance(self._model, Additive) and self._model.adds_up
+
+    def part(self, records: pa.Table, labels: Sequence[str]) -> State:
+        """The part of these records in the state; `labels` are those of all records, in the order of their appearance."""
+        assert isinstance(self._model, Additive)
+        own = _column(records[self._label], pa.string())
+        codes = pc.fill_null(pc.index_in(own, value_set=_text_array(list(labels))), -1).to_numpy().astype(np.int64)
+        delta = self._model.delta(self._model.prepare(self._inputs(records)), codes, len(labels))
+        known = codes[codes >= 0]
+        return {
+            "records": np.array([len(codes)], np.int64),
+            "last": known[-1:],
+            "counts": np.bincount(known, minlength=len(labels)),
+            **{_DELTA + name: value for name, value in delta.items()},
+        }
+
+    def add(self, parts: Sequence[State], labels: Sequence[str]) -> None:
+        """Add parts in the order of the stream to the state of a new step: the state after all of their records."""
+        assert isinstance(self._model, Additive)
+        self._model.merge([_substate(part, _DELTA) for part in parts], len(labels))
+        self._names = {name: code for code, name in enumerate(labels)}
+        self._known, self._dictionary = len(labels), _text_array(list(labels))
+        self._batches = sum(int(np.asarray(part["records"])[0]) for part in parts)
+        last = np.concatenate([np.array([-1], np.int64), *(np.asarray(part["last"]) for part in parts)])[-1:]
+        counts = np.sum([np.asarray(part["counts"]) for part in parts], axis=0, dtype=np.int64)
+        self._guesses.restore({"last": last, "counts": np.asarray(counts)})
 
     def _learned(self) -> State:
         """Return the state of the model."""

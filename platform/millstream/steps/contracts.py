@@ -16,7 +16,9 @@ from millstream.state.dirty_rows import Value
 from millstream.substreams import Watermark
 
 __all__ = [
+    "Additive",
     "Array",
+    "Delta",
     "FindsLateRecords",
     "JoinStep",
     "JoinStepConfig",
@@ -346,6 +348,28 @@ class ReturnsChances(Model, Protocol):
 
     def chances(self, inputs: Any) -> Array:
         """Return the probability of each learned class (float64) in each row, without learning."""
+        ...
+
+
+Delta = Mapping[str, Any]
+"""The part of some records in the state of a model: arrays of whole numbers below 2^53."""
+
+
+@runtime_checkable
+class Additive(Model, Protocol):
+    """A model whose state is a sum over the records, so the parts of a history can be learned apart from each other."""
+
+    @property
+    def adds_up(self) -> bool:
+        """True if the state adds up with these options."""
+        ...
+
+    def delta(self, inputs: Any, labels: Array, classes: int) -> Delta:
+        """The part of these rows in the state of a model of so many classes; the model does not change."""
+        ...
+
+    def merge(self, deltas: Sequence[Delta], classes: int) -> None:
+        """Add deltas to the state: in any order the state, bit for bit, after the rows were learned by `learn`."""
         ...
 
 

@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millstream.history.training_job import Training
+    from millstream.steps.nodes import Node
 
-__all__ = ["HOWS", "learner"]
+__all__ = ["HOWS", "check_model", "learner"]
 
-HOWS: Mapping[str, str] = {"sequential": "millstream.history.how.sequential"}
+HOWS: Mapping[str, str] = {
+    "sequential": "millstream.history.how.sequential",
+    "averaged": "millstream.history.how.averages",
+}
 """The module of each way by its name, the default first."""
+
+
+def check_model(how: str, node: Node) -> None:
+    """Refuse a model that cannot be trained in this way."""
+    check: Callable[[Node], None] | None = getattr(importlib.import_module(HOWS[how]), "check", None)
+    if check is not None:
+        check(node)
 
 
 def learner(how: str) -> Callable[[Training], Mapping[str, Any]]:

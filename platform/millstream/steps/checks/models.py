@@ -16,7 +16,7 @@ from millstream.steps.checks.plain_state import find_object
 from millstream.steps.checks.step_run import find_state_difference
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, odd_places, select_checks
 from millstream.steps.classify import Classify
-from millstream.steps.contracts import Array, Model, ModelConfig, PredictsThenLearns, State
+from millstream.steps.contracts import Additive, Array, Model, ModelConfig, PredictsThenLearns, State
 
 __all__ = ["MODEL_CHECKS", "check_model"]
 
@@ -27,6 +27,7 @@ _REPEATABLE = (
     "let `learn` and `predict` use no clock, no unseeded random numbers, and no state that models share, as in a class"
 )
 _STATE = "let `save` return everything that `learn` and `predict` use, and let `restore` copy it"
+_SUM = "let `delta` return sums over its rows, and let `merge` add them, then compute what does not add up"
 _AT_ONCE = "let `predict_then_learn` give the results of `predict` and `learn` row by row, to the bit"
 
 
@@ -263,6 +264,32 @@ def predict_then_learn_is_row_by_row(trial: Trial) -> None:
             raise AssertionError(f"{message}; {found}; {_AT_ONCE}")
 
 
+def deltas_add_up(trial: Trial) -> None:
+    """Check that parts of the rows, dealt and merged in any order, give the state of a model that learned them all."""
+    dice = np.random.default_rng(0)
+    model = trial.build()
+    if not isinstance(model, Additive) or not model.adds_up:
+        return
+    rows, classes = model.prepare(trial.column), int(trial.labels.max()) + 1
+    model.learn(rows, trial.labels, classes)
+    expected, before = model.save(), state_digest(model.save())
+    for parts in (1, 2, 5):
+        dealt = dice.integers(0, parts, len(trial.labels))
+        places = [np.flatnonzero(dealt == part) for part in dice.permutation(parts).tolist()]
+        deltas = [model.delta(rows[each], trial.labels[each], classes) for each in [*places, places[0][:0]]]
+        if state_digest(model.save()) != before:
+            raise AssertionError(f"{trial.config!r} changes in `delta`; let it return what the rows would add")
+        numbers = [array for delta in deltas for array in delta.values()]
+        if any((np.abs(each) >= 2**53).any() or (each != np.trunc(each)).any() for each in numbers):
+            raise AssertionError(f"{trial.config!r} has a delta with other numbers than whole ones below 2^53; {_SUM}")
+        merged = trial.build()
+        merged.merge(deltas, classes)  # type: ignore[attr-defined]
+        found = find_state_difference(expected, merged.save())
+        if found is not None:
+            message = f"{trial.config!r} has another state after a merge of {parts} deltas than after `learn`"
+            raise AssertionError(f"{message}; {found}; {_SUM}")
+
+
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
     check.__name__: check
     for check in (
@@ -275,6 +302,7 @@ MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
         a_restored_model_goes_on,
         an_empty_state_is_a_new_model,
         predict_then_learn_is_row_by_row,
+        deltas_add_up,
     )
 }
 """The checks of models, by name; `check_model` also runs the checks of steps."""
