@@ -202,7 +202,7 @@ class Classifier:
         return self._batch_size == 1 and isinstance(self._model, Additive) and self._model.adds_up
 
     def part(self, records: pa.Table, labels: Sequence[str]) -> State:
-        """The part of these records in the state; `labels` are those of all records, in the order of their appearance."""
+        """The part of these records in the state; `labels` are those of all records, by their first appearance."""
         assert isinstance(self._model, Additive)
         own = _column(records[self._label], pa.string())
         codes = pc.fill_null(pc.index_in(own, value_set=_text_array(list(labels))), -1).to_numpy().astype(np.int64)
