@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.command_result import Millstream
+from support.docs_pages import ROOT
 
 GRAPH = """\
 name: graph
@@ -132,6 +133,22 @@ MISTAKES = {
         "predictions: {type: files}",
         "12 sinks.predictions: several steps make this output; write `bayes.predictions` or `soft.predictions`",
     ),
+    "a step with the name of a shared output": (
+        "name: soft,",
+        "name: late,",
+        "10 pipeline.steps.3: 'late' is the name of an output that all steps share; give the step another `name`",
+    ),
+    "a sink of a step's part of a shared output": (
+        "marked: {type: files}",
+        "bayes.rejects: {type: files}",
+        "12 sinks.bayes.rejects: `rejects` is one output of all steps, without full names; write `rejects`",
+    ),
+    "a sink of a source": (
+        "marked: {type: files}",
+        "news: {type: files}",
+        "12 sinks.news: 'news' is a source, and a sink gets what a step makes; add the step `{type: filter, "
+        'name: all_records, from: news, function: "operator:truth"}`, and write `all_records`',
+    ),
     "a sink of nothing": (
         "marked: {type: files}",
         "marke: {type: files}",
@@ -228,6 +245,25 @@ def test_a_run_of_two_models_reports_the_accuracy_of_each(millstream: Millstream
     ran = millstream("audit", "runs/graph", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["class"] == {"state": "precise", "output": "precise"}
+
+
+def test_a_function_for_each_source_makes_a_field_for_rows_by_source(
+    millstream: Millstream, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The functions and steps of docs/graphs.md."""
+    page = ROOT.joinpath("docs/graphs.md").read_text().partition("## Rows by source")[2].partition("\n## ")[0]
+    (function,) = [block.partition("```")[0] for block in page.split("```python\n")[1:]]
+    steps = [yaml.safe_load(step) for step in page.split("`") if step.startswith("{type: ")]
+    graph.with_name("places.py").write_text(function)
+    monkeypatch.syspath_prepend(str(graph.parent))
+    sources = {name: {"type": "generator", "seed": seed, "records": 60} for seed, name in enumerate(("de", "fr"))}
+    config = {"name": "graph", "sources": sources, "pipeline": {"steps": steps}, "engine": {"type": "local"}}
+    graph.write_text(yaml.safe_dump(config))
+    ran = millstream("run", graph.name)
+    assert ran.code == 0, ran.err
+    rows = [json.loads(line) for line in millstream("read", "runs/graph", "topics").out.splitlines()]
+    counted = {name: sum(row["count"] for row in rows if row["country"] == name) for name in sources}
+    assert counted == {"de": 60, "fr": 60}
 
 
 def test_the_streams_of_a_step_are_written_out_and_read_back(millstream: Millstream, graph: Path) -> None:

@@ -72,6 +72,7 @@ def in_order(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 WINDOW = {"type": "tumbling", "size": "500us", "lateness": "50us"}
+SLIDING = {"type": "sliding", "size": "500us", "slide": "60us", "lateness": "50us"}
 
 
 @pytest.mark.parametrize(
@@ -128,10 +129,11 @@ def join_of(most: int) -> Callable[[int | None], object]:
     [
         (lambda most: windows_of({"window": {"type": "session", "gap": "60us"}, "max_open": most}), 8, "open windows"),
         (lambda most: windows_of({"window": WINDOW, "max_open": most}), 8, "open windows, panes included,"),
+        (lambda most: windows_of({"window": SLIDING, "max_open": most}), 8, "open windows, panes included,"),
         (lambda most: windows_of({"window": {"type": "count", "size": 1}, "max_open": most}), 8, "keys"),
         (join_of, 100, "records that wait for others"),
     ],
-    ids=["sessions", "tumbling", "keys", "join"],
+    ids=["sessions", "tumbling", "sliding", "keys", "join"],
 )
 def test_a_limit_is_hit_at_the_same_number_whoever_owns_the_shards(
     run_of: Callable[[int], Callable[[int | None], object]], least: int, what: str

@@ -33,18 +33,21 @@ def test_no_count_is_wrong_by_more_than_its_error_nor_by_more_than_the_bound(cou
     assert all(value in counted for value, count in true.items() if count > 3000 // counters)
 
 
-def test_a_sketch_of_two_streams_keeps_the_bound_of_both() -> None:
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_the_sketch_of_several_streams_keeps_the_bounds_of_all(parts: int) -> None:
     dice = random.Random(4)
-    streams = [zipf(dice, 1000), [f"other {value}" for value in zipf(dice, 500)] + zipf(dice, 700)]
-    sketches = [SpaceSaving(25), SpaceSaving(25)]
+    streams = [[*zipf(dice, 800), *(f"{part} {value}" for value in zipf(dice, 300))] for part in range(parts)]
+    sketches = [SpaceSaving(25) for _ in streams]
     for sketch, values in zip(sketches, streams, strict=True):
         for value in values:
             sketch.add(value)
-    merged, true = sketches[0].merged(sketches[1]), Counter(streams[0] + streams[1])
-    assert merged.total == 2200 and len(merged) == 25
-    for each in merged.counted():
+    union, true = SpaceSaving.union(25, sketches), sum(map(Counter, streams), Counter[str]())
+    assert union.total == 1100 * parts and len(union) == 25
+    kept = {each.value for each in union.counted()}
+    for each in union.counted():
         assert each.count - each.error <= true[each.value] <= each.count
-        assert each.error <= 2200 // 25 + 1
+        assert each.error <= 1100 // 25 * parts
+    assert all(count <= 1100 // 25 * parts for value, count in true.items() if value not in kept)
 
 
 def test_a_copy_of_a_sketch_continues_as_the_sketch_does() -> None:

@@ -247,6 +247,30 @@ def test_a_million_open_windows_are_refused_by_the_name_of_the_step(window: dict
     assert Popularity.model_fields["max_open"].default < 1_000_000
 
 
+def test_sliding_windows_count_as_the_windows_of_which_rows_will_be_made() -> None:
+    """A pane of each of 200 keys is in 60 windows: 12,000 of them, of which the end would make rows."""
+    window = {"type": "sliding", "size": "60us", "slide": "1us"}
+    batch = table([Record(0, number, 100, "a", str(number)) for number in range(200)])
+    step = popularity(window, by="country", max_open=6400).build(batch.schema)
+    with pytest.raises(
+        StepFailed, match=r"has \d+ open windows, .* allows 100 in each of 64 shards; make `slide` longer"
+    ):
+        step.process(batch)
+    step = popularity(window, by="country", max_open=64_000).build(batch.schema)
+    step.process(batch)
+    assert step.ended(Watermark(None)).outputs["topics"].num_rows == 12_000
+
+
+def test_windows_that_have_closed_are_in_no_count_also_after_a_restore() -> None:
+    config = popularity({"type": "sliding", "size": "60us", "slide": "1us"}, max_open=101)
+    step = config.build(table([]).schema)
+    for time in range(0, 200, 7):
+        step.process(table([Record(0, time, time, "a")]))
+        step.ended(Watermark(time))
+        saved, step = step.save(), config.build(table([]).schema)
+        step.restore(saved)
+
+
 def test_a_million_keys_are_refused_by_the_name_of_the_step() -> None:
     step = popularity({"type": "count", "size": 1}, by="country", max_open=1000).build(table([]).schema)
     with pytest.raises(

@@ -14,6 +14,7 @@ from millstream.substreams import Watermark
 from millstream.substreams.windows import (
     Assignment,
     CountWindow,
+    OverlappingWindows,
     PredicateWindow,
     SlidingWindow,
     TumblingWindow,
@@ -243,3 +244,22 @@ def test_restored_windows_give_the_same_results(options: dict[str, Any]) -> None
         memories[1] = restored.restore_memory({**state, **memory})
     restored.restore({})
     assert restored.save() == open_windows(**options).save()
+
+
+def test_the_windows_that_some_panes_hold_open_are_counted_as_they_will_close() -> None:
+    dice = random.Random(5)
+    most = 0
+    for _ in range(300):
+        size = dice.randint(1, 30)
+        windows = open_windows(type="sliding", size=f"{size}us", slide=f"{dice.randint(1, size)}us")
+        assert isinstance(windows, OverlappingWindows)
+        memory = windows.memory()
+        assigned = assign(windows, *(dice.choice((0, 200)) + dice.randint(0, 40) for _ in range(dice.randint(1, 12))))
+        for time in (10, dice.randint(0, 60), None):
+            panes = {pane for _, pane in assigned.cells}
+            panes -= set(windows.close(0, memory, panes).panes)
+            opened = windows.open(memory, panes)
+            assert windows.held(memory, panes) == max(len(opened), len(panes))
+            most = max(most, len(opened) - len(panes))
+            windows.ended(Watermark(time))
+    assert most > 20

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from millstream.config.document import KeyPath, Problem
 from millstream.config.pipeline import NamedStep, duplicates
 from millstream.steps.contracts import ReadsAll
+from millstream.steps.graph_outputs import LATE, REJECTS
 from millstream.suggestions import suggestion
 
 __all__ = ["Wired", "maker_of", "read_path", "wire"]
@@ -93,6 +94,9 @@ def _wrong_names(step: Wired, names: Collection[str], sources: Collection[str]) 
     """Problems with a step's name and those in `from`; the outputs of steps are known only when the steps are built."""
     if step.named.name in sources:
         message = f"{step.named.name!r} is the name of a source and of a step; give the step another `name`"
+        yield Problem(step.named.path, message)
+    if step.named.name in (LATE, REJECTS):
+        message = f"{step.named.name!r} is the name of an output that all steps share; give the step another `name`"
         yield Problem(step.named.path, message)
     for index, stream in enumerate(step.named.reads or ()):
         maker = maker_of(stream)

@@ -81,25 +81,26 @@ class SpaceSaving:
             for value in self._by_count[count]
         ]
 
-    def merged(self, other: SpaceSaving) -> SpaceSaving:
-        """The sketch of both streams; the errors add up.
+    @staticmethod
+    def union(counters: int, sketches: Sequence[SpaceSaving]) -> SpaceSaving:
+        """The sketch of several streams; the errors add up.
 
         >>> other = SpaceSaving(2, 5, [Counted("b", 2, 0), Counted("c", 3, 1)])
-        >>> SpaceSaving(2, 3, [Counted("a", 3, 0)]).merged(other).top(2)
+        >>> SpaceSaving.union(2, [SpaceSaving(2, 3, [Counted("a", 3, 0)]), other]).top(2)
         [Counted(value='a', count=5, error=2), Counted(value='c', count=3, error=1)]
         """
-        missing, others = self._missing(), other._missing()
-        found = [
-            Counted(
-                value,
-                self._counts.get(value, missing) + other._counts.get(value, others),
-                self._errors.get(value, missing) + other._errors.get(value, others),
-            )
-            for value in sorted(self._counts.keys() | other._counts.keys())
-        ]
-        kept = sorted(found, key=lambda each: (-each.count, each.value))[: self._most]
-        kept.reverse()
-        return SpaceSaving(self._most, self.total + other.total, kept)
+        counts: dict[str, int] = {}
+        errors: dict[str, int] = {}
+        everywhere = 0  # the greatest count of a value that has no counter in any of the sketches
+        for sketch in sketches:
+            missing = sketch._missing()
+            everywhere += missing
+            for value, count in sketch._counts.items():
+                counts[value] = counts.get(value, 0) + count - missing
+                errors[value] = errors.get(value, 0) + sketch._errors[value] - missing
+        kept = sorted(counts, key=lambda value: (-counts[value], value))[:counters]
+        counted = [Counted(value, counts[value] + everywhere, errors[value] + everywhere) for value in reversed(kept)]
+        return SpaceSaving(counters, sum(sketch.total for sketch in sketches), counted)
 
     def _missing(self) -> int:
         """The greatest count that a value without a counter may have."""

@@ -13,9 +13,10 @@ from millstream.steps.contracts import Output, rejects_schema
 from millstream.steps.nodes import Node
 from millstream.steps.reject_rows import with_step
 
-__all__ = ["GraphOutputs", "graph_outputs", "makers_by_output"]
+__all__ = ["LATE", "REJECTS", "GraphOutputs", "graph_outputs", "makers_by_output"]
 
 REJECTS, LATE = "rejects", "late"
+"""The outputs that steps share; they have no full name."""
 _STEP = "step"
 """The column of a shared output that names the step."""
 
@@ -25,7 +26,8 @@ class GraphOutputs:
     """The outputs by name, and the name of each output of each step.
 
     An output has its short name while one step makes it, otherwise the name `step.output`; a sink's key may choose the
-    full name. `rejects` and `late` are each one output of all steps. `records` are the steps whose records have a sink.
+    full name. `rejects` and `late` are each one output of all steps, with the short name only. `records` are the steps
+    whose records have a sink.
     """
 
     outputs: Mapping[str, Output]
@@ -64,7 +66,7 @@ def graph_outputs(nodes: Sequence[Node], sinks: Collection[str]) -> tuple[GraphO
             marked.add(LATE)
         for node, output in makers:
             full = f"{node.name}.{short}"
-            name = LATE if shared else full if len(makers) > 1 or full in sinks else short
+            name = full if short != LATE and (len(makers) > 1 or full in sinks) else short
             names[node.name, short] = name
             outputs.setdefault(name, replace(output, name=name))
     with_records = [node for node in nodes if node.name in sinks and node.name not in {*outputs, *made}]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from millstream.config.document import Problem
 from millstream.config.pipeline import NamedStep
 from millstream.steps.graph import Graph
-from millstream.steps.graph_outputs import makers_by_output
+from millstream.steps.graph_outputs import LATE, REJECTS, makers_by_output
 from millstream.suggestions import suggestion
 
 __all__ = ["sink_problems", "unread_steps"]
@@ -39,6 +39,14 @@ def _sink_problem(graph: Graph, name: str, sinks: Collection[str]) -> str:
         return f"several steps make this output; write {' or '.join(f'`{each}`' for each in full)}"
     if full and full[0] in sinks:
         return f"`{full[0]}` is the same output; keep one of the two sinks"
+    if name in graph.sources:
+        step = f'{{type: filter, name: all_records, from: {name}, function: "operator:truth"}}'
+        return (
+            f"{name!r} is a source, and a sink gets what a step makes; add the step `{step}`, and write `all_records`"
+        )
+    maker, _, short = name.partition(".")
+    if short in (LATE, REJECTS) and short in graph.outputs and any(node.name == maker for node in graph.steps):
+        return f"`{short}` is one output of all steps, without full names; write `{short}`"
     meant = suggestion(name, [*graph.outputs, *(node.name for node in graph.steps)])
     return f"no step makes this output; one of {', '.join(graph.outputs)}{meant}"
 

@@ -93,10 +93,7 @@ class _Top:
                 cells[cell].add(value)
 
     def merge(self, contents: Sequence[SpaceSaving]) -> SpaceSaving:
-        merged = SpaceSaving(self._counters)
-        for sketch in contents:
-            merged = merged.merged(sketch)
-        return merged
+        return SpaceSaving.union(self._counters, contents)
 
     def rows(self, past: Any, number: int, contents: SpaceSaving) -> Sequence[Row]:
         return self.early_rows(past, number, contents)

@@ -38,6 +38,9 @@ def three(record, state):
     texts = [*(state or []), record["text"].split()[0]]
     return ([], texts) if len(texts) < 3 else ([{"text": text} for text in texts[1:]], None)
 
+def process(record, state):
+    return {"process": multiprocessing.current_process().name}, None
+
 def picky(record, state):
     assert record["word"] != "WORD", "not this one"
     return {}, None
@@ -146,3 +149,23 @@ def test_more_readers_than_keys_give_the_same_results(pipeline: Pipeline) -> Non
     pipeline.crash("run", CrashPoint(Point.CHECKPOINT, 2))
     summary = pipeline.run("run")
     assert (summary.model, summary.state, summary.outputs) == (golden.model, golden.state, golden.outputs)
+
+
+def test_two_processes_of_three_workers_share_keys_and_records_and_of_two_workers_one_has_all(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.steps = [
+        {"type": "flat_map", "name": "words", "function": f"{functions}:words", "adds": ["word"]},
+        {"type": "per_key", "name": "seen", "key": "word", "function": "keyed_functions:process", "adds": ["process"]},
+    ]
+    pipeline.sinks = {"seen": {"type": "files", "format": "jsonl", "path": "{run}"}}
+    for workers in (2, 3):
+        pipeline.engine_name = f"local-{workers}"
+        delivered = pipeline.run(f"run-{workers}").delivered["seen"]
+        files = (pipeline.folder / f"run-{workers}").rglob("*.jsonl")
+        rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        readers = [process_name(f"reader {number}") for number in range(workers - 1)]
+        records = [sum(row["process"] == reader for row in rows) for reader in readers]
+        keys = [{row["word"] for row in rows if row["process"] == reader} for reader in readers]
+        assert sum(records) == len(rows) == delivered > 1000 and sum(map(len, keys)) == len(set.union(*keys)) > 30
+        assert min(records) >= 0.3 * sum(records) and min(map(len, keys)) >= 0.3 * sum(map(len, keys))

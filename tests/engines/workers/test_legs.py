@@ -55,7 +55,7 @@ MIXED: Steps = [
     {"type": "popularity", "name": "popular", "from": "again", "of": "label", "by": "word",
      "window": {"type": "tumbling", "size": "2s"}},
     {**COUNT, "name": "ends", "from": ["words", "first"], "key": "author"},
-    {**BAYES, "name": "late", "from": "ends"},
+    {**BAYES, "name": "at_end", "from": "ends"},
 ]  # fmt: skip
 SPREAD = "millstream_pipelines.label_propagation"
 CYCLE: Steps = [
@@ -299,7 +299,7 @@ def test_a_leg_has_a_keyed_step_and_the_steps_without_state_that_read_only_it(tm
         (Place.READ, ["words"]),
         (Place.KEYED, ["first"]),
         (Place.KEYED, ["ends"]),
-        (Place.ONE, ["bayes", "late"]),
+        (Place.ONE, ["bayes", "at_end"]),
         (Place.KEYED, ["again"]),
         (Place.KEYED, ["popular"]),
     ]

@@ -16,7 +16,8 @@ class Key:
 
     For early rows: `changed` has the panes that changed since the last one, `since` the interval of the first of these
     changes, and `emissions` the number of early rows of each open window that has some. They are None, as `past` is,
-    until they are needed: there may be many keys. `sum` is for windows of several panes.
+    until they are needed: there may be many keys. `sum` is for windows of several panes. `held` is the
+    number of its open windows in the count of its shard; 0 until it is counted again.
     """
 
     code: int
@@ -29,3 +30,4 @@ class Key:
     since: int | None = None
     emissions: dict[int, int] | None = None
     sum: PaneSum | None = None
+    held: int = 0

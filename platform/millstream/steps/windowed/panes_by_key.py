@@ -20,7 +20,7 @@ from millstream.steps.windowed.options import WindowedOptions
 from millstream.steps.windowed.rows import MadeRows, RowColumns, WindowOfRows
 from millstream.steps.windowed.sums import PaneSum
 from millstream.substreams import Watermark
-from millstream.substreams.windows import ConsecutiveWindows, Move, WaitingWindows, Window, Windows
+from millstream.substreams.windows import ConsecutiveWindows, Move, OverlappingWindows, WaitingWindows, Window, Windows
 from millstream.substreams.windows.contracts import GREATEST, clipped
 
 __all__ = ["PanesByKey"]
@@ -38,6 +38,7 @@ class PanesByKey:
     def __init__(self, options: WindowedOptions, windows: Windows, measure: Measure, columns: RowColumns) -> None:
         self._windows, self._measure, self._columns = windows, measure, columns
         self._consecutive = windows if isinstance(windows, ConsecutiveWindows) else None
+        self._overlapping = windows if isinstance(windows, OverlappingWindows) else None
         self._waiting = windows if isinstance(windows, WaitingWindows) else None
         self._subtractable = measure if isinstance(measure, SubtractableMeasure) else None
         self._early = None if options.emit is None else EarlyRows(options.emit, windows, measure, self._contents)
@@ -175,7 +176,7 @@ class PanesByKey:
             contents = key.panes.get(pane)
             if contents is None:
                 contents = key.panes[pane] = self._measure.contents()
-                self._open[key.shard] += 1
+                self._uncount(key)
             found.append(contents)
         return found
 
@@ -184,7 +185,7 @@ class PanesByKey:
             key = self._keys[code]
             contents = self._drop(key, pane)
             if into is not None and contents:
-                self._open[key.shard] += into not in key.panes
+                self._uncount(key)
                 before = [key.panes[into]] if into in key.panes else []
                 key.panes[into] = self._measure.merge([*before, contents])
                 if self._early is not None:
@@ -192,7 +193,7 @@ class PanesByKey:
 
     def _drop(self, key: Key, pane: int) -> Any:
         """Remove a pane, and return its contents; None if it has none."""
-        self._open[key.shard] -= pane in key.panes
+        self._uncount(key)
         if key.changed is not None:
             key.changed.discard(pane)
         contents = key.panes.pop(pane, None)
@@ -203,6 +204,7 @@ class PanesByKey:
     def _close(self, code: int, *, no_more: bool = False) -> list[WindowOfRows]:
         """Close the windows of a key that have ended, and return their rows. `no_more`: no window follows."""
         key, measure = self._keys[code], self._measure
+        self._uncount(key)
         closed = self._windows.close(code, key.memory, key.panes)
         made: list[WindowOfRows] = []
         if closed.windows and key.past is None:
@@ -250,7 +252,7 @@ class PanesByKey:
         return found[0] if len(found) == 1 else self._measure.merge(found)
 
     def _settle(self, codes: Collection[int]) -> None:
-        """Forget the keys of which nothing is needed any more; note when something happens to the others."""
+        """Forget the keys of which nothing is needed any more; count the others, and note when something happens."""
         windows, measure = self._windows, self._measure
         due: list[int] = []
         kept: list[int] = []
@@ -262,12 +264,26 @@ class PanesByKey:
                 self._codes.forget([code])
                 self._due[code] = GREATEST
                 continue
+            self._count(key)
             time = windows.due(key.memory, key.panes)
             if (follower := self._follower(key)) is not None:
                 time = min(time, clipped(follower.place + windows.lateness))
             kept.append(code)
             due.append(time)
         self._due[kept] = due
+
+    def _count(self, key: Key) -> None:
+        """Count the open windows of a key, of which more rows may be made than there are panes."""
+        if not key.held and key.panes:
+            held = len(key.panes) if self._overlapping is None else self._overlapping.held(key.memory, key.panes)
+            key.held = held
+            self._open[key.shard] += held
+
+    def _uncount(self, key: Key) -> None:
+        """Take the windows of a key out of the count, because its panes change; `_settle` counts them again."""
+        if key.held:
+            self._open[key.shard] -= key.held
+            key.held = 0
 
     def _saved(self, key: Key, windows: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -284,5 +300,4 @@ class PanesByKey:
         key.past = self._measure.restore_past(saved)
         key.panes = {pane: self._measure.restore(contents) for pane, contents in saved.get("open", [])}
         EarlyRows.restore(key, saved)
-        self._open[key.shard] += len(key.panes)
         self._settle([code])

@@ -21,6 +21,7 @@ from millstream.steps.windowed.options import WindowedOptions
 from millstream.steps.windowed.panes_by_key import PanesByKey
 from millstream.steps.windowed.rows import MadeRows, RowColumns
 from millstream.substreams import Watermark
+from millstream.substreams.windows import SlidingWindow
 
 __all__ = ["WindowedStep"]
 
@@ -134,9 +135,11 @@ class WindowedStep:
             if numbers.max() <= limit.each:
                 continue
             shard = int(np.flatnonzero(numbers > limit.each)[0])
+            sliding = isinstance(self._options.window, SlidingWindow)
             message = (
                 f"step {self._name!r} has {int(numbers[shard]):,} {what} {limit.describe(shard)}; "
-                "make the windows longer, the lateness shorter, the keys fewer, or `max_open` greater"
+                f"make {'`slide`' if sliding else 'the windows'} longer, the lateness shorter, the keys fewer, or "
+                "`max_open` greater"
             )
             raise StepFailed(message)
 

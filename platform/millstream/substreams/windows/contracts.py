@@ -19,6 +19,7 @@ __all__ = [
     "Closed",
     "ConsecutiveWindows",
     "Move",
+    "OverlappingWindows",
     "WaitingWindows",
     "Window",
     "Windows",
@@ -162,6 +163,15 @@ class ConsecutiveWindows(Windows, Protocol):
 
     def has_closed(self, memory: Any, number: int) -> bool:
         """Return whether this window of a key has closed."""
+        ...
+
+
+@runtime_checkable
+class OverlappingWindows(Windows, Protocol):
+    """Windows that share panes, so that a key may have more open windows than panes."""
+
+    def held(self, memory: Any, panes: Collection[int]) -> int:
+        """Return the number of the key's open windows with some of these panes, or of the panes if they are more."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
@@ -161,6 +162,18 @@ class _Spans:
             return GREATEST
         number = self._first_with(min(panes))
         return self._closes(number if memory is None else max(number, memory[0]))
+
+    def held(self, memory: Any, panes: Collection[int]) -> int:
+        if memory is None or not panes:
+            return len(panes)
+        first, last, size = min(panes), max(panes), self._size // self._pane
+        windows: int = self._last_with(last) - max(memory[0], self._first_with(first)) + 1
+        if last - first > size:  # a window between two panes may have neither of them
+            for before, after in itertools.pairwise(sorted(panes)):
+                if after - before > size:
+                    without = self._first_with(after) - max(memory[0], self._last_with(before) + 1)
+                    windows -= max(0, without)
+        return max(windows, len(panes))
 
     def window(self, code: int, number: int) -> Window:
         return self._window(number)
