@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.documents import write_documents
+from support.engines import on_engines
 from support.pipelines import Pipeline, results
 
+from millstream.engines.job import Engine
 from millstream.engines.local.engine import LocalEngine
 
 STEPS: list[dict[str, Any]] = [
@@ -18,16 +19,16 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("engine_name", ["local", "local-3"])
-def test_windows_close_although_a_whole_partition_is_dropped(tmp_path: Path, engine_name: str) -> None:
+@on_engines("simulated", "local", "local-3", "spark")
+def test_windows_close_although_a_whole_partition_is_dropped(tmp_path: Path, engine: Engine, engine_name: str) -> None:
     write_documents(tmp_path / "documents")
     second = tmp_path / "documents" / "part1.jsonl"
     lines = [json.loads(line) for line in second.read_text().splitlines() if line.endswith("}")]
     second.write_text("".join(json.dumps({**line, "text": "dropped"}) + "\n" for line in lines))
     source = {"type": "files", "path": "documents", "ends": True}
-    pipeline = Pipeline(tmp_path, LocalEngine(), steps=STEPS, source=source, sinks={}, engine_name="local")
+    pipeline = Pipeline(tmp_path, LocalEngine(), steps=STEPS, source=source, sinks={}, placement={})
     golden = pipeline.run("golden")
     assert golden.delivered["rest"] == len(lines)
     assert golden.delivered["topics"] > 10
-    pipeline.engine_name = engine_name
+    pipeline.engine, pipeline.engine_name = engine, engine_name
     assert results(pipeline.run("again")) == results(golden)

@@ -13,8 +13,8 @@ from millstream.errors import ConfigError
 from millstream.history.train import train
 
 REFUSED = {"cycle": "is in a cycle"}
-MODELS = {"fork": ["bayes", "batches"], "documents": ["tf_idf", "plain"]}
-WITHOUT = {"counts_by_author", "sessions_by_author"}
+MODELS = {"fork": ["bayes", "batches"], "documents": ["tf_idf", "plain"], "libraries": ["river", "scikit_learn"]}
+WITHOUT = {"counts_by_author", "sessions_by_author", "windows_of_all_kinds"}
 CHOSEN = {"functions", "keyed_rocksdb", *GRAPHS}
 """The pipelines that stand for the others, unless the whole matrix runs."""
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from support.windowed_runs import SCHEMA, Record, cut_run, random_epochs, rows_of, table
@@ -234,17 +235,33 @@ def test_early_rows_come_when_the_watermark_passes_a_multiple_and_the_final_row_
     assert step.outputs[0].key == ("topic", "_emission")
 
 
+def test_a_session_that_begins_earlier_or_is_joined_leaves_its_old_window_without_a_final_row() -> None:
+    window = {"type": "session", "gap": "10us", "lateness": "20us"}
+    step = popularity(window, emit={"early": "5us"}).build(table([]).schema)
+    emitted: list[dict[str, Any]] = []
+    for offset, (watermark, time) in enumerate([(21, 20), (26, 15), (36, 32), (41, 24)]):
+        step.process(table([Record(0, offset, time, "a")]))
+        emitted += rows_of(step.ended(Watermark(watermark)).outputs["topics"])
+    emitted += rows_of(step.ended(Watermark(None)).outputs["topics"])
+    assert [(row["_window"], row["count"], row["_emission"], row["_final"]) for row in emitted] == [
+        (20, 1, 0, False),
+        (15, 2, 1, False),  # the record at 15 moved the start; no row of 20 follows
+        (32, 1, 0, False),
+        (15, 4, 2, False),  # the record at 24 joined the two; no row of 32 follows
+        (15, 4, 3, True),
+    ]
+
+
 def test_without_emit_there_are_no_columns_for_it() -> None:
     names = popularity(SLIDING, by="country").build(table([]).schema).outputs[0].schema.names
     assert names == ["_window", "country", "topic", "count", "share", "popular", "changed"]
 
 
 @pytest.mark.parametrize("window", [{"type": "tumbling", "size": "1us"}, {"type": "session", "gap": "1us"}])
-def test_a_million_open_windows_are_refused_by_the_name_of_the_step(window: dict[str, Any]) -> None:
+def test_one_more_open_window_than_max_open_is_refused_by_the_name_of_the_step(window: dict[str, Any]) -> None:
     step = popularity(window, name="trends", max_open=1000).build(table([]).schema)
     with pytest.raises(StepFailed, match=r"step 'trends' has 1,001 open windows.*`max_open` allows 1,000; make"):
         step.process(table([Record(0, number, 3 * number, "a") for number in range(1001)]))
-    assert Popularity.model_fields["max_open"].default < 1_000_000
 
 
 def test_sliding_windows_count_as_the_windows_of_which_rows_will_be_made() -> None:
@@ -271,12 +288,29 @@ def test_windows_that_have_closed_are_in_no_count_also_after_a_restore() -> None
         step.restore(saved)
 
 
-def test_a_million_keys_are_refused_by_the_name_of_the_step() -> None:
+def test_more_keys_in_a_shard_than_its_part_of_max_open_are_refused_by_the_name_of_the_step() -> None:
     step = popularity({"type": "count", "size": 1}, by="country", max_open=1000).build(table([]).schema)
     with pytest.raises(
         StepFailed, match=r"'popularity' has 18 keys in shard 2, and `max_open` 1,000 allows 16 in each of 64"
     ):
         step.process(table([Record(0, number, 0, "a", str(number)) for number in range(1001)]))
+
+
+def test_a_million_keys_stop_at_the_default_limit_with_the_step_and_the_shard() -> None:
+    step = popularity({"type": "session", "gap": "1h"}, name="trends", by="country").build(table([]).schema)
+    whole = table([Record(0, 0, 0, "a")]).take(pa.array(np.zeros(1_000_000, np.int64)))
+    whole = whole.set_column(4, "country", pa.array(np.arange(1_000_000)).cast(pa.string()))
+    passed: list[int] = []
+
+    def process_all() -> None:
+        for first in range(0, whole.num_rows, 10_000):
+            step.process(whole.slice(first, 10_000))
+            passed.append(first)
+
+    message = r"step 'trends' has 7,\d+ open windows.* in shard \d+, and `max_open` 500,000 allows 7,813 in each of 64"
+    with pytest.raises(StepFailed, match=message):
+        process_all()
+    assert 450_000 <= passed[-1] < 500_000
 
 
 def test_a_key_that_is_no_text_is_refused() -> None:

@@ -18,6 +18,7 @@ from millstream.log.contracts import OpenContext
 __all__ = [
     "CYCLE",
     "GRAPH",
+    "KINDS",
     "SHARED",
     "TO_ALL",
     "PipelineFactory",
@@ -87,6 +88,22 @@ TO_ALL: list[dict[str, Any]] = [
     {**SEEN, "name": "seen", "from": "pairs", "key": "word"},
 ]  # fmt: skip
 """A join of which every reader gets one stream, and a keyed step behind it."""
+KINDS: list[dict[str, Any]] = [
+    {**WORD, "from": ["first", "second"]},
+    {**WORD, "name": "other", "from": "second"},
+    {"type": "popularity", "name": "predicates", "from": "word", "of": "label", "by": "word",
+     "window": {"type": "predicate", "begins": f"{functions}:news", "lateness": "10s"}, "emit": {"early": "3m"}},
+    {"type": "popularity", "name": "spans", "from": "word", "of": "label", "by": "word", "half_life": "4m",
+     "window": {"type": "tumbling", "size": "2m", "lateness": "10s"}},
+    {"type": "popularity", "name": "slides", "from": "word", "of": "label", "by": "word",
+     "window": {"type": "sliding", "size": "3m", "slide": "1m", "lateness": "10s"}, "threshold": 0.5},
+    {"type": "popularity", "name": "counts", "from": "word", "of": "label", "by": "word", "half_life_records": 4,
+     "window": {"type": "count", "size": 2}},
+    {"type": "join", "name": "pairs", "from": ["word", "other"], "by": "word", "how": "outer",
+     "window": {"type": "tumbling", "size": "3m", "lateness": "10s"}},
+    {**SEEN, "name": "seen", "from": "predicates.topics", "key": "topic"},
+]  # fmt: skip
+"""Windows by key of the other kinds, two half-lives, and a join in windows."""
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,19 @@ _LIBRARIES: list[dict[str, Any]] = [
      "model": {"type": "scikit_learn", "class": "linear_model.SGDClassifier", "options": {"loss": "log_loss"},
                "batch_size": 16}},
 ]  # fmt: skip
+_KINDS: list[dict[str, Any]] = [
+    {**_SHORT, "name": "short", "rest": True},
+    {"type": "join", "name": "both", "from": ["short", "short.rest"], "by": "author", "window": dict(WINDOW),
+     "how": "left"},
+    {"type": "popularity", "name": "predicates", "from": "source", "of": "label", "by": "author",
+     "window": {"type": "predicate", "begins": "support.user_functions:news", "lateness": "1m"}},
+    {"type": "popularity", "name": "spans", "from": "source", "of": "label", "by": "author", "window": dict(WINDOW),
+     "half_life": "15m", "emit": {"early": "3m"}},
+    {"type": "popularity", "name": "slides", "from": "source", "of": "label", "by": "author", "threshold": 0.5,
+     "window": {"type": "sliding", "size": "15m", "slide": "5m", "lateness": "1m"}},
+    {"type": "popularity", "name": "counts", "from": "source", "of": "label", "by": "author",
+     "window": {"type": "count", "size": 4}, "half_life_records": 6},
+]  # fmt: skip
 _FILES: dict[str, Any] = {"type": "files", "format": "jsonl"}
 _DOCUMENTS = yaml.safe_load((Path(__file__).parents[2] / "configs/documents.yaml").read_text())["pipeline"]["steps"]
 
@@ -165,6 +178,7 @@ def _fields(*names: str) -> dict[str, Any]:
     return {"fields": {name: name for name in names}}
 
 
+_OF_KINDS = ("both", "unmatched", *(f"{name}.topics" for name in ("predicates", "spans", "slides", "counts")))
 GRAPHS: Mapping[str, Recipe] = {
     "fork": Recipe(
         {"steps": _FORK, "placement": {}, "sinks": {"bayes.predictions": _FILES, "short": _FILES, "changes": _FILES}}
@@ -263,6 +277,16 @@ PIPELINES: Mapping[str, Recipe] = {
     "sessions_by_author": _by_author({"type": "session", "gap": "4m", "lateness": "30s"}),
     "counts_by_author": _by_author({"type": "count", "size": 5}),
     "words": Recipe({"steps": _WINDOWS, "sinks": _PREDICTIONS, "placement": {}}),
+    "windows_of_all_kinds": Recipe(
+        {
+            "steps": _KINDS,
+            "placement": {},
+            "source": _fields("text", "label", "time", "author"),
+            "sinks": {name: _FILES for name in _OF_KINDS},
+        },
+        sign_documents,
+        of_state=frozenset({"both"}),
+    ),
     "keyed_memory": _keyed("memory"),
     "keyed_rocksdb": _keyed("rocksdb"),
     **GRAPHS,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.simulated_pipeline import CYCLE, GRAPH, SHARED, TO_ALL, PipelineFactory
+from support.simulated_pipeline import CYCLE, GRAPH, KINDS, SHARED, TO_ALL, PipelineFactory
 
 from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.simulation import Simulation
@@ -41,8 +41,8 @@ def test_schedules_of_keyed_steps_keep_the_promise(
 
 @pytest.mark.parametrize(
     ("steps", "seeds"),
-    [(GRAPH, 5), (CYCLE, 5), (SHARED, 10), (TO_ALL, 5)],
-    ids=["graph", "cycle", "keyed steps behind windows by key", "a stream to all"],
+    [(GRAPH, 5), (CYCLE, 5), (SHARED, 10), (TO_ALL, 5), (KINDS, 4)],
+    ids=["graph", "cycle", "keyed steps behind windows by key", "a stream to all", "windows of all kinds"],
 )
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)
 def test_schedules_of_graphs_keep_the_promise(

@@ -139,7 +139,10 @@ class Windows(Protocol):
         ...
 
     def save_memory(self, memory: Any) -> Mapping[str, Any]:
-        """Return the memory of a key as a JSON object; its names are other ones than those of `save`."""
+        """Return the memory of a key as a JSON object; its names are other ones than those of `save`.
+
+        Memories that are equal give the same names and items in the same order, however each of them came about.
+        """
         ...
 
     def restore_memory(self, saved: Mapping[str, Any]) -> Any:

@@ -22,6 +22,7 @@ __all__ = ["PredicateWindow"]
 
 _BEGINS, _ENDS = 1, 2
 _MEMORY = ("waiting", "next", "open", "ended", "began")
+"""The names in the memory of a key, in the order in which they are saved."""
 _WAITING = -(2**62)
 """The pane of a record that waits is less than this, and no other pane is: these times are 146,000 years ago."""
 
@@ -156,7 +157,7 @@ class _Predicates:
         return bool(memory)
 
     def save_memory(self, memory: Any) -> Mapping[str, Any]:
-        return dict(memory)
+        return {name: memory[name] for name in _MEMORY if name in memory}
 
     def restore_memory(self, saved: Mapping[str, Any]) -> Any:
         return {name: saved[name] for name in _MEMORY if name in saved}
