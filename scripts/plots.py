@@ -1,4 +1,4 @@
-"""The pictures and plots of docs/windows.md and docs/joins.md: `make plots` draws them into docs/plots.
+"""The pictures and plots of docs/windows.md, docs/joins.md and docs/graphs.md: `make plots` draws them into docs/plots.
 
     make plots                              all
     make plots ARGS="trending joined"       some of them
@@ -20,7 +20,14 @@ from PIL import Image
 
 import millstream as ms
 from benchmarks.figures.joins import memory_by_window
-from scripts.run_plots import draw_joined, draw_memory, draw_popularity, draw_trending, write_texts_and_labels
+from scripts.run_plots import (
+    draw_joined,
+    draw_memory,
+    draw_popularity,
+    draw_trending,
+    draw_two_models,
+    write_texts_and_labels,
+)
 from scripts.small_images import write_small
 from scripts.window_kinds import picture
 
@@ -42,6 +49,10 @@ def trending(folder: Path) -> Figure:
     return draw_trending(run("trending", folder, {}))
 
 
+def two_models(folder: Path) -> Figure:
+    return draw_two_models(run("two_models", folder, {}))
+
+
 def joined(folder: Path, texts: int = TEXTS) -> Figure:
     sent, labels = write_texts_and_labels(folder, texts)
     files = {"sources.texts.path": str(sent), "sources.labels.path": str(labels)}
@@ -57,6 +68,7 @@ def join_memory(folder: Path) -> Figure:
 PLOTS: dict[str, Callable[[Path], Figure]] = {
     "popularity": popularity,
     "trending": trending,
+    "two_models": two_models,
     "joined": joined,
     "join_memory": join_memory,
 }

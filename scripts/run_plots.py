@@ -1,4 +1,4 @@
-"""Plots of the outputs of runs: popularity, trending words, and joined records."""
+"""Plots of the outputs of runs: popularity, trending words, joined records, and two models."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 import millstream as ms
 from millstream.study.plots.style import COLOURS, colours_of, legend_below, line, panels
+from scripts.documents_plot import PART, accuracy
 
 HOUR = 3_600_000_000
 MINUTE = 60_000_000
@@ -50,33 +51,35 @@ def draw_popularity(run: ms.Run, threshold: float = 0.10) -> Figure:
 
 
 def draw_trending(run: ms.Run) -> Figure:
-    """The words that rise in each hour, from what was expected to their count; and how early rows announce them."""
+    """The most frequent rising word of each hour, from what was expected to its count; and its early rows."""
     rows = rows_of(run, "trending")
     hours = _hours(rows)
-    topics = sorted({row["topic"] for row in rows if row["_final"]})
-    colours = colours_of(topics)
-    title = "Trending: words that rise against their past, and their early rows every 15 minutes"
-    figure, [[final], [early]] = panels(2, 1, title, height=2.6, share_x="all")
-    places: Counter[int] = Counter()
+    tops: dict[int, dict[str, Any]] = {}
     for hour, row in zip(hours, rows, strict=True):
-        if row["_final"]:
-            x = hour + 0.1 + 0.17 * places[hour]
-            places[hour] += 1
-            final.vlines(x, row["expected"], row["count"], color=colours[row["topic"]], linewidth=2)
-            final.plot(x, row["count"], "o", color=colours[row["topic"]], markersize=4)
-            final.text(x, row["count"] * 1.15, row["word"], fontsize=5.5, rotation=90, ha="center", va="bottom")
-    final.set_yscale("log")
-    final.set_ylim(top=4000)
-    final.set_ylabel("records with the word:\nexpected, and counted", fontsize=8)
-    for key in sorted({(hour, row["word"]) for hour, row in zip(hours, rows, strict=True)}):
-        own = [row for hour, row in zip(hours, rows, strict=True) if (hour, row["word"]) == key]
+        if row["_final"] and (hour not in tops or row["count"] > tops[hour]["count"]):
+            tops[hour] = row
+    colours = colours_of(sorted({row["topic"] for row in tops.values()}))
+    title = "Trending: of each hour the most frequent of its rising words, and its early rows every 15 minutes"
+    figure, [[final], [early]] = panels(2, 1, title, height=2.6, share_x="all")
+    for hour, top in tops.items():
+        colour = colours[top["topic"]]
+        final.vlines(hour + 1, top["expected"], top["count"], color=colour, linewidth=3)
+        final.plot(hour + 1, top["count"], "o", color=colour, markersize=6)
+        own = [row for of, row in zip(hours, rows, strict=True) if of == hour and row["word"] == top["word"]]
         own.sort(key=lambda row: row["_emission"])
-        if own[-1]["_final"] and len(own) > 1:
-            # the last early row of a window is that at its end, just before the final one
-            ends = [key[0] + 1 - max(own[-1]["_emission"] - 1 - row["_emission"], 0) / 4 for row in own]
-            early.plot(ends, [row["count"] for row in own], color=colours[own[-1]["topic"]], linewidth=1, marker=".")
-    early.set_ylabel("count in early rows,\nand in the final one", fontsize=8)
-    early.set_xlabel("hour of the day", fontsize=8)
+        # the last early row of a window is that at its end, just before the final one
+        ends = [hour + 1 - max(own[-1]["_emission"] - 1 - row["_emission"], 0) / 4 for row in own]
+        early.plot(ends, [row["count"] for row in own], color=colour, linewidth=2, marker=".", markersize=8)
+        for panel in (final, early):
+            end = (hour + 1, top["count"])
+            panel.annotate(top["word"], end, (0, 6), textcoords="offset points", fontsize=9, ha="center")
+    for panel in (final, early):
+        panel.margins(y=0.2)
+        panel.set_ylim(bottom=0)
+        panel.tick_params(labelsize=9)
+    final.set_ylabel("records with the word:\nexpected, and counted", fontsize=9)
+    early.set_ylabel("count in early rows,\nand in the final one", fontsize=9)
+    early.set_xlabel("hour of the day at which the window ends", fontsize=9)
     legend_below(figure, [line(topic, colour, linewidth=3) for topic, colour in colours.items()], columns=8)
     return figure
 
@@ -130,6 +133,22 @@ def draw_joined(run: ms.Run, texts: Path, labels: Path) -> Figure:
     delay.set_xlabel("minutes from the text to its label", fontsize=8)
     entries = [line(name, colour, linewidth=6) for name, colour in zip(parts, COLOURS, strict=False)]
     legend_below(figure, [*entries, line("within: 1h", "#555555", linestyle="--")])
+    return figure
+
+
+def draw_two_models(run: ms.Run) -> Figure:
+    """The accuracy of each model of `configs/two_models.yaml` in each part of the stream."""
+    found = {name: accuracy(run, name) for name in ("bayes", "softmax")}
+    title = f"Two models on the same records: the accuracy of each, by {PART:,} records"
+    figure, [[panel]] = panels(1, 1, title, height=2.9)
+    colours = colours_of(list(found))
+    for name, values in found.items():
+        panel.plot(PART * np.arange(1, len(values) + 1), values, color=colours[name], marker=".", linewidth=2)
+    panel.tick_params(labelsize=9)
+    panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.set_ylabel("predicted before learning, %", fontsize=9)
+    panel.set_xlabel("records", fontsize=9)
+    legend_below(figure, [line(name, colour, marker=".") for name, colour in colours.items()])
     return figure
 
 

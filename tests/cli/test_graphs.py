@@ -239,6 +239,11 @@ def test_a_run_of_two_models_reports_the_accuracy_of_each(millstream: Millstream
     assert summary["steps"]["bayes"]["model"] == summary["model"] != summary["steps"]["soft"]["model"]
     assert list(summary["delivered"]) == ["rejects", "bayes.predictions", "soft.predictions", "marked"]
     assert "several steps of runs/graph classify: bayes, soft" in millstream("predict", "runs/graph", "a text").err
+    assert "classify: bayes, soft; name one of them with `--step NAME`" in millstream("predict", "runs/graph", "x").err
+    assert (
+        "; its steps make `bayes.predictions` and `soft.predictions`"
+        in millstream("read", "runs/graph", "predictions").err
+    )
     assert millstream("predict", "runs/graph", "a text", "--step", "soft").code == 0
     assert "did you mean `soft`" in millstream("predict", "runs/graph", "a text", "--step", "sof").err
     assert "accuracy   soft" in millstream("status", "runs/graph").out
@@ -280,6 +285,9 @@ def test_the_streams_that_a_step_reads_stay_fixed_for_the_life_of_a_run(millstre
     graph.write_text(GRAPH.replace("from: clip,", "from: [clip, shout],"))
     ran = millstream("run", graph.name)
     assert ran.code == 3 and "the steps changed since the first start" in ran.err
+    renamed = GRAPH.replace("name: clip", "name: cut").replace("clip]", "cut]").replace("from: clip", "from: cut")
+    graph.write_text(renamed)
+    assert "since the first start: 'clip' is now called 'cut'; use" in millstream("run", graph.name).err
 
 
 def test_a_sink_that_is_added_to_the_records_of_a_step_changes_no_replay(millstream: Millstream, graph: Path) -> None:

@@ -74,6 +74,20 @@ def test_a_run_without_useful_results_prints_the_reason(
     assert message in ran.out
 
 
+def test_a_run_whose_filter_drops_everything_prints_that_no_record_reached_the_model(
+    folder: Path, millstream: Millstream
+) -> None:
+    (folder / "dropping.yaml").write_text(
+        "name: dropping\nsource: {type: generator, records: 30}\nengine: {type: local}\npipeline:\n  steps:\n"
+        "    - {type: filter, function: 'operator:not_'}\n"
+        "    - {type: classify, model: {type: naive_bayes, features: {}}}\n"
+    )
+    ran = millstream("run", "dropping.yaml")
+    assert ran.code == 0, ran.err
+    assert "labels     no record reached step 'classify': all were dropped or rejected before it" in ran.out
+    assert "check `fields`" not in ran.out
+
+
 @pytest.mark.usefixtures("demo")
 def test_a_model_that_is_worse_than_a_baseline_is_reported(millstream: Millstream) -> None:
     worse = ("--set", "pipeline.model.type=no_change", "--set", "pipeline.model.batch_size=1000")

@@ -50,7 +50,7 @@ LINES = {
         "size: 1h",
         "size: 3600",
         "news.yaml:7 pipeline.popularity.window.size: 3600 is not allowed; "
-        "a duration needs a unit: 100ms, 10s, 5m, 1h, 7d",
+        "a duration needs a unit: 10us, 100ms, 10s, 5m, 1h, 7d, 2w",
     ),
     "a threshold of 2": (
         "threshold: 0.10",
@@ -96,7 +96,7 @@ LINES = {
         "fields: {text: text, label: label, time: published_at}",
         "fields: {text: text}",
         "news.yaml:6 pipeline.model: classify, `label`: the records have no column 'label' here; "
-        "there are _rank, _offset, _time, text, features; "
+        "there are text, features; "
         "name the field that holds it in the source's `fields: {label: ...}`",
     ),
     "a key that is given twice": (

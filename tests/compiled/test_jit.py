@@ -26,7 +26,7 @@ def messages(folder: Path, **environment: str) -> str:
 
 
 def test_the_first_start_warns_and_the_next_uses_the_cached_code(tmp_path: Path) -> None:
-    assert messages(tmp_path) == WARNING.format("once")
+    assert messages(tmp_path) == WARNING.format("once for each function")
     assert messages(tmp_path) == ""
 
 

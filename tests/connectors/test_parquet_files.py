@@ -55,6 +55,18 @@ def test_numbers_of_parquet_become_the_same_text_as_those_of_json(tmp_path: Path
     assert labels[0] == labels[1] == ["1.0", None, "2.5", "-3.0", "0.0"]
 
 
+def test_a_number_has_one_text_however_json_writes_it_and_in_parquet(tmp_path: Path) -> None:
+    written = ["1e2", "100.00", "1E-5", "0.00001", "1.50", "1e22", "12345678901234567890.0"]
+    pq.write_table(pa.table({"text": written, "label": [float(text) for text in written]}), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "t", "label": {text}}}\n' for text in written))
+    labels = []
+    for name in ("a.parquet", "a.jsonl"):
+        (batch,) = opened(tmp_path, name).read(name, 0, 7)
+        labels.append(batch["label"].to_pylist())
+    assert labels[0] == labels[1]
+    assert labels[0][:5] == ["100.0", "100.0", "0.00001", "0.00001", "1.5"]
+
+
 def test_parquet_columns_of_other_types_become_text(tmp_path: Path) -> None:
     table = pa.table(
         {

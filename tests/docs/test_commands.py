@@ -29,6 +29,7 @@ PLAYED = {
     ("docs/guarantees.md", "Try it"),
     ("docs/internals/formats.md", "A run directory"),  # in test_formats.py
     ("docs/joins.md", "Try it"),
+    ("docs/joins.md", "A config to copy"),
     ("docs/joins.md", "A small stream to all"),
     ("docs/kafka.md", "Five commands"),
     ("docs/local.md", "Try it"),
@@ -150,6 +151,11 @@ def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:
 
 def test_a_join_makes_the_rows_that_the_text_shows(folder: Path) -> None:
     Reader(folder).plays("docs/joins.md", "Try it")
+
+
+def test_the_config_to_copy_makes_the_rows_that_the_text_shows(folder: Path) -> None:
+    (folder / "configs/paid.yaml").write_text(blocks("docs/joins.md", "yaml", "A config to copy")[0].text)
+    Reader(folder).plays("docs/joins.md", "A config to copy")
 
 
 def test_a_small_stream_goes_to_all_with_the_price_that_the_text_shows(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of windows and joins: drawn by the script that the pages name, small, and shown."""
+"""The pictures of windows, joins and graphs: drawn by the script that the pages name, small, and shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from support.docs_pages import ROOT, TEXTS
 
 import millstream as ms
 from scripts.plots import FOLDER, PLOTS
-from scripts.run_plots import draw_joined, draw_memory, draw_popularity, draw_trending, write_texts_and_labels
+from scripts.run_plots import (
+    draw_joined,
+    draw_memory,
+    draw_popularity,
+    draw_trending,
+    draw_two_models,
+    write_texts_and_labels,
+)
 from scripts.small_images import LARGEST
 from scripts.window_kinds import KINDS, picture, windows_of
 
@@ -38,7 +45,7 @@ def test_windows_close_as_the_picture_shows() -> None:
 def test_the_pages_show_every_plot_with_its_command_and_all_are_small() -> None:
     shown = {
         (page, name)
-        for page in ("docs/windows.md", "docs/joins.md")
+        for page in ("docs/windows.md", "docs/joins.md", "docs/graphs.md")
         for name in re.findall(r"\]\(plots/([\w.-]+)\)", TEXTS[page])
     }
     files = sorted(file.name for file in FOLDER.iterdir())
@@ -56,16 +63,22 @@ def lines_of(figure: Figure, panel: int = 0) -> list[Sequence[float]]:
     return [heights for heights in found if len(heights) > 2]
 
 
-@pytest.mark.parametrize(("config", "records"), [("demo", 16_000), ("trending", 12_000)])
+@pytest.mark.parametrize(("config", "records"), [("demo", 16_000), ("trending", 12_000), ("two_models", 3_000)])
 def test_a_run_of_the_config_is_drawn(config: str, records: int, tmp_path: Path) -> None:
     run = ms.run(ROOT / f"configs/{config}.yaml", run=tmp_path / "run", set={**LOCAL, "source.records": records})
     if config == "demo":
         assert len(lines_of(draw_popularity(run))) == 8
+    elif config == "two_models":
+        [first, second] = lines_of(draw_two_models(run))
+        parts = [each["steps"] for each in run.metrics().to_pylist()]
+        assert [sum(first) / 3, sum(second) / 3] == [pytest.approx(100 * each["accuracy"]) for _, each in parts[-1]]
     else:
-        words = {row["word"] for row in run.output("trending").to_pylist() if row["_final"]}
+        finals = [row for row in run.output("trending").to_pylist() if row["_final"]]
+        words = {row["_window"]: row["word"] for row in sorted(finals[::-1], key=lambda row: row["count"])}
         drawn = draw_trending(run)
-        assert {text.get_text() for text in drawn.axes[0].texts} == words and len(words) > 3
-        assert lines_of(drawn, 1)
+        for panel in drawn.axes:
+            assert [text.get_text() for text in panel.texts] == [words[each] for each in sorted(words)]
+        assert len(words) > 2 and lines_of(drawn, 1)
 
 
 def test_every_text_has_one_fate_in_the_plot_of_the_join(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import Contradiction
-from millstream.runs.directory import RunDirectory
+from millstream.runs.directory import RunDirectory, difference
 
 CONTENT = (
     "cache/news/a.npy",
@@ -18,6 +18,24 @@ CONTENT = (
     "checkpoints/0.json",
     "layers/0.layer",
 )
+
+
+STEPS = [{"name": "words", "type": "map"}, {"name": "classify", "type": "classify"}]
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        ([*STEPS, {"name": "top", "type": "top_k"}], "'top' is new"),
+        (STEPS[:1], "'classify' is missing"),
+        ([{**STEPS[0], "name": "clip"}, STEPS[1]], "'words' is now called 'clip'"),
+        ([{"name": "top", "type": "top_k"}, STEPS[1]], "'top' is new, 'words' is missing"),
+        (STEPS[::-1], "the order was words, classify, is classify, words"),
+        ([{**STEPS[0], "type": "filter"}, STEPS[1]], 'words.type was "map", is "filter"'),
+    ],
+)
+def test_a_step_that_is_new_missing_or_renamed_is_named(now: list[dict[str, str]], message: str) -> None:
+    assert difference(STEPS, now) == message
 
 
 class Died(BaseException):

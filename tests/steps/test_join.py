@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from millstream.config.pipeline import NamedStep
 from millstream.errors import ConfigError, StepFailed
 from millstream.steps.boundary_order import in_boundary_order
 from millstream.steps.checks import check_join
 from millstream.steps.contracts import FindsLateRecords, JoinStep, Scope
 from millstream.steps.join import Join
+from millstream.steps.nodes import build_node
 from millstream.substreams import Watermark
 
 POSITION = [("_rank", pa.int32()), ("_offset", pa.int64()), ("_time", pa.int64())]
@@ -221,13 +223,21 @@ def test_a_million_open_keys_wait_and_more_than_a_shards_part_of_most_are_an_err
     [
         ({"by": "idd"}, "step 'join', `by`: the records have no column 'idd' here; did you mean `id`?"),
         ({"by": "score"}, "step 'join', `by`: keys are text, but 'score' is double; name a text column"),
-        ({"by": ["id", "label"]}, "step 'join', `by`: the records have no column 'label' here"),
+        ({"by": ["id", "label"]}, "`by`: the records have no column 'label' here; there are id, text, score"),
     ],
 )
 def test_a_key_that_is_no_text_of_both_streams_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         build(within="1s", **options)
     assert message in str(refused.value)
+
+
+def test_the_stream_without_the_key_is_named() -> None:
+    config = Join.model_validate({"by": "score", "within": "1s", "name": "both"})
+    scored = LEFT.set(LEFT.get_field_index("score"), pa.field("score", pa.string()))
+    message = "step 'both', `by`, stream 'labels': the records have no column 'score' here; there are id, text, label"
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        build_node(NamedStep("both", config), [scored, RIGHT], ("texts", "labels"))
 
 
 def test_a_join_needs_two_streams_and_fields_that_can_wait() -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from millstream.api.graph_picture import Arrow, Box, Picture
 
-__all__ = ["Layout", "Place", "layout"]
+__all__ = ["FONT", "Layout", "Place", "layout"]
 
-LETTER, LINE = 7.2, 16.0
+FONT = 14
+"""The size of the letters, in pixels."""
+LETTER, LINE = 0.6 * FONT, 18.0
 """The width of a letter and the height of a line, in pixels."""
-_HEIGHT, _BETWEEN, _GAP, _MARGIN = 2 * LINE + 14, 26.0, 56.0, 16.0
+_HEIGHT, _BETWEEN, _GAP, _MARGIN = 2 * LINE + 14, 26.0, 38.0, 16.0
 _BESIDE = 10.0
 """The distance of an arrow that leads back from the sides of its boxes."""
 
@@ -123,7 +125,7 @@ def _column_height(column: Sequence[str], boxes: Mapping[str, Box]) -> float:
 
 
 def _width(box: Box) -> float:
-    return LETTER * max(len(box.name), len(box.detail)) + 24
+    return LETTER * max(len(box.name), len(box.detail)) + 14
 
 
 def _points(places: Sequence[Place]) -> list[tuple[float, float]]:

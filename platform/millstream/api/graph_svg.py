@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from millstream.api.graph_layout import LETTER, LINE, Layout, Place, layout
+from millstream.api.graph_layout import FONT, LETTER, LINE, Layout, Place, layout
 from millstream.api.graph_picture import Box, Picture
 
 __all__ = ["svg"]
@@ -29,7 +29,7 @@ def svg(picture: Picture, title: str) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} font-family="Menlo, Consolas, monospace" '
-            'font-size="12">',
+            f'font-size="{FONT}">',
             f"<title>{escape(title)}</title>",
             '<defs><marker id="end" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
             'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#6b6b6b"/></marker></defs>',

@@ -43,8 +43,8 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
         if predictions := summary.delivered.get("predictions"):
             kept = "records have a prediction; a record that only a later step rejects, such as popularity, keeps it"
             yield f"             {predictions:,} {kept}"
-    if summary.model is not None and summary.accuracy is None and summary.records:
-        yield "  labels     no record had one, so the model has learned nothing; check `fields` of the source"
+    if summary.records:
+        yield from _nothing_learned(summary, watched)
     event_time = event_time_status(watched.epoch_log.totals)
     if watched.graph.waits_for_time and event_time.held_by is not None:
         yield f"  watermark  {event_time.describe()}"
@@ -62,6 +62,21 @@ def report(summary: Summary, watched: Watched, figures: Figures, speed: float | 
     yield from _outputs(summary, _locations(watched))
     yield f"the run directory is {summary.run}; commands to try:"
     yield from _next_commands(summary, run)
+
+
+def _nothing_learned(summary: Summary, watched: Watched) -> Iterator[str]:
+    """Yield the reason why a model has learned nothing."""
+    accuracies = {step: each["accuracy"] for step, each in summary.steps.items()}
+    for node in watched.graph.steps:
+        if not hasattr(node.step, "ask") or accuracies.get(node.name, summary.accuracy) is not None:
+            continue
+        predictions = summary.delivered.get(f"{node.name}.predictions", summary.delivered.get("predictions"))
+        if predictions == 0:
+            yield f"  labels     no record reached step {node.name!r}: all were dropped or rejected before it"
+        else:
+            of = f" of step {node.name!r}" if accuracies else ""
+            learned = f"no record{of} had one, so the model has learned nothing"
+            yield f"  labels     {learned}; check `fields` of the source"
 
 
 def _outputs(summary: Summary, where: Mapping[str, str]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def _announce_compilation() -> None:
             every = (
                 "at every start, until the environment variable NUMBA_CACHE_DIR names a folder for the compiled code"
             )
-            frequency = "once" if dispatcher.stats.cache_path else every
+            frequency = "once for each function" if dispatcher.stats.cache_path else every
             _LOGGER.warning("compiling functions for this machine, %s; the compilation takes some seconds", frequency)
 
         def on_end(self, event: Any) -> None:

@@ -25,6 +25,7 @@ _MICROS = {
 _BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BYTES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
+_EXAMPLES = "10us, 100ms, 10s, 5m, 1h, 7d, 2w"
 _PART = r"([0-9]+(?:\.[0-9]+)?) *(ms|us|[wdhms])"
 DURATION = r"^(?:[0-9]+(?:\.[0-9]+)? *(?:ms|us|[wdhms]) *)+$"
 _SIZE = r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?i?B)"
@@ -38,14 +39,14 @@ def parse_duration(text: str) -> int:
     >>> parse_duration("5")
     Traceback (most recent call last):
     ...
-    ValueError: a duration needs a unit: 100ms, 10s, 5m, 1h, 7d
+    ValueError: a duration needs a unit: 10us, 100ms, 10s, 5m, 1h, 7d, 2w
     """
     text = text.strip()
     if text == "0":
         return 0
     if not re.fullmatch(DURATION, text):
         unit = "a duration needs a unit" if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else "not a duration"
-        message = f"{unit}: 100ms, 10s, 5m, 1h, 7d"
+        message = f"{unit}: {_EXAMPLES}"
         raise ValueError(message)
     total = sum(Decimal(number) * _MICROS[unit] for number, unit in re.findall(_PART, text))
     if total != int(total):

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from millstream.config.document import Document, KeyPath, Problem
+from millstream.config.durations import DURATION, parse_duration
 from millstream.config.keys import known_keys
-from millstream.config.pipeline import NAME, RUN_NAME
+from millstream.config.pipeline import NAME, RUN_NAME, StepList
 from millstream.suggestions import nearest, suggestion
 
 __all__ = ["problems_of"]
@@ -24,6 +25,7 @@ _KINDS = {
     "decimal": "a number",
     "bool": "true or false",
     "string": "text; put it in quotes",
+    "text": "text",
     "list": "a list",
     "tuple": "a list",
     "set": "a list",
@@ -42,6 +44,8 @@ _BOUNDS = {
 
 
 _WRONG_KINDS = ("type", "parsing", "parsing_size", "from_float", "attributes_type", "number", "required")
+_PIPELINE_KEYS = tuple(StepList.model_fields)
+_DAY = parse_duration("1d")
 _YAML = {"False": "false", "True": "true", "None": "null"}
 _PATTERNS = {
     NAME: "letters, digits, `_` and `-`, at most 64",
@@ -70,9 +74,12 @@ def problems_of(error: ValidationError, model: type[BaseModel], document: Docume
     ]
     unknown = [path for path, found in located if found["type"] == "extra_forbidden"]
     misspelt = {(*path[:-1], nearest(path[-1], known_keys(model, document.data, path[:-1]))) for path in unknown}
+    if any(path[0] in _PIPELINE_KEYS for path in unknown if len(path) == 1):
+        misspelt.add(("pipeline",))
     for path, found in located:
         if found["type"] == "missing" and path in misspelt:
-            continue  # the key is there, but misspelt
+            continue  # the key is there, but misspelt or elsewhere
+        path = _blamed(path, found, document)
         message = document.secrets.redact(_message(found, path, model, document))
         if message not in merged.setdefault(path, []):
             merged[path].append(message)
@@ -93,6 +100,16 @@ def _key_path(location: Sequence[str | int], kind: str, model: type[BaseModel], 
     return path
 
 
+def _blamed(path: KeyPath, found: ErrorDetails, document: Document) -> KeyPath:
+    """The key path of a problem: of one with several keys of a mapping that of the first key that the message names."""
+    value = document.at(path)
+    if found["type"] == "value_error" and isinstance(value, Mapping):
+        for key in re.findall(r"`(\w+)`", str(found["ctx"]["error"])):
+            if key in value:
+                return (*path, key)
+    return path
+
+
 def _message(found: ErrorDetails, path: KeyPath, model: type[BaseModel], document: Document) -> str:
     kind, context = found["type"], found.get("ctx", {})
     value = document.at(path)
@@ -102,10 +119,14 @@ def _message(found: ErrorDetails, path: KeyPath, model: type[BaseModel], documen
         return "required"
     if kind == "extra_forbidden":
         allowed = known_keys(model, document.data, path[:-1])
+        if path[-1] in _PIPELINE_KEYS and "pipeline" in allowed:
+            return f"unknown key here; write it below `pipeline:`, as `pipeline.{path[-1]}`"
         return "unknown key" + suggestion(path[-1], allowed, f"one of {', '.join(allowed)}")
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
         limit = context[bound]
+        if isinstance(value, str) and limit >= _DAY and re.match(DURATION, value):
+            return f"{shown} is not allowed; {words} {limit // _DAY}d"
         whole = isinstance(limit, float) and limit.is_integer()
         return f"{shown} is not allowed; {words} {int(limit) if whole else limit}"
     if kind in ("literal_error", "enum"):
@@ -122,10 +143,15 @@ def _message(found: ErrorDetails, path: KeyPath, model: type[BaseModel], documen
     if kind == "string_pattern_mismatch":
         pattern = context["pattern"]
         return f"{shown} is not allowed; {_PATTERNS.get(pattern, f'it has to match {pattern}')}"
+    if kind in ("too_short", "string_too_short"):
+        return f"{shown} is too short; at least {context['min_length']}" if value else "it must not be empty"
+    if kind == "value_error" and isinstance(found["input"], Mapping):
+        return str(context["error"])
     if kind == "value_error":
         return f"{shown} is not allowed; {context['error']}"
     family, _, rest = kind.partition("_")
     if family in _KINDS and rest in _WRONG_KINDS:
+        family = "text" if family == "string" and isinstance(value, Mapping | list) else family
         return f"{shown} is not {_KINDS[family]}"
     return str(found["msg"])
 

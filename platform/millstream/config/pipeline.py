@@ -39,6 +39,7 @@ __all__ = [
     "TO_ALL",
     "CycleLimits",
     "NamedStep",
+    "StepList",
     "cycle_limits",
     "duplicates",
     "init_details",

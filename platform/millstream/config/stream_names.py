@@ -77,10 +77,16 @@ READS: TypeAdapter[list[str | StreamToAll]] = TypeAdapter(
 
 def read_errors(wrong: ValidationError) -> list[ErrorDetails]:
     """The errors in a value of `from`, with key paths of the config."""
-    return [
-        {**error, "loc": tuple(part for part in error["loc"] if part not in (_NAMED, _TO_ALL))}
-        for error in wrong.errors()
-    ]
+    return [_placed(error) for error in wrong.errors()]
+
+
+def _placed(error: ErrorDetails) -> ErrorDetails:
+    where = tuple(part for part in error["loc"] if part not in (_NAMED, _TO_ALL))
+    if error["type"] != "missing" or where[-1:] != ("to",):
+        return {**error, "loc": where}
+    name = error["input"].get("stream", "NAME")
+    message = f"only the second stream of a `join` takes a mapping, with `to: all`; write the name alone: `{name}`"
+    return {**error, "type": "refused", "loc": where[:-1], "msg": message}
 
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": STREAM}

@@ -74,8 +74,8 @@ def _chosen(directory: RunDirectory, graph: Graph, step: str | None) -> Node:
         message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
         raise MillstreamError(message)
     if step is None and len(found) > 1:
-        message = f"several steps of {directory.path} classify: {', '.join(found)}; name one of them as `step`"
-        raise MillstreamError(message)
+        message = f"several steps of {directory.path} classify: {', '.join(found)}"
+        raise MillstreamError(f"{message}; name one of them with `--step NAME`, in Python with `step`")
     if step is not None and step not in found:
         meant = suggestion(step, found, f"one of {', '.join(found)}")
         raise MillstreamError(f"no step {step!r} of {directory.path} classifies{meant}")

@@ -117,6 +117,9 @@ def output_of(directory: RunDirectory, loaded: Loaded, name: str) -> RunOutput:
     outputs = outputs_of(directory, loaded)
     if name in outputs:
         return outputs[name]
+    full = [each for each in outputs if each.endswith(f".{name}")]
     hint = suggestion(name, outputs, f"its outputs are {', '.join(outputs)}")
+    if full:
+        hint = f"; {'it has' if len(full) == 1 else 'its steps make'} {' and '.join(f'`{each}`' for each in full)}"
     message = f"{directory.path} has no output {name!r}{hint}"
     raise MillstreamError(message)

@@ -8,7 +8,20 @@ from millstream.errors import ConfigError
 from millstream.records import is_text
 from millstream.suggestions import suggestion
 
-__all__ = ["check_column", "check_text_column"]
+__all__ = ["WrongInput", "check_column", "check_text_column"]
+
+
+class WrongInput(ConfigError):
+    """The records of one of the inputs of a step are not those that the step needs; `number` is that of the input."""
+
+    def __init__(self, option: str, problem: str, number: int) -> None:
+        super().__init__(f"{option}: {problem}")
+        self.number = number
+        self._option, self._problem = option, problem
+
+    def naming(self, stream: str) -> str:
+        """The message with the name of the stream."""
+        return f"{self._option}, stream {stream!r}: {self._problem}"
 
 
 def check_column(option: str, column: str, records: pa.Schema, advice: str = "") -> None:
@@ -23,7 +36,8 @@ def check_column(option: str, column: str, records: pa.Schema, advice: str = "")
     """
     if column in records.names:
         return
-    meant = suggestion(column, records.names, f"there are {', '.join(records.names)}{advice}")
+    fields = [name for name in records.names if not name.startswith("_")]
+    meant = suggestion(column, records.names, f"there are {', '.join(fields) or 'no fields'}{advice}")
     raise ConfigError(f"{option}: the records have no column {column!r} here{meant}")
 
 

@@ -17,6 +17,7 @@ from millstream.records import PATH, TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot
 from millstream.state.shard_limit import ShardLimit
 from millstream.steps.broadcast_records import BroadcastRecords
+from millstream.steps.column_checks import WrongInput
 from millstream.steps.contracts import (
     Array,
     JoinStep,
@@ -115,8 +116,12 @@ class Join(BaseModel):
             message = f"step {name!r}: a join reads two streams, and `from` names {len(records)}; name two, in a list"
             raise ConfigError(message)
         key = (self.by,) if isinstance(self.by, str) else self.by
-        for schema in records:
-            check_key_fields(key, schema, f"step {name!r}, `by`")
+        option = f"step {name!r}, `by`"
+        for number, schema in enumerate(records):
+            try:
+                check_key_fields(key, schema, option)
+            except ConfigError as error:
+                raise WrongInput(option, str(error).removeprefix(f"{option}: "), number) from error
         return _JoinStep(name, self, key, JoinedColumns(name, key, records[0], records[1]), to_all)
 
 

@@ -16,6 +16,7 @@ from millstream.digests.layouts import layout_of
 from millstream.errors import ConfigError
 from millstream.extras import check_parts
 from millstream.records import OFFSET, PATH, RANK, TIME, no_records
+from millstream.steps.column_checks import WrongInput
 from millstream.steps.contracts import JoinStep, Result, Step, Traits
 from millstream.steps.keys import check_key
 from millstream.steps.several_inputs import JoinedInputs, OneInput
@@ -77,8 +78,9 @@ def build_node(
         result: Result = step.process(no_records(records))
         made = result.records.schema
     except ConfigError as error:
-        named_already = named.name in str(error).partition(":")[0]
-        raise ConfigError(f"{error}" if named_already else f"step {named.name!r}: {error}") from error
+        message = error.naming(reads[error.number]) if isinstance(error, WrongInput) and reads else str(error)
+        named_already = named.name in message.partition(":")[0]
+        raise ConfigError(message if named_already else f"step {named.name!r}: {message}") from error
     except Exception as error:
         message = f"step {named.name!r} cannot take an empty batch: {type(error).__name__}: {error}"
         raise ConfigError(message) from error

@@ -9,16 +9,19 @@ used only for blocks for which its result is known to be the same.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from millstream.arrays import FEW_ROWS, Array
 from millstream.log.formats.columns import records_of
+from millstream.log.formats.rows import numbers_as_text
 from millstream.records import log_schema
 
 __all__ = ["parse_block", "parse_lines"]
@@ -189,12 +192,18 @@ class _Number(str):
     __slots__ = ()
 
 
+class _Float(_Number):
+    """The text of a JSON number with a fraction or an exponent."""
+
+    __slots__ = ()
+
+
 def _refuse(constant: str) -> Any:
     message = f"{constant} is not a JSON number"
     raise ValueError(message)
 
 
-_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Float, parse_constant=_refuse)
 
 
 def _parse_line_by_line(
@@ -209,7 +218,7 @@ def _parse_line_by_line(
         except ValueError as error:
             rows.append({})
             reasons.append(_reason(error))
-    columns = {name: pa.array([row.get(name) for row in rows], pa.string()) for name in fields if name != "time"}
+    columns = {name: _texts([row.get(name) for row in rows]) for name in fields if name != "time"}
     if "time" in fields:
         times = [row.get("time") for row in rows]
         text = pa.array([None if isinstance(time, _Number) else time for time in times], pa.string())
@@ -218,6 +227,20 @@ def _parse_line_by_line(
         only = text if seconds.null_count == len(times) else seconds
         columns["time"] = pa.StructArray.from_arrays([text, seconds], ["text", "seconds"]) if both else only
     return columns, reasons
+
+
+def _texts(values: Sequence[str | None]) -> pa.Array:
+    """The values of a field as text; equal floating-point numbers have one text, the same as in a Parquet file.
+
+    >>> _texts(["1e2", _Float("1e2"), _Float("100.00"), _Number("100"), None]).to_pylist()
+    ['1e2', '100.0', '100.0', '100', None]
+    """
+    texts = pa.array(values, pa.string())
+    floats = [isinstance(value, _Float) for value in values]
+    if not any(floats):
+        return texts
+    numbers = [float(value) for value in values if isinstance(value, _Float)]
+    return pc.replace_with_mask(texts, pa.array(floats), numbers_as_text(pa.array(numbers, pa.float64())))
 
 
 def _reason(error: ValueError) -> str:
@@ -252,7 +275,7 @@ def _too_deep(line: bytes) -> bool:
 
 
 def _scalar(value: Any, field: str, key: str) -> str | None:
-    """A value as text: strings unchanged, numbers and booleans as in JSON."""
+    """A value as text: strings unchanged, numbers and booleans as in JSON; `_texts` makes floats canonical."""
     if isinstance(value, bool):
         if field == "time":
             message = f"{key} is no time but {_kind(value)}"
@@ -262,6 +285,9 @@ def _scalar(value: Any, field: str, key: str) -> str | None:
         return None
     if not isinstance(value, str):
         message = f"{key} is not text but {_kind(value)}"
+        raise ValueError(message)
+    if isinstance(value, _Float) and field != "time" and math.isinf(float(value)):
+        message = f"{key} is a number beyond 64 bits; write it as text"
         raise ValueError(message)
     if not value.isascii():
         try:

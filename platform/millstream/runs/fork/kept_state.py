@@ -36,7 +36,7 @@ class StepChange:
     def describe(self) -> str:
         """Describe the change in a few words.
 
-        >>> StepChange("classify", False, "model.type was sgd, is ftrl").describe()
+        >>> StepChange("classify", False, "starts over: model.type was sgd, is ftrl").describe()
         'starts over: model.type was sgd, is ftrl'
         """
         return "keeps its state" if self.kept else self.reason
