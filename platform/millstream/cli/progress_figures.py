@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -156,6 +158,8 @@ class RunFigures(Observer):
     def _continuation(self, first: int) -> str:
         """Return the line that reports, before the first epoch, from which epoch this start continues."""
         log = self._watched.epoch_log
+        if not log.totals.processed and (origin := self._watched.directory.origin).exists():
+            return f"beginning {self._watched.directory.path} {_described(json.loads(origin.read_text()))}"
         repeated = [] if first >= self._epochs_before else [r for r in log.reader().receipts(first) if r.epoch >= first]
         records = log.totals.records - sum(receipt.records for receipt in repeated if receipt.attempt == 1)
         line = f"continuing {self._watched.directory.path} from epoch {first}, record {records:,}"
@@ -167,6 +171,21 @@ class RunFigures(Observer):
         which = f"epoch {first} is" if last == first else f"epochs {first} to {last} are"
         count = sum(receipt.records for receipt in repeated if receipt.attempt == 1)
         return f"{line}; {which} {word} ({count:,} records)"
+
+
+def _described(origin: Mapping[str, Any]) -> str:
+    """Return the state with which a run began.
+
+    >>> _described({"models": {"classify": "models:/news/3"}})
+    'with models:/news/3, at the offsets up to which it was trained'
+    >>> _described({"run": "runs/old", "log": "...", "epoch": 3})
+    'with the state of runs/old after epoch 3'
+    """
+    if "models" in origin:
+        return f"with {', '.join(origin['models'].values())}, at the offsets up to which it was trained"
+    if origin["epoch"] < 0:
+        return f"with the cuts of {origin['run']}"
+    return f"with the state of {origin['run']} after epoch {origin['epoch']}"
 
 
 def _popular(windows: list[pa.Table]) -> tuple[tuple[str, float], ...]:
