@@ -37,11 +37,11 @@ quick: $(READY)  ## ruff, and the tests without Spark and brokers: for the edit 
 	@$(BIN)/ruff format --check
 	@$(PYTEST) -m "not spark and not kafka and not long and not matrix and not soak" -n 2 --dist loadgroup
 
-test: check  ## the checks, then every test but the whole matrix and the soak
+test: check  ## the checks, then every test but the rest of the matrix and the soak
 	@$(PYTEST) -m "not matrix and not soak" -n 2 --dist loadgroup
 
-conformance: $(READY)  ## the whole matrix: every pipeline, delivery, engine and crash point
-	@$(PYTEST) tests/conformance tests/faults -m "not soak" -n 2 --dist load
+conformance: $(READY)  ## the rest of the matrix, which `test` leaves out: every pipeline, delivery, engine and crash point
+	@$(PYTEST) tests -m "matrix and not soak" -n 2 --dist load
 
 check: $(READY)  ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check
