@@ -63,4 +63,4 @@ def test_refusals(
 
 def test_an_unknown_way_to_train_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, message = refused(tmp_path, capsys, "train", "--out", str(tmp_path / "out"), "--how", "guessed")
-    assert code == 2 and "'guessed' is not 'sequential'" in message
+    assert code == 2 and "'guessed' is not one of 'sequential', 'averaged'" in message

@@ -126,7 +126,7 @@ def test_an_editor_accepts_a_class_with_any_options(mine: Path, millstream: Mill
     schema = json.loads(millstream("schema").out)
     types = schema["$defs"]["TextTopics"]["properties"]["model"]["properties"]["type"]["anyOf"]
     assert "naive_bayes" in types[0]["enum"] and types[1]["type"] == "string"
-    own = schema["$defs"]["TextTopics"]["properties"]["model"]["anyOf"][-1]
+    own = schema["$defs"]["TextTopics"]["properties"]["model"]["anyOf"][-2]
     assert own["properties"]["type"]["pattern"] == types[1]["pattern"] and own["additionalProperties"] is True
 
 

@@ -52,6 +52,7 @@ class Pipeline:
     model: dict[str, Any] = field(default_factory=lambda: {"type": "complement_nb", "batch_size": 16})
     checkpoint_every: int = 1
     commit_every: int = 1
+    shards: int = 64
     window: dict[str, Any] = field(default_factory=lambda: {"type": "tumbling", "size": "10m", "lateness": "1m"})
     engine_name: str = "local"
     placement: dict[str, str] = field(default_factory=lambda: {"features": "worker"})
@@ -79,6 +80,7 @@ class Pipeline:
                 "delivery": str(self.delivery),
                 "checkpoint_every": self.checkpoint_every,
                 "commit_every": self.commit_every,
+                "shards": self.shards,
             },
             "keep": self.keep,
             "engine": {

@@ -38,7 +38,7 @@ def fails(record, state):
         raise ValueError("not this one")
     return {}, None
 
-def late(record, state):
+def lately(record, state):
     if record["word"] == "harbour3" and state:
         raise ValueError("not the second")
     return {}, (state or 0) + 1
@@ -70,7 +70,7 @@ def fails(name: str, key: str, **options: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("steps", "found"),
     [
-        ([WORDS, fails("late", "word")], r"not the second; .*\(epoch 0, source/part\d\.jsonl offset \d+, path \d\)"),
+        ([WORDS, fails("lately", "word")], r"not the second; .*\(epoch 0, source/part\d\.jsonl offset \d+, path \d\)"),
         (
             [COUNTS, fails("fails", "label", **{"from": "counts.topics"})],
             r"not this one; .*\(epoch 0, the row of counts for window 0, path \[\"\w+\"(,\"\w+\")?\]\)",
