@@ -37,6 +37,8 @@ def test_the_sum_of_the_blocks_is_the_model_of_the_run(tmp_path: Path, complemen
     alone = train(loaded, tmp_path / "alone", replay=run, block_records=20, sessions=HereSession)
     assert found.version.trained == alone.version.trained
     assert found.result["labelled"] == alone.result["labelled"] > 100
+    left = sorted(file.name for file in (tmp_path / "out/work").iterdir())
+    assert left == sorted(file.name for file in (tmp_path / "alone/work").iterdir())
 
 
 @pytest.mark.parametrize(

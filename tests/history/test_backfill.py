@@ -18,8 +18,9 @@ from support.pipelines import Pipeline
 
 from millstream.engines.local.engine import LocalEngine
 from millstream.errors import AlteredLog, ConfigError, Contradiction, Truncated
-from millstream.history.backfill import Backfill, backfill
+from millstream.history.backfill import backfill
 from millstream.history.bounds import Bounds
+from millstream.history.folder import Complete
 from millstream.log.epochs import EpochReader
 from millstream.log.journal import Journal
 from millstream_models.hashed_text import HashedText
@@ -31,7 +32,7 @@ def run_of(golden: Golden) -> Path:
     return golden.pipeline.folder / "runs" / golden.run
 
 
-def here(pipeline: Pipeline, out: Path, **options: Any) -> Backfill:
+def here(pipeline: Pipeline, out: Path, **options: Any) -> Complete:
     options = {"block_records": 30, **options}
     return backfill(pipeline.loaded("golden"), out, sessions=HereSession, **options)
 

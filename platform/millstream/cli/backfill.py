@@ -13,7 +13,7 @@ from millstream.cli.session import current_session
 from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
-    from millstream.history.backfill import Backfill
+    from millstream.history.folder import Complete
 
 __all__ = ["backfill"]
 
@@ -61,7 +61,7 @@ def backfill(
         click.echo(one_line(line))
 
 
-def _lines(found: Backfill) -> list[str]:
+def _lines(found: Complete) -> list[str]:
     result = found.result
     done = "was complete, nothing to do" if found.was_there else "complete"
     lines = [

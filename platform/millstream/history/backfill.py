@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from millstream.guarantees.validation import checked_graph
 from millstream.history.bounds import WHOLE, Bounds
 from millstream.history.cuts import check_logs, replayed
 from millstream.history.features import Computed, Progress, compute_features
-from millstream.history.folder import Facts, HistoryFolder
+from millstream.history.folder import Complete, Facts, HistoryFolder
 from millstream.history.head_task import sums
 from millstream.history.made_from import made_from, same_steps
 from millstream.history.plan import BLOCK_RECORDS
@@ -27,18 +27,9 @@ from millstream.history.way import Way, way_to_model
 from millstream.log.epochs import EpochReader
 from millstream.runs.directory import RunDirectory
 
-__all__ = ["Backfill", "backfill", "check_complete", "checked_way", "result_of"]
+__all__ = ["backfill", "check_complete", "checked_way", "result_of"]
 
 _WORK, _MISSING = "the backfill", "the tasks that are missing"
-
-
-@dataclass(frozen=True)
-class Backfill:
-    """A complete backfill: its folder, its facts, and true for `was_there` if this call found it complete."""
-
-    path: Path
-    result: Mapping[str, Any]
-    was_there: bool
 
 
 def checked_way(loaded: Loaded, step: str | None, subject: str) -> Way:
@@ -62,7 +53,7 @@ def backfill(
     tasks: int | None = None,
     block_records: int = BLOCK_RECORDS,
     sessions: type[BackgroundSession] = BackgroundSession,
-) -> Backfill:
+) -> Complete:
     """Compute the features that the folder `out` lacks, up to the model of `step`; nothing if it is complete.
 
     The features are those within the bounds. `tasks` is the number of Spark tasks at a time; None: one for each core.
@@ -76,7 +67,7 @@ def backfill(
         if result is not None:
             check_complete(loaded, folder)
             folder.remove_legs()
-            return Backfill(out, result, was_there=True)
+            return Complete(out, result, was_there=True)
         with sessions(folder.spark_log, tasks, _WORK, _MISSING) as spark:
             setup = setup_of(loaded, way, out, bounds)
             shards = loaded.config.guarantee.shards
@@ -84,7 +75,7 @@ def backfill(
         result = result_of(computed, loaded, replay if bounds.whole else None)
         facts.complete(result)
         folder.remove_legs()
-        return Backfill(out, result, was_there=False)
+        return Complete(out, result, was_there=False)
 
 
 def check_complete(loaded: Loaded, folder: HistoryFolder) -> None:

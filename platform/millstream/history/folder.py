@@ -16,7 +16,7 @@ from millstream.log.journal.durability import make_folder, write_whole
 from millstream.log.journal.lock import LOCK, FolderLock
 from millstream.runs.directory import difference
 
-__all__ = ["Facts", "HistoryFolder", "Note"]
+__all__ = ["Complete", "Facts", "HistoryFolder", "Note"]
 
 _FORMAT = 1
 _LONGEST = 80
@@ -51,6 +51,15 @@ class Note:
         return Note(**{**content, "files": tuple(content["files"])})
 
 
+@dataclass(frozen=True)
+class Complete:
+    """A complete history: its folder, its facts, and true for `was_there` if this call found it complete."""
+
+    path: Path
+    result: Mapping[str, Any]
+    was_there: bool
+
+
 class HistoryFolder:
     """The files of one history. The facts say of which config, and, once all tasks are done, with which result."""
 
@@ -60,6 +69,7 @@ class HistoryFolder:
         self.features = path / "features"
         self.legs = path / "legs"
         self.notes = path / "done"
+        self.learned = path / "learned"
         self.spark_log = path / "spark.log"
         self._plan = path / "plan.json"
 

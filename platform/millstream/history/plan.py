@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.log.epochs import Epoch, EpochReader, PartitionName, PartitionTable, Skipped
+from millstream.state.model_version import Trained
 
 __all__ = ["BLOCK_RECORDS", "Block", "Plan", "ReadPartition", "blocks_of", "gaps_of"]
 
@@ -73,6 +74,16 @@ class Plan:
     def names(self) -> PartitionTable:
         """The partitions by rank."""
         return PartitionTable([partition.key for partition in self.partitions])
+
+    def trained(self, blocks: int | None = None) -> dict[str, dict[str, Trained]]:
+        """The positions of a model that has learned all, or the first blocks: these without identities of logs."""
+        found: dict[str, dict[str, Trained]] = {}
+        for rank, partition in enumerate(self.partitions):
+            ends = [block.spans[rank][1] for block in self.blocks[:blocks] if rank in block.spans]
+            upto = partition.end if blocks is None else ends[-1] if ends else partition.begin
+            part = Trained(upto, partition.identity if blocks is None else "")
+            found.setdefault(partition.source, {})[partition.name] = part
+        return found
 
     @property
     def size(self) -> int:

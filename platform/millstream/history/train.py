@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from millstream.config.load import Loaded
 from millstream.engines.spark.background_session import BackgroundSession
 from millstream.history.backfill import check_complete, checked_way, result_of
 from millstream.history.cuts import replayed
 from millstream.history.features import Progress, compute_features
-from millstream.history.folder import Facts, HistoryFolder
+from millstream.history.folder import Complete, Facts, HistoryFolder
 from millstream.history.how import check_model, learner
 from millstream.history.made_from import made_from
 from millstream.history.plan import BLOCK_RECORDS
@@ -27,13 +25,8 @@ __all__ = ["Trained", "train"]
 _WORK, _MISSING = "the training", "the blocks that are missing"
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A complete training: its folder, its facts, and true for `was_there` if this call found it complete."""
-
-    path: Path
-    result: Mapping[str, Any]
-    was_there: bool
+class Trained(Complete):
+    """A complete training."""
 
     @property
     def version(self) -> ModelVersion:
@@ -81,5 +74,5 @@ def train(
 
 def _remove_work(work: HistoryFolder) -> None:
     """Remove the features and states of a complete training; its plan and its cuts stay."""
-    for folder in (work.features, work.legs, work.notes, work.path / "learned", work.path / "cache"):
+    for folder in (work.features, work.legs, work.notes, work.learned, work.path / "cache"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import shutil
 import sys
@@ -80,6 +81,11 @@ def _name(requirement: str) -> str:
 
 def _package_of(module: str) -> str | None:
     """The installed package that has this module; None for a module of Millstream, and for one of a plain folder."""
-    found: Mapping[str, list[str]] = importlib.metadata.packages_distributions()
-    packages = found.get(module.partition(".")[0], [])
+    packages = _packages().get(module.partition(".")[0], [])
     return next((name for name in packages if name != _OURS), None)
+
+
+@functools.cache
+def _packages() -> Mapping[str, list[str]]:
+    """The packages by module; finding them reads a file of every installed package."""
+    return importlib.metadata.packages_distributions()

@@ -23,7 +23,7 @@ from millstream.history.spark_tasks import opened_setup, plan_of
 from millstream.history.training_job import Training
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.records import OFFSET, PATH, RANK
-from millstream.state.model_version import ModelVersion, Trained
+from millstream.state.model_version import ModelVersion
 from millstream.steps.nodes import Node
 
 __all__ = ["check", "learn"]
@@ -107,11 +107,8 @@ def _add_all(setup: str, steps: str, out: Path, partition: Iterable[list[str]]) 
             step: Any = node.step
             step.restore({})
             step.add(parts, json.loads(_all_labels(opened.folder).read_bytes()))
-            trained: dict[str, dict[str, Trained]] = {}
-            for partition_read in plan.partitions:
-                end = Trained(partition_read.end, partition_read.identity)
-                trained.setdefault(partition_read.source, {})[partition_read.name] = end
-            ModelVersion(node.name, step.save(), tuple(json.loads(steps)), trained, plan.cuts).save(out)
+            configs = tuple(json.loads(steps))
+            ModelVersion(node.name, step.save(), configs, plan.trained(), plan.cuts).save(out)
 
 
 def _read(opened: Opened, block: int, columns: list[str]) -> pa.Table:
@@ -124,15 +121,15 @@ def _position(opened: Opened) -> list[str]:
 
 
 def _labels(folder: HistoryFolder, block: int) -> Path:
-    return folder.path / "labels" / f"{block:06d}.json"
+    return folder.learned / "labels" / f"{block:06d}.json"
 
 
 def _all_labels(folder: HistoryFolder) -> Path:
-    return folder.path / "labels" / "all.json"
+    return folder.learned / "labels" / "all.json"
 
 
 def _part(folder: HistoryFolder, block: int) -> Path:
-    return folder.path / "parts" / f"{block:06d}"
+    return folder.learned / "parts" / f"{block:06d}"
 
 
 def _part_facts(folder: HistoryFolder, block: int) -> Path:

@@ -26,7 +26,7 @@ from millstream.history.training_job import Training
 from millstream.log.epochs import PartitionTable
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.records import OFFSET, RANK
-from millstream.state.model_version import ModelVersion, Trained
+from millstream.state.model_version import ModelVersion
 from millstream.steps.contracts import State
 from millstream.steps.runner import process_batch
 
@@ -40,7 +40,7 @@ _SCORES = "scores.json"
 
 def learn(training: Training) -> Mapping[str, Any]:
     """Learn all blocks in one task, and return the scores of the model's predictions before it learned each record."""
-    states, plan = _States(training.work.path / "learned"), training.plan
+    states, plan = _States(training.work.learned), training.plan
     before = states.newest
     sizes = [block.size for block in plan.blocks]
 
@@ -60,9 +60,9 @@ def _learn_all(setup: str, steps: str, out: Path, partition: Iterable[list[str]]
         with opened_setup(setup) as opened:
             plan = plan_of(opened.folder.path)
             configs = tuple(json.loads(steps))
-            learner = _Learner(opened, plan, configs, _States(opened.folder.path / "learned"))
+            learner = _Learner(opened, plan, configs, _States(opened.folder.learned))
             learner.learn()
-            learner.write(out, len(plan.blocks), final=True)
+            learner.write(out, None)
 
 
 @dataclass(frozen=True)
@@ -132,16 +132,11 @@ class _Learner:
                 saved = time.monotonic()
                 took = saved - began
 
-    def write(self, folder: Path, blocks: int, *, final: bool = False) -> None:
-        """Write the version after some blocks; one before the end has no identities of the logs."""
-        trained: dict[str, dict[str, Trained]] = {}
-        for rank, partition in enumerate(self._plan.partitions):
-            ends = [block.spans[rank][1] for block in self._plan.blocks[:blocks] if rank in block.spans]
-            upto = partition.end if final else ends[-1] if ends else partition.begin
-            part = Trained(upto, partition.identity if final else "")
-            trained.setdefault(partition.source, {})[partition.name] = part
+    def write(self, folder: Path, blocks: int | None) -> None:
+        """Write the version after so many blocks; None: after all."""
         write_whole(folder / _SCORES, json.dumps(self._scores))
         state = self._node.step.save()
+        trained = self._plan.trained(blocks)
         ModelVersion(self._node.name, state, self._configs, trained, self._plan.cuts).save(folder)
 
     def _batches(self, number: int) -> Iterator[pa.Table]:
