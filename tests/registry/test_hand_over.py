@@ -11,10 +11,12 @@ from mlflow import MlflowClient
 
 from millstream.api.run import Run
 from millstream.config.load import Loaded, read_config
-from millstream.errors import AlteredLog, Contradiction
+from millstream.errors import AlteredLog, ConfigError, Contradiction
+from millstream.history.train import train
 from millstream.log.epochs import EpochLog, EpochReader, NewModel
 from millstream.runs.start import Options, start
 from millstream.state.checkpoints import CheckpointReader
+from millstream.study.conditions import conditions_of
 
 RECORDS, HALF = 1500, 700
 
@@ -140,3 +142,12 @@ def test_an_interrupted_hand_over_begins_again(
 
 def _fail(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_advice_asks_the_registry_and_a_training_refuses_a_model_that_has_learned(
+    loaded: Any, champion: str, tmp_path: Path
+) -> None:
+    begun = loaded({"from": champion})
+    assert conditions_of(begun).learner == conditions_of(loaded()).learner
+    with pytest.raises(ConfigError, match="begins without a model, so `from` has no meaning"):
+        train(begun, tmp_path / "model")

@@ -30,9 +30,7 @@ class RegisteredModel(BaseModel):
     )
 
     def build(self, records: Any) -> NoReturn:
-        message = (
-            f"the model {self.uri} is known only to `run`, `validate` and `explain`, which ask the registry for it"
-        )
+        message = f"the model {self.uri} is not known here; give its `type` and options instead of `from`"
         raise ConfigError(message)
 
     @model_serializer

@@ -10,6 +10,7 @@ from millstream.config.durations import format_duration
 from millstream.config.load import Loaded
 from millstream.guarantees.delivery import Delivery
 from millstream.guarantees.validation import checked_graph
+from millstream.registry.config_versions import fetch_versions
 from millstream.steps.classify import Classify
 from millstream.steps.popularity import Popularity
 from millstream.study.evidence import evidence
@@ -75,6 +76,7 @@ def conditions_of(
     loaded: Loaded, failures_per_month: float | None = None, records_per_second: float | None = None
 ) -> Conditions:
     """Return the conditions of a config; `ConfigError` if it is not valid. The sources are read once."""
+    loaded, _ = fetch_versions(loaded)
     graph = checked_graph(loaded, packages=False)
     config = loaded.config
     classify = next((step.config for step in config.steps if isinstance(step.config, Classify)), None)
