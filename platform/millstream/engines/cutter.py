@@ -14,23 +14,26 @@ from millstream.log.contracts import Log
 from millstream.log.epochs import (
     MOST_EPOCHS,
     Added,
+    Decided,
     Ended,
     Epoch,
     EpochLog,
     Event,
     Idle,
+    NewModel,
     PartitionName,
     PartitionTable,
     Planner,
     SinkAdded,
     SinkRemoved,
     Skipped,
+    Swap,
     Totals,
     in_order,
 )
 from millstream.timestamps import format_time, wall_clock
 
-__all__ = ["CutEpochs", "Cutter", "LogCutter", "ReplayCutter"]
+__all__ = ["CutEpochs", "Cutter", "Inbox", "LogCutter", "NoEvents", "ReplayCutter"]
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ _CHECK_SECONDS = 0.25
 """The time between two checks for new partitions of a followed source, and for idle and ended ones."""
 _LOOKS = 8
 """The least number of looks at a partition, in the silence after which it is idle."""
+_URGENT = (Added, Decided, Swap, NewModel)
+"""The events for which a bounded run, too, cuts an epoch without records."""
 _CLOCK_TOLERANCE = 60_000_000
 """The time, in microseconds, by which a clock may go back without a warning."""
 
@@ -48,6 +53,21 @@ class CutEpochs(Protocol):
     def epochs(self, first: int | None = None) -> Iterator[Epoch]: ...
 
     def totals(self) -> Totals: ...
+
+
+class Inbox(Protocol):
+    """Events that are no facts about the logs, for the next epoch."""
+
+    def take(self, totals: Totals) -> Sequence[Event]:
+        """Remove and return the events for the epoch `totals.next_epoch`, which is cut at once if there are some."""
+        ...
+
+
+class NoEvents:
+    """An inbox that stays empty."""
+
+    def take(self, totals: Totals) -> Sequence[Event]:
+        return ()
 
 
 class Cutter(Protocol):
@@ -92,6 +112,7 @@ class LogCutter:
     budget: int | None = None
     idle: Mapping[str, int | None] = field(default_factory=dict)
     wall_clock: Callable[[], int] = wall_clock
+    inbox: Inbox = field(default_factory=NoEvents)
     _events: list[Event] = field(default_factory=list, init=False)
     _added: set[int] = field(default_factory=set, init=False)
     """The partitions that the next epoch adds."""
@@ -152,6 +173,7 @@ class LogCutter:
         self._silence.interrupt(now, cut)
         last = self.until_idle and planned is None
         left = self._partitions_to_leave(ends, cut, ends if look or last else cut)
+        self._events += self.inbox.take(self.epoch_log.totals)
         if planned is None and not left and not self._has_urgent_event():
             self._done = self._planner.exhausted or (self.until_idle and self._planner.behind(ends) == 0)
             return None
@@ -179,8 +201,11 @@ class LogCutter:
         return max(before, now)
 
     def _has_urgent_event(self) -> bool:
-        """True if an event must be written without a record: the first position of a partition is decided only once."""
-        return any(not self.until_idle or isinstance(event, Added) for event in self._events)
+        """True if an event must be written without a record.
+
+        The first position of a partition is decided only once, and an event of the inbox does not wait for records.
+        """
+        return any(not self.until_idle or isinstance(event, _URGENT) for event in self._events)
 
     def _find_partitions(self) -> None:
         for source, log in self.logs.items():

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
-from millstream.engines.cutter import CutEpochs, Cutter, LogCutter, ReplayCutter
+from millstream.engines.cutter import CutEpochs, Cutter, Inbox, LogCutter, NoEvents, ReplayCutter
 from millstream.guarantees.builds import BuildCheck
 from millstream.guarantees.contracts import LifecycleObserver
 from millstream.guarantees.crash_point import Armed
@@ -118,6 +118,7 @@ class CutOptions:
         backpressure: Backpressure,
         idle: Mapping[str, int | None],
         wall_clock: Callable[[], int] = wall_clock,
+        inbox: Inbox | None = None,
     ) -> Cutter:
         sinks = list(storage.sink_keys.values())
         if self.replay is not None:
@@ -133,6 +134,7 @@ class CutOptions:
             budget=self.budget,
             idle=idle,
             wall_clock=wall_clock,
+            inbox=inbox or NoEvents(),
         )
 
 
@@ -157,11 +159,12 @@ def make_job(
     pause: float = PAUSE,
     secrets: Secrets | None = None,
     build: BuildCheck | None = None,
+    inbox: Inbox | None = None,
 ) -> Job:
     """Make a job. `observe` returns the observer of its lifecycle. Epochs and the base have times of `wall_clock`."""
     backpressure = backpressure or Backpressure(cuts.max_records, clock)
     idle = {source.name: source.times.idle for source in config.logs}
-    cutter = cuts.cutter(storage, backpressure, idle, wall_clock)
+    cutter = cuts.cutter(storage, backpressure, idle, wall_clock, inbox)
     lifecycle = EpochLifecycle(
         plan=delivery_plan(config),
         log=storage.epoch_log,

@@ -4,6 +4,7 @@ from millstream.log.epochs.baselines import Baselines
 from millstream.log.epochs.epoch import (
     Added,
     Build,
+    Decided,
     Ended,
     Epoch,
     Event,
@@ -13,6 +14,7 @@ from millstream.log.epochs.epoch import (
     SinkAdded,
     SinkRemoved,
     Skipped,
+    Swap,
     in_order,
 )
 from millstream.log.epochs.log import EpochLog
@@ -30,6 +32,7 @@ __all__ = [
     "Base",
     "Baselines",
     "Build",
+    "Decided",
     "Ended",
     "Epoch",
     "EpochLog",
@@ -45,6 +48,7 @@ __all__ = [
     "SinkAdded",
     "SinkRemoved",
     "Skipped",
+    "Swap",
     "Totals",
     "has_room",
     "in_order",

@@ -10,6 +10,7 @@ from typing import Any
 __all__ = [
     "Added",
     "Build",
+    "Decided",
     "Ended",
     "Epoch",
     "Event",
@@ -19,6 +20,7 @@ __all__ = [
     "SinkAdded",
     "SinkRemoved",
     "Skipped",
+    "Swap",
     "in_order",
 ]
 
@@ -80,17 +82,40 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class Decided:
+    """The rule of the shadow of this step held on the receipts, with these counts; a swap follows in the same epoch."""
+
+    step: str
+    rule: Mapping[str, float]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class NewModel:
     """The model of the step `step` is a registered version before the first record of this epoch.
 
-    `version` is its address in the registry, `digest` that of its state. `trained` has by source and partition the
-    offset up to which it was trained.
+    `version` is its address in the registry, `digest` that of its state, which the run directory has. `trained` has by
+    source and partition the offset up to which it was trained. Of the records of this run, the model has not learned
+    `skipped` of those before this epoch, and learns `repeated` of those after it a second time.
     """
 
     step: str
     version: str
     digest: str
     trained: Mapping[str, Mapping[str, int]]
+    skipped: int = 0
+    repeated: int = 0
+
+
+@dataclass(frozen=True)
+class Swap:
+    """The model of the step `step` is that of its shadow before the first record of this epoch; the shadow has none.
+
+    `version` is the address of the version with which the shadow began.
+    """
+
+    step: str
+    version: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +125,7 @@ class Build:
     versions: Mapping[str, str]
 
 
-Event = Added | Skipped | Idle | Ended | NewModel | SinkAdded | SinkRemoved | Build
+Event = Added | Skipped | Idle | Ended | Decided | Swap | NewModel | SinkAdded | SinkRemoved | Build
 
 
 def in_order(events: Iterable[Event]) -> tuple[Event, ...]:
@@ -158,8 +183,12 @@ class Epoch:
             elif isinstance(event, Skipped):
                 events.append({"skipped": event.rank, "to": event.to})
             elif isinstance(event, NewModel):
-                facts = {"version": event.version, "digest": event.digest, "trained": event.trained}
+                facts = {key: value for key, value in asdict(event).items() if key != "step"}
                 events.append({"model": event.step, **facts})
+            elif isinstance(event, Decided):
+                events.append({"decided": event.step, "rule": dict(event.rule), "counts": dict(event.counts)})
+            elif isinstance(event, Swap):
+                events.append({"swap": event.step, "version": event.version})
             elif isinstance(event, SinkRemoved):
                 events.append({"sink_removed": event.sink})
             elif isinstance(event, Build):
@@ -186,7 +215,12 @@ class Epoch:
             elif "skipped" in event:
                 events.append(Skipped(event["skipped"], event["to"]))
             elif "model" in event:
-                events.append(NewModel(event["model"], event["version"], event["digest"], event["trained"]))
+                facts = {key: value for key, value in event.items() if key != "model"}
+                events.append(NewModel(event["model"], **facts))
+            elif "decided" in event:
+                events.append(Decided(event["decided"], event["rule"], event["counts"]))
+            elif "swap" in event:
+                events.append(Swap(event["swap"], event["version"]))
             elif "sink_removed" in event:
                 events.append(SinkRemoved(event["sink_removed"]))
             elif "build" in event:

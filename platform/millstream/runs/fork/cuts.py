@@ -6,7 +6,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from millstream.log.epochs import Added, Ended, Epoch, Event, Idle, NewModel, SinkAdded, Skipped, Totals, in_order
+from millstream.log.epochs import (
+    Added,
+    Decided,
+    Ended,
+    Epoch,
+    Event,
+    Idle,
+    NewModel,
+    SinkAdded,
+    Skipped,
+    Swap,
+    Totals,
+    in_order,
+)
 
 __all__ = ["CopiedCuts"]
 
@@ -49,7 +62,7 @@ class CopiedCuts:
                         ranks[old], new = new, new + 1
                         events.append(event)
                     old += 1
-                elif isinstance(event, NewModel):
+                elif isinstance(event, Decided | Swap | NewModel):
                     events.append(event)
                 elif isinstance(event, Skipped | Idle | Ended) and event.rank in ranks:
                     events.append(replace(event, rank=ranks[event.rank]))
