@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,22 @@ from millstream.errors import AlteredLog
 from millstream.log.epochs import (
     Added,
     Baselines,
+    Build,
+    Decided,
     Ended,
     Epoch,
     EpochLog,
     EpochReader,
     EpochReceipt,
+    Event,
     Idle,
+    NewModel,
     PartitionName,
     Scores,
+    SinkAdded,
+    SinkRemoved,
     Skipped,
+    Swap,
     Totals,
 )
 from millstream.log.journal import Journal
@@ -42,6 +50,24 @@ def totals(folder: Path, receipts: Sequence[EpochReceipt]) -> Totals:
                 if one.attempt == 1 or "receipt" in line:
                     journal.append(json.dumps(line).encode())
     return EpochReader(folder).totals()
+
+
+def test_reading_an_epoch_gives_the_events_that_were_written() -> None:
+    events = (
+        Added(PartitionName("news", "part-0", 0), 7),
+        Skipped(0, 9),
+        Idle(0),
+        Ended(0),
+        Decided("label", {"better": 0.5, "over": 100}, {"labelled": 120}),
+        Swap("label", "models:/news/3"),
+        NewModel("label_shadow", "models:/news/4", "5-ab", {"news": {"part-0": 7}}, skipped=2, repeated=1),
+        SinkAdded("rows"),
+        SinkRemoved("old rows"),
+        Build({"numpy": "2.0"}),
+    )
+    assert {type(event) for event in events} == set(typing.get_args(Event))
+    written = Epoch(3, {0: (7, 9)}, events)
+    assert Epoch.from_line(json.loads(json.dumps(written.line()))) == written
 
 
 def test_reading_a_receipt_gives_the_receipt_that_was_written() -> None:

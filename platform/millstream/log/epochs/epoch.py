@@ -212,11 +212,11 @@ class Epoch:
                 events.append(Idle(event["idle"]))
             elif "ended" in event:
                 events.append(Ended(event["ended"]))
-            elif "skipped" in event:
-                events.append(Skipped(event["skipped"], event["to"]))
             elif "model" in event:
                 facts = {key: value for key, value in event.items() if key != "model"}
                 events.append(NewModel(event["model"], **facts))
+            elif "skipped" in event:
+                events.append(Skipped(event["skipped"], event["to"]))
             elif "decided" in event:
                 events.append(Decided(event["decided"], event["rule"], event["counts"]))
             elif "swap" in event:
