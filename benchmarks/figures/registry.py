@@ -24,6 +24,7 @@ from benchmarks.figures import (
     text_accuracy,
     text_models,
     text_pipelines,
+    trainings,
     windows,
 )
 from benchmarks.kit.measurement import Figure, Measurement
@@ -50,7 +51,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Windows": windows.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
     "Studies": studies.MEASUREMENTS,
-    "History": backfills.MEASUREMENTS,
+    "History": [*backfills.MEASUREMENTS, *trainings.MEASUREMENTS],
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.steps.contracts import Array, State
+from millstream_models.averages import MeanRows
 from millstream_models.features import FEATURES, compacted, dimensions_of, to_csr
 
 __all__ = ["SGD"]
@@ -101,15 +104,37 @@ class _SGD:
         return margins, 1 / (1 + np.exp(np.minimum(-margins, 700)))
 
     def learn(self, inputs: Any, labels: Array, classes: int) -> None:
-        rows = max(classes + 1, _FEWEST)
-        if rows > len(self._sgd.classes_):
-            self._sgd.coef_ = np.vstack([self._sgd.coef_, *[self._sgd.coef_[-1:]] * (rows - len(self._sgd.classes_))])
-            self._sgd.intercept_ = np.pad(self._sgd.intercept_, (0, rows - len(self._sgd.classes_)), mode="edge")
-            self._sgd.classes_ = np.arange(rows)
-        self._classes = classes
+        self._make_room(classes)
         if len(labels):
             order = _shuffled(len(labels))
             self._sgd.partial_fit(inputs[order], labels[order])
+
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        self._make_room(classes)
+        before = steps = self._sgd.t_
+        averages = MeanRows(self._table(), added=0)
+        replica = copy.copy(self)
+        for state, records in replicas:
+            replica.restore(state)
+            replica._make_room(classes)
+            averages.add(replica._table(), records)
+            steps += replica._sgd.t_ - before
+        table = averages.average()
+        self._sgd.coef_, self._sgd.intercept_ = np.ascontiguousarray(table[:-1].T), table[-1].copy()
+        self._sgd.t_ = steps
+
+    def _make_room(self, classes: int) -> None:
+        """Give new classes the weights that they would have if they had been known from the start."""
+        new = max(classes + 1, _FEWEST) - len(self._sgd.classes_)
+        if new > 0:
+            self._sgd.coef_ = np.vstack([self._sgd.coef_, *[self._sgd.coef_[-1:]] * new])
+            self._sgd.intercept_ = np.pad(self._sgd.intercept_, (0, new), mode="edge")
+            self._sgd.classes_ = np.arange(len(self._sgd.intercept_))
+        self._classes = classes
+
+    def _table(self) -> Array:
+        """The weights of all classes by dimension, and the intercepts in the last row."""
+        return np.vstack([self._sgd.coef_.T, self._sgd.intercept_])
 
     def without_optimiser(self, state: State) -> State | None:
         """Return a state with the same weights, whose steps start over; None if steps do not become shorter."""

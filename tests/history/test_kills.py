@@ -41,7 +41,7 @@ def before(owner, name, counts=lambda *args: True):
         return original(*args, **kwargs)
     setattr(owner, name, wrapped)
 {point}
-{module}.{module}(load_config({config!r}), pathlib.Path({out!r}), sessions=HereSession, block_records=30)
+{module}.{module}(load_config({config!r}), pathlib.Path({out!r}), sessions=HereSession, block_records=30, **{options!r})
 """
 """A process that is killed the n-th time that it comes to a point."""
 POINTS = {
@@ -50,7 +50,7 @@ POINTS = {
     "before the result": "from millstream.history.folder import Facts; before(Facts, 'complete')",
 }
 LEARNING = {
-    "while learning": "from millstream.history.how import sequential; before(sequential, 'process_batch')",
+    "while learning": "from millstream.history.how import block_records; before(block_records, 'process_batch')",
     "in a state": "from millstream.state import model_version; before(model_version, 'write_whole')",
     "after the version": "from millstream.history.folder import Facts; before(Facts, 'complete')",
 }
@@ -63,6 +63,7 @@ STEPS: dict[str, list[dict[str, Any]]] = {
         {"type": "join", "from": ["short", "short.rest"], "by": "author", "within": "8m"},
         {"type": "classify", "model": {"type": "naive_bayes", "features": {}}},
     ],
+    "weights": [{"type": "classify", "model": {"type": "softmax", "features": {"dimensions": 256}}}],
     "stateless": [_FEATURES, {"type": "classify", "model": {"type": "complement_nb", "batch_size": 16}}],
 }
 
@@ -82,8 +83,9 @@ def write_config(folder: Path, steps: str) -> Path:
     return path
 
 
-def kill(module: str, config: Path, out: Path, point: str, number: int) -> None:
-    code = KILLED.format(tests=TESTS, module=module, number=number, point=point, config=str(config), out=str(out))
+def kill(module: str, config: Path, out: Path, point: str, number: int, **options: Any) -> None:
+    names = {"tests": TESTS, "config": str(config), "out": str(out), "options": options}
+    code = KILLED.format(module=module, number=number, point=point, **names)
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert process.returncode == -signal.SIGKILL, process.stderr
 
@@ -125,6 +127,33 @@ def test_a_killed_training_is_completed_with_the_same_model(tmp_path: Path, poin
     learned = next(progress.before for progress in seen if progress.doing == "learned")
     assert learned == 0 if (point, number) == ("in a state", 2) else learned >= 1  # from the newest whole state on
     golden = train(load_config(config), tmp_path / "golden", sessions=HereSession, block_records=30)
+    assert found.version.digest == golden.version.digest == found.result["digest"]
+    assert found.version.trained == golden.version.trained
+    for key in ("learned", "labelled", "correct"):
+        assert found.result[key] == golden.result[key]
+
+
+@pytest.mark.parametrize(
+    ("point", "number", "before"),
+    [
+        ("while learning", 6, 5),
+        ("in a state", 10, 4),  # the average of the first round
+        ("in a state", 15, 6),  # a part of the second one
+        ("in a state", 20, 8),  # the average of all
+        ("after the version", 1, 8),
+    ],
+)
+def test_a_killed_averaged_training_is_completed_with_the_same_model(
+    tmp_path: Path, point: str, number: int, before: int
+) -> None:
+    config, out = write_config(tmp_path, "weights"), tmp_path / "out"
+    options: dict[str, Any] = {"how": "averaged", "round_records": 100}
+    kill("train", config, out, LEARNING[point], number, **options)
+    seen: list[Progress] = []
+    found = train(load_config(config), out, sessions=HereSession, block_records=30, watch=seen.append, **options)
+    assert next((progress.before for progress in seen if progress.doing == "learned"), 8) == before
+    golden = train(load_config(config), tmp_path / "golden", sessions=HereSession, block_records=30, **options)
+    assert (golden.result["parts"], golden.result["rounds"], golden.result["learned"]) == (4, 2, 191)
     assert found.version.digest == golden.version.digest == found.result["digest"]
     assert found.version.trained == golden.version.trained
     for key in ("learned", "labelled", "correct"):

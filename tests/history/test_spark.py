@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -72,6 +73,18 @@ def test_the_model_is_that_of_runs_on_spark_and_in_one_process(
     on_spark = Golden(pipeline, "golden", golden.summary).on({"spark": SparkEngine(keep_session=True)}, "spark")  # type: ignore[arg-type]
     on_spark.run("on-spark", replay=run_of(golden))
     assert found.version.digest == state_in(pipeline.folder / "runs/on-spark", "classify")
+
+
+def test_an_averaged_model_does_not_depend_on_the_tasks(golden_runs: GoldenRuns, tmp_path: Path) -> None:
+    golden = golden_runs["counted_before"]
+    model = {"type": "ftrl", "features": {"dimensions": 256}}
+    steps: list[dict[str, Any]] = [{"type": "classify", "model": model}]
+    loaded = replace(golden.pipeline, steps=steps, sinks={}).loaded("golden")
+    options: dict[str, Any] = {"how": "averaged", "round_records": 100, "block_records": 50}
+    found = [train(loaded, tmp_path / f"{tasks}", tasks=tasks, **options) for tasks in (1, 3)]
+    here = train(loaded, tmp_path / "here", sessions=HereSession, **options)
+    assert {each.version.digest for each in found} == {here.version.digest}
+    assert (here.result["parts"], here.result["rounds"]) == (4, 2)
 
 
 def test_killed_executors_are_replaced_and_run_no_task_again(golden_runs: GoldenRuns, tmp_path: Path) -> None:

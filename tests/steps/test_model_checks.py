@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from support.steps_labelled_records import labelled_records
 
 from millstream.steps.checks import MODEL_CHECKS, STEP_CHECKS, check_model
-from millstream.steps.checks.models import Trial
+from millstream.steps.checks.model_trial import Trial
 from millstream.steps.contracts import Array, Delta, State
 
 SKIP = ["another_process_changes_nothing"]
@@ -75,6 +75,35 @@ class LearnsInDelta(AddsUp):
 class AddsFractions(AddsUp):
     def delta(self, inputs: Any, labels: Array, classes: int) -> Delta:
         return {"sums": super().delta(inputs, labels, classes)["sums"] / 3}
+
+
+class Averages(Lengths):
+    """A model of sums: what replicas have added to the start is added."""
+
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        start = self._wide(self.sums, classes)
+        self.sums = start + sum(self._wide(np.asarray(state["sums"]), classes) - start for state, _ in replicas)
+
+    def _wide(self, sums: Array, classes: int) -> Array:
+        return np.pad(sums, ((0, classes - len(sums)), (0, 0)))
+
+
+class KeepsTheStart(Averages):
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        pass
+
+
+class CountsIdleReplicas(Averages):
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        self.sums = np.mean([self._wide(np.asarray(state["sums"]), classes) for state, _ in replicas], axis=0)
+
+
+class ChangesReplicas(Averages):
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        kept = list(replicas)
+        super().average(kept, classes)
+        for state, _ in kept:
+            np.asarray(state["sums"])[:] = 0
 
 
 class PredictsNothing(Lengths):
@@ -318,6 +347,9 @@ BROKEN_MODELS = [
     (AddsOnce, "deltas_add_up", r"has another state after a merge of 2 deltas than after `learn`"),
     (LearnsInDelta, "deltas_add_up", r"changes in `delta`"),
     (AddsFractions, "deltas_add_up", r"has a delta with other numbers than whole ones below 2\^53"),
+    (KeepsTheStart, "replicas_average", r"has another state after the average of one replica than this replica"),
+    (CountsIdleReplicas, "replicas_average", r"has another average of 1 replicas with one that learned nothing"),
+    (ChangesReplicas, "replicas_average", r"changes the states of replicas in `average`"),
     (
         NeverNew,
         "an_empty_state_is_a_new_model",
@@ -326,7 +358,9 @@ BROKEN_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "size"), [(Lengths, 4), (AddsUp, 4), (ThenLearns, 4), (ThenLearns, 1)])
+@pytest.mark.parametrize(
+    ("model", "size"), [(Lengths, 4), (AddsUp, 4), (Averages, 4), (ThenLearns, 4), (ThenLearns, 1)]
+)
 def test_a_correct_model_passes_all_checks(model: type[Lengths], size: int) -> None:
     check_model(ModelOf(kind=model, batch_size=size), labelled_records(), skip=SKIP)
 

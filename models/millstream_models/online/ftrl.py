@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
+from millstream_models.averages import Averages
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["FTRL"]
@@ -45,6 +47,11 @@ class _FTRL(Learner):
     def __init__(self, config: FTRL, records: pa.Schema) -> None:
         self._config = config
         super().__init__(config, records)
+
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        self.make_room(classes)
+        self.take_average(_WeightRows(self.table, self._config), replicas)
+        self.known = max(self.known, classes)
 
     def numbers(self) -> State:
         return {}
@@ -98,3 +105,27 @@ class _FTRL(Learner):
             best,
             probability,
         )
+
+
+class _WeightRows(Averages):
+    """Rows of z and roots, of which the weights are averaged, and the squared gradients added.
+
+    z is then set to give these weights. The part of z that is no weight because of `l1` has a mean of its own.
+    """
+
+    def __init__(self, start: Array, config: FTRL) -> None:
+        self._l1, self._alpha, self._first = config.l1, config.alpha, config.beta / config.alpha + config.l2
+        super().__init__(start)
+
+    def split(self, rows: Array) -> tuple[Array, Array]:
+        z, roots = np.hsplit(rows.astype(np.float64), 2)
+        evidence = np.clip(z, -self._l1, self._l1)
+        divisor = roots / self._alpha + self._first
+        weights = np.divide(evidence - z, divisor, out=np.zeros_like(z), where=divisor > 0)
+        return np.hstack([weights, evidence]), np.square(roots)
+
+    def join(self, means: Array, sums: Array) -> Array:
+        weights, evidence = np.hsplit(means, 2)
+        roots = np.sqrt(sums)
+        beyond = np.copysign(np.abs(weights) * (roots / self._alpha + self._first) + self._l1, -weights)
+        return np.hstack([np.where(weights != 0, beyond, evidence), roots])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from millstream.errors import ConfigError, StepFailed
 from millstream.memory import usable_memory
 from millstream.state.dirty_rows import DirtyRows
 from millstream.steps.contracts import Array, State
+from millstream_models.averages import Averages
 from millstream_models.features import FEATURES, Counted, dimensions_of, read_only
 from millstream_models.hashed_text import HashedText
 
@@ -135,6 +137,18 @@ class Learner(ABC):
         self.known = classes
         return answer
 
+    def take_average(self, averages: Averages, replicas: Iterable[tuple[State, int]]) -> None:
+        """Set the table to the average of replicas, and the numbers other than the table to their sums."""
+        before = self.numbers()
+        sums: dict[str, Array] = {name: np.array(value) for name, value in before.items()}
+        for state, records in replicas:
+            averages.add(self._with_room(np.asarray(state["table"])), records)
+            for name, value in before.items():
+                sums[name] += np.asarray(state[name]) - np.asarray(value)
+        self.table[:] = averages.average()
+        self.dirty[averages.changed] = 1
+        self.begin(sums)
+
     def save(self) -> State:
         return {"table": self._store.snapshot(), "known": np.array([self.known], np.int64), **self.numbers()}
 
@@ -197,11 +211,15 @@ class Learner(ABC):
         while width < classes:
             width *= 2
         self._check_memory(width, StepFailed)
-        old = self.table.reshape(len(self.table), self.parts, -1)
-        table = np.zeros((len(old), self.parts, width), self.kind)
-        table[:, :, : old.shape[2]] = old
-        self._store = DirtyRows(table.reshape(len(old), -1))
+        self._store = DirtyRows(self._with_room(self.table, width))
         self.grow(width)
+
+    def _with_room(self, table: Array, width: int | None = None) -> Array:
+        """A table with room for `width` classes; None: for as many as the model's own."""
+        old = table.reshape(len(table), self.parts, -1)
+        wide = np.zeros((len(old), self.parts, width or self.width), self.kind)
+        wide[:, :, : old.shape[2]] = old
+        return wide.reshape(len(old), -1)
 
     def _check_memory(self, width: int, error: type[Exception]) -> None:
         table = (self.dimensions + self.more_rows) * self.parts * width * np.dtype(self.kind).itemsize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from millstream.compiled.later_imports import import_at_start
 from millstream.steps.contracts import Array, State
+from millstream_models.averages import MeanRows
 from millstream_models.online.learner import Learner, OnlineModel
 
 __all__ = ["Softmax"]
@@ -50,6 +52,12 @@ class _Softmax(Learner):
         self._config = config
         self.parts = 2 if config.rate == "adaptive" else 1
         super().__init__(config, records)
+
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        self.make_room(classes)
+        squares = self.width if self._config.rate == "adaptive" else 0
+        self.take_average(MeanRows(self.table, added=squares), replicas)
+        self.known = max(self.known, classes)
 
     def numbers(self) -> State:
         return {"learned": self._learned.copy()}

@@ -26,7 +26,7 @@ __all__ = ["train"]
     "--how",
     type=click.Choice([*HOWS]),
     default=next(iter(HOWS)),
-    help="sequential: in one task, as a run; averaged: in many.",
+    help="sequential: in one task, as a run; averaged: in many, for naive_bayes, softmax, ftrl and sgd.",
 )
 @click.option("--replay", metavar="RUN", type=click.Path(path_type=Path), help="Take the cuts of this run.")
 @click.option("--step", metavar="NAME", help="The step that classifies, if there are several.")
@@ -79,7 +79,10 @@ def _lines(found: Trained) -> list[str]:
     done = "was complete, nothing to do" if found.was_there else "complete"
     lines = [f"{found.path}: {done}: {result['step']} trained on {result['records']:,} records"]
     if (labelled := result["labelled"]) and "correct" in result:
-        accuracy = result["correct"] / labelled
-        lines.append(f"  accuracy of its predictions before it learned each record: {accuracy:.3f}")
+        whose = "its predictions before it" if "rounds" not in result else "the predictions of each part before it"
+        lines.append(f"  accuracy of {whose} learned each record: {result['correct'] / labelled:.3f}")
+    if "rounds" in result:
+        rounds = f"{result['rounds']:,} round{'s' if result['rounds'] > 1 else ''} of {result['parts']} parts"
+        lines.append(f"  the average of {rounds}, which is another model than that of a run")
     lines.append(f"  digest of the state: {result['digest']}")
     return [*lines, *feature_lines(result)]

@@ -70,6 +70,7 @@ class HistoryFolder:
         self.legs = path / "legs"
         self.notes = path / "done"
         self.learned = path / "learned"
+        self.costs = path / "costs"
         self.spark_log = path / "spark.log"
         self._plan = path / "plan.json"
 

@@ -16,7 +16,7 @@ from millstream.history.how import check_model, learner
 from millstream.history.made_from import made_from
 from millstream.history.plan import BLOCK_RECORDS
 from millstream.history.setup import setup_of
-from millstream.history.training_job import Training
+from millstream.history.training_job import ROUND_RECORDS, Training
 from millstream.runs.model_versions import step_options
 from millstream.state.model_version import ModelVersion
 
@@ -42,10 +42,15 @@ def train(
     replay: Path | None = None,
     step: str | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
+    tasks: int | None = None,
     block_records: int = BLOCK_RECORDS,
+    round_records: int = ROUND_RECORDS,
     sessions: type[BackgroundSession] = BackgroundSession,
 ) -> Trained:
-    """Train the model of a config, or that of `step`, on the whole history; nothing if the folder is complete."""
+    """Train the model of a config, or that of `step`, on the whole history; nothing if the folder is complete.
+
+    `tasks` is the number of Spark tasks at a time; None: one for each core.
+    """
     way = checked_way(loaded, step, "training on a history")
     check_model(how, way.model)
     run = None if replay is None else replayed(replay)
@@ -58,13 +63,13 @@ def train(
             check_complete(loaded, work)
             _remove_work(work)
             return Trained(out, result, was_there=True)
-        with sessions(work.spark_log, None, _WORK, _MISSING) as spark:
+        with sessions(work.spark_log, tasks, _WORK, _MISSING) as spark:
             setup = setup_of(loaded, way, work.path)
             shards = loaded.config.guarantee.shards
             computed = compute_features(spark, setup, way, shards, work, replay, watch, block_records)
             features = result_of(computed, loaded, replay)
             options = tuple(step_options(loaded, step) for step in steps)
-            training = Training(spark, setup, work, out, computed.plan, options, watch)
+            training = Training(spark, setup, work, out, computed.plan, way.model, options, round_records, watch)
             scores = learner(how)(training)
         result = {**features, "step": way.model.name, "how": how, "digest": ModelVersion.load(out).digest, **scores}
         facts.complete(result)
@@ -74,5 +79,5 @@ def train(
 
 def _remove_work(work: HistoryFolder) -> None:
     """Remove the features and states of a complete training; its plan and its cuts stay."""
-    for folder in (work.features, work.legs, work.notes, work.learned, work.path / "cache"):
+    for folder in (work.features, work.legs, work.notes, work.learned, work.costs, work.path / "cache"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -16,11 +16,13 @@ from millstream.config.plugins import MODELS, plugin_field
 from millstream.errors import ConfigError, MillstreamError
 from millstream.records import no_records
 from millstream.state.digests import state_digest
+from millstream.state.dirty_rows import Value
 from millstream.steps.baselines import Guesses
 from millstream.steps.column_checks import check_column
 from millstream.steps.contracts import (
     Additive,
     Array,
+    Averaged,
     Model,
     Output,
     PredictsThenLearns,
@@ -219,12 +221,52 @@ class Classifier:
         """Add parts in the order of the stream to the state of a new step: the state after all of their records."""
         assert isinstance(self._model, Additive)
         self._model.merge([_substate(part, _DELTA) for part in parts], len(labels))
-        self._names = {name: code for code, name in enumerate(labels)}
-        self._known, self._dictionary = len(labels), _text_array(list(labels))
+        self._number(labels)
         self._batches = sum(int(np.asarray(part["records"])[0]) for part in parts)
         last = np.concatenate([np.array([-1], np.int64), *(np.asarray(part["last"]) for part in parts)])[-1:]
         counts = np.sum([np.asarray(part["counts"]) for part in parts], axis=0, dtype=np.int64)
         self._guesses.restore({"last": last, "counts": np.asarray(counts)})
+
+    @property
+    def averages(self) -> bool:
+        """True if replicas of the step can learn parts of the records, and then be averaged."""
+        return isinstance(self._model, Averaged)
+
+    def begin_part(self, labels: Sequence[str]) -> None:
+        """Number the labels of all earlier records, some of which only other replicas learn."""
+        self._number(labels)
+        if labels:
+            self._model.learn(self._model.prepare(pa.nulls(0, self._kind)), np.zeros(0, np.int64), len(labels))
+
+    def end_part(self) -> None:
+        """Learn the mini-batch that is not yet full."""
+        if self._waits:
+            self._learn_waiting()
+
+    def average(self, parts: Iterable[tuple[State, int]], labels: Sequence[str]) -> None:
+        """Average the states of replicas after their parts, each with its labelled records; parts are in order."""
+        assert isinstance(self._model, Averaged)
+        guesses = self._guesses.save()
+        last, before = guesses["last"], _wide(guesses["counts"], len(labels))
+        counts, mini_batches = before, self._batches
+
+        def models() -> Iterator[tuple[State, int]]:
+            nonlocal counts, last, mini_batches
+            for state, records in parts:
+                counts = counts + _wide(state[_BASELINES + "counts"], len(labels)) - before
+                last = state[_BASELINES + "last"] if records else last
+                mini_batches += int(np.asarray(state["mini_batches"])[0]) - self._batches
+                yield _substate(state, _MODEL), records
+
+        self._model.average(models(), len(labels))
+        self._guesses.restore({"last": last, "counts": counts})
+        self._batches = mini_batches
+        self._number(labels)
+
+    def _number(self, labels: Sequence[str]) -> None:
+        """Number these labels, all of which the model has learned."""
+        self._names = {name: code for code, name in enumerate(labels)}
+        self._known, self._dictionary = len(labels), _text_array(list(labels))
 
     def _learned(self) -> State:
         """Return the state of the model."""
@@ -325,6 +367,12 @@ class Classifier:
 
 def _substate(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+
+
+def _wide(counts: Value, classes: int) -> Array:
+    """Counts by class, with zeros for the classes that have none yet."""
+    counts = np.asarray(counts)
+    return np.pad(counts, (0, classes - len(counts)))
 
 
 def _masked(values: Array, classes: Array) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -18,6 +18,7 @@ from millstream.substreams import Watermark
 __all__ = [
     "Additive",
     "Array",
+    "Averaged",
     "Delta",
     "FindsLateRecords",
     "JoinStep",
@@ -269,10 +270,7 @@ class StepConfig(Protocol):
 
 
 class JoinStepConfig(Protocol):
-    """The options of a step that reads several streams: as those of a `StepConfig`, with the number of `inputs`.
-
-    `build` gets the schema of each input. A keyed step has the same key in all inputs.
-    """
+    """The options of a step with several `inputs`; `build` gets the schema of each. All have the same key."""
 
     inputs: ClassVar[int]
 
@@ -370,6 +368,18 @@ class Additive(Model, Protocol):
 
     def merge(self, deltas: Sequence[Delta], classes: int) -> None:
         """Add deltas to the state: in any order the state, bit for bit, after the rows were learned by `learn`."""
+        ...
+
+
+@runtime_checkable
+class Averaged(Model, Protocol):
+    """A model of which replicas can learn apart from each other, from the same state on, and are then averaged."""
+
+    def average(self, replicas: Iterable[tuple[State, int]], classes: int) -> None:
+        """Average replicas of this state, each with the number of its records, in their order; of so many classes.
+
+        A row that replicas changed is their mean, weighted by records. Changes of counts and of sums of squares add up.
+        """
         ...
 
 

@@ -9,30 +9,23 @@ import functools
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from millstream.history.feature_files import feature_files, read_features
 from millstream.history.features import Progress
-from millstream.history.order import in_stream_order
-from millstream.history.plan import Block, Plan
+from millstream.history.how.block_records import NO_SCORES, block_records, learn_records
+from millstream.history.how.task_costs import longest_seconds, measured
+from millstream.history.plan import Plan
 from millstream.history.setup import Opened
 from millstream.history.spark_tasks import opened_setup, plan_of
 from millstream.history.training_job import Training
-from millstream.log.epochs import PartitionTable
 from millstream.log.journal.durability import make_folder, write_whole
-from millstream.records import OFFSET, RANK
 from millstream.state.model_version import ModelVersion
 from millstream.steps.contracts import State
-from millstream.steps.runner import process_batch
 
 __all__ = ["learn"]
 
-_ROWS_AT_ONCE = 10_000
 _PAUSE = 9
 """The time between two stored states, in times of the duration of the last one."""
 _SCORES = "scores.json"
@@ -51,35 +44,18 @@ def learn(training: Training) -> Mapping[str, Any]:
     text, steps = training.setup.text(), json.dumps(training.steps)
     training.spark.run(functools.partial(_learn_all, text, steps, training.out.absolute()), [""], report)
     scores: Mapping[str, Any] = json.loads((training.out / _SCORES).read_text())
-    return scores
+    return {**scores, "longest_cpu_seconds": longest_seconds(training.work)}
 
 
 def _learn_all(setup: str, steps: str, out: Path, partition: Iterable[list[str]]) -> None:
     """Learn the blocks that no earlier attempt has learned, in a process of Spark; then write the version."""
     for _ in partition:
-        with opened_setup(setup) as opened:
+        with opened_setup(setup) as opened, measured(opened.folder, 0, 0):
             plan = plan_of(opened.folder.path)
             configs = tuple(json.loads(steps))
             learner = _Learner(opened, plan, configs, _States(opened.folder.learned))
             learner.learn()
             learner.write(out, None)
-
-
-@dataclass(frozen=True)
-class _Position:
-    """The position of records in a block, for errors."""
-
-    block: Block
-    partitions: PartitionTable
-
-    def of_record(self, rank: int, offset: int, path: bytes = b"") -> str:
-        return self.partitions.position(rank, offset)
-
-    def of_batch(self, records: pa.Table) -> str:
-        epochs = f"in the epochs {self.block.first} to {self.block.last}"
-        if not records.num_rows:
-            return epochs
-        return f"{epochs}, in records from {self.of_record(records[RANK][0].as_py(), records[OFFSET][0].as_py())} on"
 
 
 class _States:
@@ -111,7 +87,7 @@ class _Learner:
     def __init__(self, opened: Opened, plan: Plan, steps: tuple[Mapping[str, Any], ...], states: _States) -> None:
         self._opened, self._plan, self._configs, self._states = opened, plan, steps, states
         self._node = opened.way.model
-        self._scores = {"learned": 0, "labelled": 0, "correct": 0}
+        self._scores = dict(NO_SCORES)
         self._blocks = states.newest
         state: State = {}
         if self._blocks:
@@ -123,8 +99,8 @@ class _Learner:
         """Learn the blocks that are left, and store the state in between."""
         saved, took = time.monotonic(), 0.0
         for number in range(self._blocks, len(self._plan.blocks)):
-            for records in self._batches(number):
-                self._learn(records, self._plan.blocks[number])
+            records = block_records(self._opened, number)
+            learn_records(self._opened, self._plan, number, records, self._scores)
             if time.monotonic() - saved >= _PAUSE * took:
                 began = time.monotonic()
                 self.write(self._states.folder(number + 1), number + 1)
@@ -138,20 +114,3 @@ class _Learner:
         state = self._node.step.save()
         trained = self._plan.trained(blocks)
         ModelVersion(self._node.name, state, self._configs, trained, self._plan.cuts).save(folder)
-
-    def _batches(self, number: int) -> Iterator[pa.Table]:
-        """The records of a block in the order of the stream."""
-        schema = self._opened.way.records
-        records = in_stream_order(read_features(feature_files(self._opened.folder, number), schema.names)).select(
-            schema.names
-        )
-        if not records.schema.equals(schema):
-            records = records.cast(schema)
-        for start in range(0, records.num_rows, _ROWS_AT_ONCE):
-            yield records.slice(start, _ROWS_AT_ONCE)
-
-    def _learn(self, records: pa.Table, block: Block) -> None:
-        result = process_batch(self._node, records, _Position(block, self._plan.names()))
-        self._scores["learned"] += records.num_rows
-        self._scores["labelled"] += result.labelled
-        self._scores["correct"] += result.correct

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,13 @@ import pyarrow as pa
 
 from millstream.state.digests import state_digest
 from millstream.steps.checks.failures import named_failures
+from millstream.steps.checks.history_parts import deltas_add_up, replicas_average
+from millstream.steps.checks.model_trial import Trial
 from millstream.steps.checks.plain_state import find_object
 from millstream.steps.checks.step_run import find_state_difference
 from millstream.steps.checks.steps import STEP_CHECKS, check_step, odd_places, select_checks
 from millstream.steps.classify import Classify
-from millstream.steps.contracts import Additive, Array, Model, ModelConfig, PredictsThenLearns, State
+from millstream.steps.contracts import Array, ModelConfig, PredictsThenLearns, State
 
 __all__ = ["MODEL_CHECKS", "check_model"]
 
@@ -27,7 +28,6 @@ _REPEATABLE = (
     "let `learn` and `predict` use no clock, no unseeded random numbers, and no state that models share, as in a class"
 )
 _STATE = "let `save` return everything that `learn` and `predict` use, and let `restore` copy it"
-_SUM = "let `delta` return sums over its rows, and let `merge` add them, then compute what does not add up"
 _AT_ONCE = "let `predict_then_learn` give the results of `predict` and `learn` row by row, to the bit"
 
 
@@ -49,49 +49,6 @@ def check_model(config: ModelConfig, records: pa.Table, label: str = "label", sk
             with named_failures(name, repr(config)):
                 check(trial)
     check_step(Classify(model=config, label=label), records, [name for name in STEP_CHECKS if name not in selected])
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The input of the checks of one model: the column that the model reads, and the number of each row's class.
-
-    Each label is a class; classes are numbered by the first appearance of their labels.
-    """
-
-    config: ModelConfig
-    schema: pa.Schema
-    column: pa.Array
-    labels: Array
-
-    @classmethod
-    def of(cls, config: ModelConfig, records: pa.Table, label: str) -> Trial:
-        """Make a trial from those records that have a label."""
-        labelled = records.filter(records[label].is_valid()).combine_chunks()
-        coded = labelled[label].cast(pa.string()).combine_chunks().dictionary_encode()
-        if len(coded.dictionary) < 2:
-            message = "the checks of a model need at least two different labels"
-            raise ValueError(f"{message}; the column {label!r} has the labels {coded.dictionary.to_pylist()}")
-        column = labelled[config.build(records.schema).reads].combine_chunks()
-        return cls(config, records.schema, column, coded.indices.to_numpy().astype(np.int64))
-
-    def build(self) -> Model:
-        return self.config.build(self.schema)
-
-    def rows(self, start: int, stop: int) -> tuple[pa.Array, Array, int]:
-        """Return rows `[start, stop)`, the class of each row, and the number of classes in the rows before `stop`."""
-        return self.column[start:stop], self.labels[start:stop], int(self.labels[:stop].max()) + 1
-
-    def teach(self, model: Model, start: int, stop: int) -> None:
-        column, labels, classes = self.rows(start, stop)
-        model.learn(model.prepare(column), labels, classes)
-
-    def build_taught(self) -> Model:
-        """Build a model that learns all rows, in mini-batches of 1, 2, 4, ... rows; the number of classes rises."""
-        model, start, size = self.build(), 0, 1
-        while start < len(self.column):
-            self.teach(model, start, min(start + size, len(self.column)))
-            start, size = start + size, size * 2
-        return model
 
 
 def predictions_are_classes(trial: Trial) -> None:
@@ -264,32 +221,6 @@ def predict_then_learn_is_row_by_row(trial: Trial) -> None:
             raise AssertionError(f"{message}; {found}; {_AT_ONCE}")
 
 
-def deltas_add_up(trial: Trial) -> None:
-    """Check that parts of the rows, dealt and merged in any order, give the state of a model that learned them all."""
-    dice = np.random.default_rng(0)
-    model = trial.build()
-    if not isinstance(model, Additive) or not model.adds_up:
-        return
-    rows, classes = model.prepare(trial.column), int(trial.labels.max()) + 1
-    model.learn(rows, trial.labels, classes)
-    expected, before = model.save(), state_digest(model.save())
-    for parts in (1, 2, 5):
-        dealt = dice.integers(0, parts, len(trial.labels))
-        places = [np.flatnonzero(dealt == part) for part in dice.permutation(parts).tolist()]
-        deltas = [model.delta(rows[each], trial.labels[each], classes) for each in [*places, places[0][:0]]]
-        if state_digest(model.save()) != before:
-            raise AssertionError(f"{trial.config!r} changes in `delta`; let it return what the rows would add")
-        numbers = [array for delta in deltas for array in delta.values()]
-        if any((np.abs(each) >= 2**53).any() or (each != np.trunc(each)).any() for each in numbers):
-            raise AssertionError(f"{trial.config!r} has a delta with other numbers than whole ones below 2^53; {_SUM}")
-        merged = trial.build()
-        merged.merge(deltas, classes)  # type: ignore[attr-defined]
-        found = find_state_difference(expected, merged.save())
-        if found is not None:
-            message = f"{trial.config!r} has another state after a merge of {parts} deltas than after `learn`"
-            raise AssertionError(f"{message}; {found}; {_SUM}")
-
-
 MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
     check.__name__: check
     for check in (
@@ -303,6 +234,7 @@ MODEL_CHECKS: dict[str, Callable[[Trial], None]] = {
         an_empty_state_is_a_new_model,
         predict_then_learn_is_row_by_row,
         deltas_add_up,
+        replicas_average,
     )
 }
 """The checks of models, by name; `check_model` also runs the checks of steps."""
