@@ -34,6 +34,11 @@ PLAYED = {
     ("docs/kafka.md", "Five commands"),
     ("docs/local.md", "Try it"),
     ("docs/local.md", "Your own text"),
+    ("docs/model_life.md", "History"),
+    ("docs/model_life.md", "Training"),
+    ("docs/model_life.md", "Stream"),
+    ("docs/model_life.md", "A change, tried in a fork"),
+    ("docs/model_life.md", "Roll-back"),
     ("docs/plugins.md", "A package"),
     ("docs/plugins.md", "Check and run"),
     ("docs/registry.md", "Begin a stream with a registered model"),
@@ -115,6 +120,21 @@ def test_a_stream_begins_with_the_registered_model_of_a_run(folder: Path, monkey
     reader = Reader(folder, instead={"--records 30000": "--records 3000"})
     reader.plays("docs/registry.md", "Register the model of a run")
     reader.plays("docs/registry.md", "Begin a stream with a registered model")
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_model_is_trained_streamed_changed_and_rolled_back_in_one_session(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    reader = Reader(folder, instead={"--records 20000": "--records 2000", "--records 10000": "--records 1000"})
+    parts = ("History", "Training", "Stream", "A change, tried in a fork", "Roll-back")
+    printed = "".join(reader.plays("docs/model_life.md", part) for part in parts)
+    [digest] = re.findall(r"models:/news/2: .*digest (\S+)", printed)
+    reader.types("millstream run configs/demo.yaml --set engine.type=local --run runs/whole")
+    assert digest == state_in(folder / "runs/whole", "classify")
+    assert "predictions  0 of 2,000 differ" in printed
 
 
 @pytest.mark.kafka

@@ -18,6 +18,7 @@ from millstream.api.run import Run, open_run
 from millstream.config.load import read_config
 from millstream.errors import ConfigError, MillstreamError
 from millstream.registry.client import Registry
+from millstream.registry.code_parts import copy_code
 from millstream.runs.start import Options, start
 
 TEXTS = ["goal penalty striker", "budget minister vote", "film actor scene"]
@@ -48,6 +49,13 @@ def test_a_version_predicts_where_only_its_requirements_are(run: Run, store: str
     assert found["predicted"] == [each.predicted for each in expected]
     assert found["probability"] == [each.probability for each in expected]
     assert all(file.startswith(str(artefact / "code")) for file in files)
+
+
+def test_a_package_without_an_init_file_is_copied(tmp_path: Path) -> None:
+    import support.user_functions
+
+    copy_code(tmp_path / "code", [support.user_functions.__name__])
+    assert (tmp_path / "code/support/user_functions.py").is_file()
 
 
 def test_the_registry_shows_the_digest_the_positions_and_the_cuts(run: Run, store: str) -> None:

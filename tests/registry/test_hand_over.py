@@ -14,6 +14,8 @@ from millstream.config.load import Loaded, read_config
 from millstream.errors import AlteredLog, ConfigError, Contradiction
 from millstream.history.train import train
 from millstream.log.epochs import EpochLog, EpochReader, NewModel
+from millstream.runs.comparison import compare_runs
+from millstream.runs.directory import RunDirectory
 from millstream.runs.start import Options, start
 from millstream.state.checkpoints import CheckpointReader
 from millstream.study.conditions import conditions_of
@@ -104,6 +106,19 @@ def test_an_audit_and_a_replay_begin_with_the_same_model(loaded: Any, champion: 
     start(begun, Options(tmp_path / "again", replay=tmp_path / "second"))
     assert digest(tmp_path / "again") == digest(tmp_path / "second")
     assert events(tmp_path / "again") == events(tmp_path / "second")
+
+
+def test_its_accuracy_is_compared_over_the_records_that_both_runs_have_read(
+    loaded: Any, champion: str, tmp_path: Path
+) -> None:
+    engine = {"type": "local", "epoch": {"max_records": 100}}  # both have cuts at the same records
+    begun, whole = loaded({"from": champion}, engine=engine), loaded(engine=engine)
+    start(begun, Options(tmp_path / "second"))
+    start(whole, Options(tmp_path / "whole"))
+    runs = [(RunDirectory.find(tmp_path / name), config) for name, config in (("second", begun), ("whole", whole))]
+    windows = [each for each in compare_runs(runs[0], runs[1]).windows if each.start >= HALF]
+    assert windows and windows[-1].stop == RECORDS
+    assert all(ours is not None and ours == theirs for ours, theirs in (each.accuracies for each in windows))
 
 
 def test_another_log_is_refused(loaded: Any, champion: str, log: Path, tmp_path: Path) -> None:

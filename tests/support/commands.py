@@ -47,9 +47,13 @@ class Commands:
         process.send_signal(signal.SIGTERM)
         return _summary(process)
 
+    def end(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        """Wait until a run ends by itself; return its summary."""
+        return _summary(process)
+
     def complete(self, run: str, *options: str) -> dict[str, Any]:
         """Run to the end in a process of its own; return the summary."""
-        return _summary(self.start(run, *options))
+        return self.end(self.start(run, *options))
 
     def finish(self, run: str, *options: str) -> dict[str, Any]:
         """Run to the end on the local engine, in this process; return the summary."""

@@ -91,6 +91,7 @@ class Reader:
 def masked(line: str) -> str:
     """A line without what differs from run to run, or with the size of the data."""
     line = line.replace("${BOOTSTRAP}", "127.0.0.1:9092")  # a reader who sets the variable sees its name
+    line = re.sub(r"(?<!\S)(sqlite:///)?/\S+", "#", line)  # the reader's own folder
     line = re.sub(r'": ("[^"]*"|[\w.]+)', '": #', line)
     line = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d[\d.,]* (ms|s|min|h)\b", "#", line)
     line = re.sub(r"\b[0-9a-f]{32}\b|\b[0-9a-f]{12}\b|\d[\d,.]*\b", "#", line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.config.load import Loaded
 from millstream.history.backfill import checked_way
 from millstream.history.train import Trained
+from millstream.log.epochs import Scores
 from millstream.registry.versions import RegisteredVersion
 from millstream.runs.export import export_artefact
 from millstream.runs.model_versions import artefact_of
@@ -17,4 +18,6 @@ def register(trained: Trained, loaded: Loaded, name: str) -> RegisteredVersion:
     version = trained.version
     way = checked_way(loaded, version.step, "training on a history")
     artefact = artefact_of(version, loaded, (*way.steps, way.model)[0].records)
-    return export_artefact(artefact, loaded, name, {"millstream.training": str(trained.path.absolute())})
+    result = trained.result
+    scores = Scores(result["labelled"], result["correct"]) if "correct" in result else Scores()
+    return export_artefact(artefact, loaded, name, {"millstream.training": str(trained.path.absolute())}, scores)

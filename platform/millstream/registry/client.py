@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from millstream.errors import MillstreamError
+from millstream.log.epochs import Scores
 from millstream.registry.artefact import DATA, Artefact
+from millstream.registry.description import DIGEST, metrics_of, model_text, params_of, records_of, tags_of, version_text
+from millstream.registry.experiments import open_experiment
+from millstream.registry.source_run import SourceRun
 from millstream.state.model_version import ModelVersion
 
 __all__ = ["Registry"]
 
 _URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
-_DIGEST = "millstream.digest"
+_VERSIONS = "mlflow.modelVersions"
+"""The tag by which MLflow's UI finds the registered versions of a logged model."""
+_OF_RUN = ("mlflow.user", "mlflow.source.name", "mlflow.source.type")
 
 
 class Registry:
@@ -29,31 +36,67 @@ class Registry:
         self._client: Any = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def register(
-        self, artefact: Artefact, name: str, *, experiment: str, run: str | None = None, tags: Mapping[str, str]
+        self,
+        artefact: Artefact,
+        name: str,
+        *,
+        experiment: str,
+        run: str | SourceRun,
+        tags: Mapping[str, str],
+        scores: Scores,
     ) -> int:
         """Register an artefact as the next version of the model `name`, and return the number of the version.
 
         If the newest version has the same digest and positions, it stays the newest one, and its number is returned.
-        `run` is the id of the MLflow run to which the model belongs; without one, a run of the experiment is made.
+        `run` is the id of the MLflow run to which the model belongs, or the run of the experiment that is to be made.
+        `scores` are those of the predictions before each record was learned.
         """
-        described = {**tags, **_tags(artefact.version)}
-        self._make_model(name)
+        version = artefact.version
+        described = {**tags, **tags_of(version)}
+        self._make_model(name, version)
         newest = self._newest(name)
         if newest is not None and all(newest.tags.get(key) == value for key, value in described.items()):
             return int(newest.version)
-        group = self._experiment(experiment)
-        run = run or self._make_run(group, name, described)
-        params = {"step": artefact.version.step}
-        model = self._client.create_logged_model(group, name, source_run_id=run, tags=described, params=params)
+        group = open_experiment(self._client, experiment)
+        run_id = run.make(self._client, group) if isinstance(run, SourceRun) else run
+        model = self._log_model(artefact, name, group, run_id, described)
+        self._log_metrics(run_id, model.model_id, version, scores)
+        # with a run and a path, MLflow needs nothing of the store that is set for the whole process
+        made = self._client.create_model_version(
+            name,
+            source=model.artifact_location,
+            run_id=run_id,
+            tags=described,
+            model_id=model.model_id,
+            description=version_text(version, scores),
+        )
+        link = [{"name": name, "version": int(made.version)}]
+        self._client.set_logged_model_tags(model.model_id, {_VERSIONS: json.dumps(link)})
+        return int(made.version)
+
+    def _log_model(self, artefact: Artefact, name: str, experiment: str, run: str, tags: Mapping[str, str]) -> Any:
+        """Write the artefact as a logged model of a run, with the user and the source of the run."""
+        whose = {key: value for key, value in self._client.get_run(run).data.tags.items() if key in _OF_RUN}
+        model = self._client.create_logged_model(
+            experiment, name, source_run_id=run, tags={**tags, **whose}, params=params_of(artefact.version)
+        )
         with tempfile.TemporaryDirectory(prefix="millstream-register-") as folder:
             artefact.write(Path(folder) / "model")
             self._client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
         self._client.finalize_logged_model(model.model_id, "READY")
-        # with a run and a path, MLflow needs nothing of the store that is set for the whole process
-        version = self._client.create_model_version(
-            name, source=model.artifact_location, run_id=run, tags=described, model_id=model.model_id
-        )
-        return int(version.version)
+        return model
+
+    def _log_metrics(self, run: str, model: str, version: ModelVersion, scores: Scores) -> None:
+        """Make the logged model an output of its run, with metrics at the number of its records."""
+        from mlflow.entities import LoggedModelOutput, Metric
+
+        step, now = records_of(version), int(time.time() * 1000)
+        metrics = [
+            Metric(name, value, now, step, model_id=model, run_id=run)
+            for name, value in metrics_of(version, scores).items()
+        ]
+        self._client.log_batch(run, metrics=metrics)
+        self._client.log_outputs(run, [LoggedModelOutput(model, step)])
 
     def newest_of(self, name: str, tags: Mapping[str, str]) -> float | None:
         """The time of the newest version with these tags, in seconds since 1970; None if there is none."""
@@ -72,7 +115,7 @@ class Registry:
         place = self._client.get_model_version_download_uri(registered.name, registered.version)
         path = download_artifacts(artifact_uri=f"{place}/{DATA}", dst_path=str(folder), tracking_uri=self.uri)
         version = ModelVersion.load(Path(path))
-        expected = registered.tags.get(_DIGEST)
+        expected = registered.tags.get(DIGEST)
         if expected != version.digest:
             message = (
                 f"{uri} is version {registered.version} with the digest {expected}, and its arrays have the digest "
@@ -100,35 +143,15 @@ class Registry:
             )
             raise MillstreamError(message) from None
 
-    def _make_model(self, name: str) -> None:
+    def _make_model(self, name: str, first: ModelVersion) -> None:
         from mlflow.exceptions import MlflowException
 
         try:
-            self._client.create_registered_model(name)
+            self._client.create_registered_model(name, description=model_text(name, first))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
 
-    def _make_run(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
-        run: str = self._client.create_run(experiment, run_name=f"export {name}", tags=dict(tags)).info.run_id
-        self._client.set_terminated(run)
-        return run
-
     def _newest(self, name: str) -> Any:
         found = self._client.search_model_versions(f"name = '{name}'", max_results=1, order_by=["version_number DESC"])
         return found[0] if found else None
-
-    def _experiment(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
-        return str(self._client.create_experiment(name) if found is None else found.experiment_id)
-
-
-def _tags(version: ModelVersion) -> dict[str, str]:
-    """The tags of a version: its digest, the positions up to which it was trained, and the cuts."""
-    positions = {source: {name: part.upto for name, part in parts.items()} for source, parts in version.trained.items()}
-    return {
-        _DIGEST: version.digest,
-        "millstream.trained": json.dumps(positions, ensure_ascii=False),
-        "millstream.cuts": version.cuts or "bounded",
-        "millstream.step": version.step,
-    }

@@ -50,16 +50,19 @@ def copy_code(folder: Path, modules: Iterable[str]) -> None:
 
 
 def _copy(module: str, folder: Path) -> None:
-    """Copy a top-level module: its file, or its folder if it is a package."""
-    file = getattr(sys.modules.get(module), "__file__", None)
+    """Copy a top-level module: its file, or its folders if it is a package, with `__init__.py` or without."""
+    found = sys.modules.get(module)
+    packages = list(getattr(found, "__path__", ()))
+    for package in packages:
+        ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+        shutil.copytree(package, folder / module, ignore=ignored, dirs_exist_ok=True)
+    if packages:
+        return
+    file = getattr(found, "__file__", None)
     if file is None:
         message = f"the module {module!r} has no file, so a model that uses it cannot be exported: move it into a file"
         raise MillstreamError(message)
-    path = Path(file)
-    if path.name == "__init__.py":
-        shutil.copytree(path.parent, folder / module, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    else:
-        shutil.copy(path, folder / path.name)
+    shutil.copy(file, folder / Path(file).name)
 
 
 def _direct_requirements() -> Iterator[str]:

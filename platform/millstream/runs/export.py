@@ -7,16 +7,22 @@ import os
 import re
 from collections.abc import Mapping
 
+import yaml
+
 from millstream.config.load import Loaded
 from millstream.config.pipeline import RUN_NAME
 from millstream.errors import ConfigError
 from millstream.extras import require
+from millstream.log.epochs import Scores
 from millstream.registry.artefact import Artefact
 from millstream.registry.client import Registry
+from millstream.registry.description import records_of
 from millstream.registry.settings import quietly, tracking_uri
+from millstream.registry.source_run import SourceRun
 from millstream.registry.versions import RegisteredVersion
 from millstream.runs.directory import RunDirectory
 from millstream.runs.model_versions import newest_artefact
+from millstream.runs.watch.mlflow_provenance import code_tags, config_params, source_datasets, trained_partitions
 
 __all__ = ["check_name", "export_artefact", "export_model", "register_model", "tags_of"]
 
@@ -41,22 +47,24 @@ def export_model(directory: RunDirectory, loaded: Loaded, name: str, step: str |
         return quietly(lambda: register_model(Registry(uri), directory, loaded, name, step))
 
 
-def export_artefact(artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str]) -> RegisteredVersion:
-    """Register an artefact that belongs to no run as the next version of the model `name`."""
+def export_artefact(
+    artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str], scores: Scores
+) -> RegisteredVersion:
+    """Register an artefact that was trained and belongs to no run as the next version of the model `name`."""
     check_name(name)
     uri = tracking_uri(loaded.config.mlflow or None, os.environ)
     with loaded.redacting():
-        return quietly(lambda: _register(Registry(uri), artefact, loaded, name, tags))
+        return quietly(lambda: _register(Registry(uri), artefact, loaded, name, tags, scores, f"train {name}"))
 
 
 def register_model(
     registry: Registry, directory: RunDirectory, loaded: Loaded, name: str, step: str | None = None
 ) -> RegisteredVersion:
     """Register the model of the newest checkpoint in this registry."""
-    artefact = newest_artefact(directory, loaded, step)
+    artefact, scores = newest_artefact(directory, loaded, step)
     run = json.loads(directory.mlflow.read_text())["run"] if directory.mlflow.exists() else None
     tags = {**tags_of(directory), "millstream.delivery": str(loaded.config.guarantee.delivery)}
-    return _register(registry, artefact, loaded, name, tags, run)
+    return _register(registry, artefact, loaded, name, tags, scores, f"export {name}", run)
 
 
 def tags_of(directory: RunDirectory) -> dict[str, str]:
@@ -65,10 +73,24 @@ def tags_of(directory: RunDirectory) -> dict[str, str]:
 
 
 def _register(
-    registry: Registry, artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str], run: str | None = None
+    registry: Registry,
+    artefact: Artefact,
+    loaded: Loaded,
+    name: str,
+    tags: Mapping[str, str],
+    scores: Scores,
+    made_by: str,
+    run: str | None = None,
 ) -> RegisteredVersion:
+    """Register an artefact; without an MLflow run a run of the name `made_by` is made."""
     config, version = loaded.config, artefact.version
     experiment = config.mlflow.experiment if config.mlflow else config.name
-    number = registry.register(artefact, name, experiment=experiment, run=run, tags=tags)
-    records = sum(part.upto for parts in version.trained.values() for part in parts.values())
-    return RegisteredVersion(name, number, version.digest, records, loaded.redact(registry.uri))
+    source = run or SourceRun(
+        made_by,
+        {**code_tags(loaded), **tags},
+        config_params(loaded),
+        loaded.redact(yaml.safe_dump(loaded.resolved(), sort_keys=False, allow_unicode=True)),
+        source_datasets(loaded, trained_partitions(version)),
+    )
+    number = registry.register(artefact, name, experiment=experiment, run=source, tags=tags, scores=scores)
+    return RegisteredVersion(name, number, version.digest, records_of(version), loaded.redact(registry.uri))

@@ -14,9 +14,9 @@ from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
-from millstream.log.epochs import EpochReader
+from millstream.log.epochs import EpochReader, Scores, Totals
 from millstream.registry.artefact import Artefact
-from millstream.runs.checkpoint_model import CheckpointModel, load_model
+from millstream.runs.checkpoint_model import load_model
 from millstream.runs.directory import RunDirectory
 from millstream.runs.user_code import user_code
 from millstream.state.model_version import ModelVersion, Trained
@@ -26,8 +26,10 @@ from millstream.steps.nodes import Node
 __all__ = ["artefact_of", "newest_artefact", "step_options"]
 
 
-def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> Artefact:
+def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> tuple[Artefact, Scores]:
     """The model of the newest checkpoint with what it needs to predict; `step` names it if several steps classify.
+
+    The scores are those of its predictions up to the checkpoint.
 
     The logs are opened for their identities. Refuses a model that has learned nothing, or that needs other state.
     """
@@ -42,14 +44,15 @@ def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = 
             raise MillstreamError(message)
     model.predict([""])  # refuses a model without labels, and one that needs other fields
     reader = EpochReader(directory.epochs)
+    totals = reader.totals_upto(model.checkpoint.epoch)
     version = ModelVersion(
         step=node.name,
         state=node.step.save(),
         steps=tuple(step_options(loaded, each) for each in (*before, node)),
-        trained=_trained(directory, loaded, reader, model),
+        trained=_trained(loaded, totals),
         cuts=reader.id,
     )
-    return artefact_of(version, loaded, model.texts.records)
+    return artefact_of(version, loaded, model.texts.records), totals.scores.get(node.name, Scores())
 
 
 def artefact_of(version: ModelVersion, loaded: Loaded, records: pa.Schema) -> Artefact:
@@ -70,11 +73,8 @@ def step_options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
     return {"name": node.name, **options}
 
 
-def _trained(
-    directory: RunDirectory, loaded: Loaded, reader: EpochReader, model: CheckpointModel
-) -> Mapping[str, Mapping[str, Trained]]:
-    """The position of each partition after the checkpoint's epoch, with the identity of the log up to there."""
-    totals = reader.totals_upto(model.checkpoint.epoch)
+def _trained(loaded: Loaded, totals: Totals) -> Mapping[str, Mapping[str, Trained]]:
+    """The position of each partition, with the identity of the log up to there."""
     found: dict[str, dict[str, Trained]] = {}
     with ExitStack() as ending:
         cache = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="millstream-export-")))

@@ -20,6 +20,7 @@ import pyarrow as pa
 from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
 from millstream.plain_text import short
+from millstream.registry.experiments import open_experiment
 from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
 from millstream.study.cells import Cell, cells_table
 from millstream.study.study_file import LoadedStudy
@@ -70,8 +71,7 @@ def _write(loaded: LoadedStudy, folder: Path, table: pa.Table, cells: Sequence[C
         message = "this study names no MLflow experiment"
         raise MillstreamError(message)
     client: Any = MlflowClient(tracking_uri=tracking_uri(study.mlflow, os.environ))
-    found = client.get_experiment_by_name(study.mlflow.experiment)
-    experiment = client.create_experiment(study.mlflow.experiment) if found is None else found.experiment_id
+    experiment = open_experiment(client, study.mlflow.experiment)
     run = str(client.create_run(experiment, run_name=study.name, tags={"millstream.study": study.name}).info.run_id)
     sizes = {"records": study.data.records, "holdout": study.data.holdout, "seeds": len(study.seed_list)}
     now = int(time.time() * 1000)

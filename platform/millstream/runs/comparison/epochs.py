@@ -83,18 +83,19 @@ def _share(rise: Array) -> float | None:
 
 
 def _curve(log: Path) -> Array:
-    """After each receipt, the offsets that were read so far, and the labelled and correct predictions among them."""
+    """After each receipt, the sum of the positions, and the labelled and correct predictions so far."""
     reader = EpochReader(log)
-    begun = reader.base_totals()
-    read, scores = sum(begun.positions.values()), Scores()
-    points = [(read, 0, 0)]
-    sizes = {epoch.number: epoch.size for epoch in reader.epochs()}
-    seen = begun.base.epoch
+    totals = reader.base_totals()
+    seen, scores = totals.base.epoch, Scores()
+    reached = {seen: sum(totals.positions.values())}
+    for epoch in reader.epochs():
+        totals.add_epoch(epoch)  # a run that begins with a registered model begins at the positions of the model
+        reached[epoch.number] = sum(totals.positions.values())
+    points = [(reached[seen], 0, 0)]
     for receipt in reader.receipts():
         if receipt.attempt == 1 and receipt.epoch > seen:
-            read += sum(sizes[number] for number in range(seen + 1, receipt.last + 1))
             seen, scores = receipt.last, scores + receipt.overall
-            points.append((read, scores.labelled, scores.correct))
+            points.append((reached[seen], scores.labelled, scores.correct))
     return np.array(points, np.float64)
 
 

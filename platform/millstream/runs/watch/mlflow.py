@@ -15,28 +15,35 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
 from millstream.config.models import Mlflow as MlflowConfig
-from millstream.errors import MillstreamError
 from millstream.log.journal.durability import write_whole
+from millstream.registry.experiments import open_experiment
+from millstream.registry.flat_values import flat_values
 from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment, tracking_uri
+from millstream.registry.source_run import log_params
 from millstream.runs.summary import Summary
 from millstream.runs.watch.metrics import Window, read_windows
-from millstream.runs.watch.mlflow_provenance import run_tags, source_datasets
+from millstream.runs.watch.mlflow_provenance import (
+    code_tags,
+    config_params,
+    read_partitions,
+    run_tags,
+    source_datasets,
+)
 from millstream.runs.watch.observer import Observer, Watched
 
 __all__ = ["MlflowObserver"]
 
 _GATHER_SECONDS = 1.0
 _TIMEOUT_SECONDS = 30.0
-_LONGEST_VALUE = 6000
 _LONGEST_WARNING = 200
-_MOST_PARAMS, _MOST_METRICS = 100, 1000
+_MOST_METRICS = 1000
 _METRICS = ("accuracy", "window_accuracy", "baselines", "window_baselines", "records_per_second", "epoch")
 _SUMMARISED = ("records", "processed", "epochs", "accuracy", "baselines", "seconds", "delivered")
 
@@ -113,7 +120,7 @@ class _Mirror:
         self._client = MlflowClient(tracking_uri=uri)
         self._directory, self._loaded, self._began, self._warn = watched.directory, watched.loaded, began, warn
         self._epoch_log = watched.epoch_log
-        self._run = self._open(self._experiment(config.experiment))
+        self._run = self._open(open_experiment(self._client, config.experiment))
         self._ended = "FAILED"
         self._last = self._newest_step("epoch")  # every window has an epoch
         self._summarised = self._newest_step("records")  # every summary has the records
@@ -134,15 +141,6 @@ class _Mirror:
         self._client.set_terminated(self._run, self._ended, items[-1].at)
         return False
 
-    def _experiment(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            return str(self._client.create_experiment(name))
-        if found.lifecycle_stage != "active":
-            message = f"the experiment {name!r} was deleted; restore it, or give another `experiment`"
-            raise MillstreamError(message)
-        return str(found.experiment_id)
-
     def _open(self, experiment: str) -> str:
         """The id of this directory's MLflow run, which continues; of a new one, if there is none."""
         run = self._known(experiment)
@@ -155,7 +153,7 @@ class _Mirror:
             known = self._client.get_run(run).data.params
             self._client.update_run(run, status="RUNNING")
         self._log_params(run, known)
-        self._set_tags(run, run_tags(self._loaded, self._directory.path))
+        self._set_tags(run, {**code_tags(self._loaded), **run_tags(self._loaded, self._directory.path)})
         return run
 
     def _set_tags(self, run: str, tags: Mapping[str, str]) -> None:
@@ -184,16 +182,8 @@ class _Mirror:
 
     def _log_params(self, run: str, known: Mapping[str, str]) -> None:
         """Log the config. Parameters cannot change in MLflow, so later changes are only in the artefact."""
-        from mlflow.entities import Param
-
-        config = {key: value for key, value in self._loaded.resolved().items() if key != "mlflow"}
-        params = [
-            Param(key, self._loaded.redact(str(value))[:_LONGEST_VALUE])
-            for key, value in _flat(config)
-            if key not in known
-        ]
-        for start in range(0, len(params), _MOST_PARAMS):
-            self._client.log_batch(run, params=params[start : start + _MOST_PARAMS])
+        params = {name: value for name, value in config_params(self._loaded).items() if name not in known}
+        log_params(self._client, run, params)
         self._client.log_text(run, self._loaded.redact(self._directory.config.read_text()), self._directory.config.name)
 
     def _log_windows(self, windows: Sequence[Window]) -> None:
@@ -203,8 +193,7 @@ class _Mirror:
         metrics = [
             Metric(name, float(value), now, window.records)
             for window in windows
-            for name, value in _flat({name: getattr(window, name) for name in _METRICS} | _by_step(window.steps))
-            if value is not None
+            for name, value in flat_values({name: getattr(window, name) for name in _METRICS} | _by_step(window.steps))
         ]
         self._last = max([self._last, *(window.records for window in windows)])
         for start in range(0, len(metrics), _MOST_METRICS):
@@ -218,13 +207,12 @@ class _Mirror:
         values = {name: getattr(summary, name) for name in _SUMMARISED if name not in in_window}
         values |= {} if in_window else _by_step(summary.steps)
         now = _millis()
-        metrics = [
-            Metric(name, float(value), now, summary.records) for name, value in _flat(values) if value is not None
-        ]
+        metrics = [Metric(name, float(value), now, summary.records) for name, value in flat_values(values)]
         if summary.records != self._summarised:
             self._client.log_batch(self._run, metrics=metrics)
             self._summarised = summary.records
-        self._client.log_inputs(self._run, source_datasets(self._loaded, self._directory, self._epoch_log.totals))
+        read = read_partitions(self._directory, self._epoch_log.totals)
+        self._client.log_inputs(self._run, source_datasets(self._loaded, read))
         self._set_tags(self._run, {"millstream.ended": summary.ended})
         self._client.log_artifact(self._run, str(self._directory.summary))
         self._client.log_text(self._run, json.dumps(dict(summary.versions), indent=1), "versions.json")
@@ -246,17 +234,3 @@ def _by_step(steps: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _millis() -> int:
     return int(time.time() * 1000)
-
-
-def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Each single value with its key path.
-
-    >>> list(_flat({"model": {"type": "sgd", "classes": ["a", "b"]}}))
-    [('model.type', 'sgd'), ('model.classes.0', 'a'), ('model.classes.1', 'b')]
-    """
-    if isinstance(data, Mapping | list):
-        items = data.items() if isinstance(data, Mapping) else enumerate(data)
-        for key, value in items:
-            yield from _flat(value, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, data

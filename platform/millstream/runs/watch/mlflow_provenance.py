@@ -1,4 +1,4 @@
-"""Provenance of a run for MLflow: tags about its code, its user and its config, and its sources as datasets."""
+"""Provenance of a run for MLflow: tags about its code and its user, its config as params, its sources as datasets."""
 
 from __future__ import annotations
 
@@ -12,42 +12,80 @@ from typing import Any
 
 from millstream.config.load import Loaded
 from millstream.log.epochs import Totals
+from millstream.registry.flat_values import flat_values
 from millstream.runs.directory import RunDirectory
+from millstream.state.model_version import ModelVersion
 
-__all__ = ["run_tags", "source_datasets"]
+__all__ = [
+    "code_tags",
+    "config_params",
+    "read_partitions",
+    "run_tags",
+    "source_datasets",
+    "trained_partitions",
+]
 
 _GIT_SECONDS = 5.0
 _LONGEST_PROFILE = 60_000
+_LONGEST_VALUE = 6000
 _DIGEST = 32
 
+Partition = Mapping[str, int | str]
+"""The offset up to which a partition was read, a digest of its identity, and its end, if that is known."""
 
-def run_tags(loaded: Loaded, run: Path) -> dict[str, str]:
-    """The tags of a run: MLflow's own for the user, the file and the commit, and Millstream's."""
-    config = loaded.config
-    tags = {
-        "mlflow.source.name": loaded.file,
-        "mlflow.source.type": "LOCAL",
-        "millstream.delivery": str(config.guarantee.delivery),
-        "millstream.engine": config.engine.type,
-        "millstream.run": str(run.absolute()),
-    }
+
+def code_tags(loaded: Loaded) -> dict[str, str]:
+    """MLflow's own tags for the user, the config and the commit."""
+    tags = {"mlflow.source.name": loaded.file, "mlflow.source.type": "LOCAL"}
     optional = {"mlflow.user": _user(), "mlflow.source.git.commit": _commit(loaded.folder)}
     return tags | {name: value for name, value in optional.items() if value}
 
 
-def source_datasets(loaded: Loaded, directory: RunDirectory, totals: Totals) -> list[Any]:
-    """The sources as MLflow's datasets: for each partition the offset up to which it was read, its end and identity."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
+def run_tags(loaded: Loaded, run: Path) -> dict[str, str]:
+    """Millstream's tags of a run."""
+    config = loaded.config
+    return {
+        "millstream.delivery": str(config.guarantee.delivery),
+        "millstream.engine": config.engine.type,
+        "millstream.run": str(run.absolute()),
+    }
 
+
+def config_params(loaded: Loaded) -> dict[str, str]:
+    """The config as params, without values that are null."""
+    config = {key: value for key, value in loaded.resolved().items() if key != "mlflow"}
+    return {key: loaded.redact(str(value))[:_LONGEST_VALUE] for key, value in flat_values(config)}
+
+
+def read_partitions(directory: RunDirectory, totals: Totals) -> dict[str, dict[str, Partition]]:
+    """The partitions of a run by source and name."""
     known: Mapping[str, Mapping[str, tuple[int, str]]] = json.loads(directory.sources.read_text())
     read = {(part.source, part.name): totals.positions.get(rank, 0) for rank, part in enumerate(totals.partitions)}
+    return {
+        source: {
+            name: {"read": read.get((source, name), 0), "end": end, "identity": _short(str(identity))}
+            for name, (end, identity) in parts.items()
+        }
+        for source, parts in known.items()
+    }
+
+
+def trained_partitions(version: ModelVersion) -> dict[str, dict[str, Partition]]:
+    """The partitions that a version has learned by source and name."""
+    return {
+        source: {name: {"read": part.upto, "identity": _short(part.identity)} for name, part in parts.items()}
+        for source, parts in version.trained.items()
+    }
+
+
+def source_datasets(loaded: Loaded, read: Mapping[str, Mapping[str, Partition]]) -> list[Any]:
+    """The sources as MLflow's datasets, with their partitions."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
     resolved = loaded.resolved()
     datasets = []
     for source in loaded.config.logs:
-        partitions = {
-            name: {"read": read.get((source.name, name), 0), "end": end, "identity": _short(str(identity))}
-            for name, (end, identity) in known.get(source.name, {}).items()
-        }
+        partitions = read.get(source.name, {})
         text = json.dumps({"partitions": partitions})
         options = resolved["source"] if source.path == ("source",) else resolved["sources"][source.name]
         dataset = Dataset(
