@@ -3,6 +3,8 @@ READY := .venv/ready
 PYTEST := $(BIN)/python -m pytest -q
 # The numerical libraries' own threads cost ten times what they bring when processes share the cores.
 export OMP_NUM_THREADS = 1
+# A container may forbid Python to keep compiled modules; then every process that starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo demo-kafka notebooks notebook-outputs quick test conformance check bench findings plots soak wheel lock clean
 .DEFAULT_GOAL := help

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO, Any
 
 import pytest
 from support.brokers import OwnBroker, SharedBroker, broker_in, end_broker_in
@@ -37,6 +38,23 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _controls(config: pytest.Config) -> bool:
     """True in the process that a user started, False in those that xdist did."""
     return not hasattr(config, "workerinput")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def without_waits_for_the_disk() -> Iterator[None]:
+    """In the processes of the test run, a sync only checks that the file is open.
+
+    No test cuts the power, and what a process has written outlives its death. Commands that tests start do sync.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("fsync", "fdatasync"):
+            if hasattr(os, name):
+                patched.setattr(os, name, _check_open)
+        yield
+
+
+def _check_open(file: int | IO[Any]) -> None:
+    os.fstat(file if isinstance(file, int) else file.fileno())
 
 
 @pytest.fixture(scope="session")

@@ -151,7 +151,7 @@ def test_a_disk_that_takes_no_more_ends_the_study_with_a_remedy_and_keeps_what_i
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("victim", ["java", "command", "all"])
+@pytest.mark.parametrize("victim", ["java", "command", pytest.param("all", marks=pytest.mark.matrix)])
 def test_a_killed_study_keeps_its_finished_trials(tmp_path: Path, victim: str) -> None:
     path, out = write_study(tmp_path / "small.yaml", SLOW), tmp_path / "out"
     command = [sys.executable, "-m", "millstream", "compare", str(path), "--out", str(out), "--tasks", "2"]

@@ -134,10 +134,11 @@ def test_the_prepared_epoch_of_a_killed_process_is_finished_by_another(sink_topi
     assert sink_topic.offsets() == [*(offsets_of(0, count=ROWS) if commit else []), *offsets_of(1)]
 
 
-def test_after_ten_kills_every_row_is_written_once(sink_topic: SinkTopic) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.matrix)])
+def test_after_kills_every_row_is_written_once(sink_topic: SinkTopic, kills: int) -> None:
     rng = random.Random(5)
     last = -1
-    for _ in range(10):
+    for _ in range(kills):
         with start_process(sink_topic, "append", 10**6) as victim:
             assert victim.stdout is not None
             for _ in range(rng.randint(1, 20)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -313,12 +313,16 @@ def test_a_broker_that_starts_later_is_waited_for(
     assert run.positions() == at(range(50))
 
 
-def test_kills_of_the_broker_lose_no_record(own_broker: OwnBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills", [pytest.param((300, 2000), id="two"), pytest.param((300, 900, 2000), id="three", marks=pytest.mark.matrix)]
+)
+def test_kills_of_the_broker_lose_no_record(own_broker: OwnBroker, tmp_path: Path, kills: Sequence[int]) -> None:
+    """The broker is killed while the run reads, and while it waits for messages."""
     broker = own_broker()
     send(broker, "news", documents(2000), partitions=2)
     run = Run(tmp_path, broker.bootstrap, {"source": {"topic": "news"}})
     with run.following():
-        for count in (300, 900, 2000):  # twice while the run reads, once while it waits for messages
+        for count in kills:
             run.reaches(count)
             broker.kill()
             broker.up()

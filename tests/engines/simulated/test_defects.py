@@ -239,52 +239,54 @@ def merged_receipts_that_lose_an_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merged_receipts, "_merged", lambda group: merged(group[1:] or group))
 
 
-def found(simulated: SimulatedPipeline, folder: Path) -> bool:
+def found(simulated: SimulatedPipeline, folder: Path, likely: int) -> bool:
+    """True if a seed shows the defect; the first seed is the one that showed it when the test was written."""
     simulation = Simulation(simulated.config, simulated.records, folder)
-    return any(simulation.run(seed).wrong for seed in SEEDS)
+    return any(simulation.run(seed).wrong for seed in (likely, *SEEDS))
 
 
 @pytest.mark.parametrize(
-    ("defect", "delivery"),
+    ("defect", "delivery", "likely"),
     [
-        (effects_before_their_sync, "exactly_once"),
-        (effects_before_their_sync, "at_most_once"),
-        (receipts_that_are_not_synced_before_their_rows_are_delivered, "exactly_once"),
-        (a_checkpoint_before_its_rows_are_delivered, "exactly_once"),
-        (epochs_in_order_of_arrival, "exactly_once"),
-        (state_that_changes_before_it_is_allowed, "exactly_once"),
-        (a_manifest_of_an_earlier_epoch_than_its_sections, "exactly_once"),
-        (a_manifest_before_an_owner_has_synced_its_layer, "exactly_once"),
-        (a_line_before_its_manifest_is_synced, "exactly_once"),
-        (a_manifest_without_the_sections_of_one_owner, "exactly_once"),
-        (a_manifest_that_counts_without_its_line, "at_least_once"),
-        (a_guard_that_is_off_by_one, "exactly_once"),
-        (a_guard_that_trusts_the_first_epoch_of_a_merged_receipt, "exactly_once"),
-        (headers_without_the_last_epoch_of_rows, "exactly_once"),
-        (segments_that_are_dropped_although_they_are_needed, "exactly_once"),
-        (merged_receipts_that_lose_an_epoch, "exactly_once"),
-        (digests_of_one_share_only, "exactly_once"),
-        (a_commit_of_epochs_in_no_checkpoint, "at_least_once"),
-        (lost_epochs_that_the_workers_do_not_skip, "at_most_once"),
-        (idle_partitions_by_a_clock_instead_of_the_event, "exactly_once"),
-        (idle_partitions_by_a_clock_instead_of_the_event, "at_least_once"),
-        (records_that_are_ahead_of_the_clock_of_their_replay, "exactly_once"),
+        (effects_before_their_sync, "exactly_once", 17),
+        (effects_before_their_sync, "at_most_once", 6),
+        (receipts_that_are_not_synced_before_their_rows_are_delivered, "exactly_once", 17),
+        (a_checkpoint_before_its_rows_are_delivered, "exactly_once", 0),
+        (epochs_in_order_of_arrival, "exactly_once", 0),
+        (state_that_changes_before_it_is_allowed, "exactly_once", 0),
+        (a_manifest_of_an_earlier_epoch_than_its_sections, "exactly_once", 0),
+        (a_manifest_before_an_owner_has_synced_its_layer, "exactly_once", 0),
+        (a_line_before_its_manifest_is_synced, "exactly_once", 24),
+        (a_manifest_without_the_sections_of_one_owner, "exactly_once", 0),
+        (a_manifest_that_counts_without_its_line, "at_least_once", 0),
+        (a_guard_that_is_off_by_one, "exactly_once", 0),
+        (a_guard_that_trusts_the_first_epoch_of_a_merged_receipt, "exactly_once", 62),
+        (headers_without_the_last_epoch_of_rows, "exactly_once", 11),
+        (segments_that_are_dropped_although_they_are_needed, "exactly_once", 0),
+        (merged_receipts_that_lose_an_epoch, "exactly_once", 13),
+        (digests_of_one_share_only, "exactly_once", 0),
+        (a_commit_of_epochs_in_no_checkpoint, "at_least_once", 0),
+        (lost_epochs_that_the_workers_do_not_skip, "at_most_once", 0),
+        (idle_partitions_by_a_clock_instead_of_the_event, "exactly_once", 0),
+        (idle_partitions_by_a_clock_instead_of_the_event, "at_least_once", 4),
+        (records_that_are_ahead_of_the_clock_of_their_replay, "exactly_once", 21),
     ],
 )
 def test_some_schedule_shows_the_defect(
-    keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str
+    keyed: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, delivery: str, likely: int
 ) -> None:
     made = keyed(delivery, checkpoint_every=1 if delivery == "exactly_once" else 2)
     defect(monkeypatch)
-    assert found(made, tmp_path / "disks")
+    assert found(made, tmp_path / "disks", likely)
 
 
 @pytest.mark.parametrize(
-    "defect", [ends_before_the_rows_of_all_owners, restarted_readers_that_do_not_know_the_watermark]
+    ("defect", "likely"),
+    [(ends_before_the_rows_of_all_owners, 0), (restarted_readers_that_do_not_know_the_watermark, 62)],
 )
 def test_some_schedule_of_keyed_steps_behind_windows_shows_the_defect(
-    graph: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break
+    graph: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defect: Break, likely: int
 ) -> None:
     made = graph("exactly_once", steps=SHARED)
     defect(monkeypatch)
-    assert found(made, tmp_path / "disks")
+    assert found(made, tmp_path / "disks", likely)

@@ -73,7 +73,10 @@ def package(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", [False, True], ids=["an exception", "a record that it names"])
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(False, id="an exception", marks=pytest.mark.matrix), pytest.param(True, id="a record that it names")],
+)
 def test_a_step_that_fails_in_a_worker_is_named_with_its_epoch_and_record(
     tmp_path: Path, package: Path, names: bool
 ) -> None:

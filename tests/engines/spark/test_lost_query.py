@@ -51,7 +51,7 @@ class Killing(Observer):
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     monkeypatch.setattr(planner, "MOST_RECORDS", 2 * EPOCH_RECORDS)  # so that epochs follow the kill
     write_documents(tmp_path / "documents")
-    return Pipeline(tmp_path, SparkEngine(), engine_name="spark")
+    return Pipeline(tmp_path, SparkEngine(keep_session=True), engine_name="spark")
 
 
 def run(pipeline: Pipeline, observer: Observer) -> Summary:
@@ -66,6 +66,7 @@ def run(pipeline: Pipeline, observer: Observer) -> Summary:
 def test_killed_python_processes_cost_one_restart_at_most(pipeline: Pipeline, word: str, restarts: int) -> None:
     """Without its planning process, the query is started again; Spark itself replaces killed workers."""
     killing = Killing(word, after=2)
+    pipeline.engine = SparkEngine()  # closes the session: after a kill of the daemon, the next query cannot start in it
     summary = run(pipeline, killing)
     assert len(killing.reasons) == restarts
     golden = Pipeline(pipeline.folder, LocalEngine()).run("golden")
@@ -85,6 +86,7 @@ class Failing:
         return self._start(*given)
 
 
+@pytest.mark.xdist_group("spark")
 def test_a_query_whose_processes_do_not_start_in_time_is_tried_again(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_query_whose_processes_do_not_start_in_time_is_tried_again(
     ] * 2
 
 
+@pytest.mark.xdist_group("spark")
 def test_the_third_loss_without_progress_ends_the_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "_start_query", Failing(3))
     killing = Killing("nothing", after=0)
@@ -118,6 +121,7 @@ class Unstoppable:
         raise Py4JError("Answer from Java side is empty\nat java.lang.Thread")
 
 
+@pytest.mark.xdist_group("spark")
 def test_a_query_that_cannot_be_stopped_is_a_warning(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,6 +21,8 @@ __all__ = ["MetricsPort"]
 _HOST = "127.0.0.1"
 _CLIENT_SECONDS = 10.0
 """The server disconnects a client that neither sends nor takes a byte for this time."""
+_POLL_SECONDS = 0.05
+"""The longest time that the end of a run waits for the thread of the server."""
 
 
 class MetricsPort:
@@ -41,7 +43,9 @@ class MetricsPort:
             reason = "another process has that port" if taken else f"cannot listen there: {error.strerror}"
             message = f"--metrics-port {port}: {reason}; give another, or 0 for one that is free"
             raise ConfigError(message) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="millstream-metrics", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="millstream-metrics", daemon=True
+        )
         self._thread.start()
 
     @property
