@@ -14,8 +14,12 @@ _PYTHONS = re.compile(r"^(?!pyspark\.)[\w.]+(?:Error|Exception|Interrupt|Exit)\b
 _LOST = re.compile(
     r"Python worker failed to connect back|Python worker exited unexpectedly|Python daemon failed to launch worker"
     r"|Timed out while waiting for the Python worker|Failed to open socket to Python daemon"
+    r"|java\.io\.IOException: Stream closed"
 )
-"""Spark's messages for a Python process that was lost or did not start within 10 s, which Spark cannot configure."""
+"""Spark's messages for a Python process that was lost or did not start within 10 s, which Spark cannot configure.
+
+The stream that is closed is that to the daemon of the Python workers.
+"""
 _BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pipe", "null"})
 """The complete report of a query whose planning process is gone; Java's EOFException has no message (null)."""
 
@@ -38,6 +42,8 @@ def error_of(report: str) -> errors.MillstreamError:
     MillstreamError("Spark's query ended: KeyError: 'text'; --debug shows more")
     >>> error_of("Python worker failed to connect back.\\n=== Streaming Query ===\\nThread State: RUNNABLE")
     QueryLost("Spark's query ended: Python worker failed to connect back")
+    >>> error_of("Job aborted: java.io.IOException: Stream closed\\n\\tat java.base\\n=== Streaming Query ===")
+    QueryLost("Spark's query ended: java.io.IOException: Stream closed")
     >>> error_of("Connection reset\\n=== Streaming Query ===")
     QueryLost("Spark's query ended: the Python process that plans it is gone")
     """
