@@ -17,6 +17,7 @@ from benchmarks.figures import (
     local_workers,
     python_loops,
     retention,
+    searches,
     simulation,
     spark_latency,
     spark_throughput,
@@ -51,7 +52,7 @@ GROUPS: Mapping[str, Sequence[Measurement]] = {
     "Windows": windows.MEASUREMENTS,
     "Simulator": simulation.MEASUREMENTS,
     "Studies": studies.MEASUREMENTS,
-    "History": [*backfills.MEASUREMENTS, *trainings.MEASUREMENTS],
+    "History": [*backfills.MEASUREMENTS, *trainings.MEASUREMENTS, *searches.MEASUREMENTS],
 }
 
 

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from millstream.cli import main
+from millstream.cli.searched_candidates import candidate_lines
+from millstream.history.train import Trained
 
 _CLASSIFY = {"type": "classify", "model": {"type": "naive_bayes", "features": {}}}
 
@@ -64,3 +66,26 @@ def test_refusals(
 def test_an_unknown_way_to_train_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, message = refused(tmp_path, capsys, "train", "--out", str(tmp_path / "out"), "--how", "guessed")
     assert code == 2 and "'guessed' is not one of 'sequential', 'averaged'" in message
+
+
+def test_a_search_without_candidates_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("train", "--out", str(tmp_path / "out"), "--how", "search")
+    code, message = refused(tmp_path, capsys, *words)
+    assert code == 2 and "has no `search`, which names the values to try; for example `search: {over: {" in message
+    code, message = refused(tmp_path, capsys, *words, "--set", "search={over: {model.alpha: [0.1, -1]}}")
+    assert code == 2 and "search.over.model.alpha: candidate 2 (model.alpha=-1): -1 is not allowed" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_candidates_of_a_search_are_a_table_with_the_best_first() -> None:
+    best = {"place": 1, "accuracy": 0.9424, "held_out": 0.9398, "rung": 2, "records": 45_000, "error": None}
+    failed = {"place": 2, "accuracy": None, "held_out": None, "rung": 1, "records": 5000, "error": "it failed\nhere"}
+    rows = [{**best, "values": {"model.alpha": 1.0, "model.type": "sgd"}}, {**failed, "values": {"model.alpha": None}}]
+    result = {"candidates": rows, "model": {"type": "sgd", "alpha": 1.0}}
+    assert list(candidate_lines(Trained(Path("h"), result, was_there=False))) == [
+        "  place  accuracy  held out  rung  records  candidate",
+        "      1     94.24     93.98     2   45,000  model.alpha=1.0, model.type=sgd",
+        "      2    failed    failed     1    5,000  model.alpha=null: it failed\\nhere",
+        '  the best model: {"type": "sgd", "alpha": 1.0}',
+        "  plot: h/search.png",
+    ]

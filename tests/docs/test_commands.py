@@ -43,6 +43,7 @@ PLAYED = {
     ("docs/plugins.md", "Check and run"),
     ("docs/registry.md", "Begin a stream with a registered model"),
     ("docs/registry.md", "Register the model of a run"),
+    ("docs/search.md", "Try it"),
     ("docs/study.md", "Try it"),
     ("docs/watching.md", "Status"),
     ("docs/windows.md", "Popularity"),
@@ -163,6 +164,12 @@ def test_a_model_trained_on_the_history_is_that_of_the_run(folder: Path) -> None
     printed = Reader(folder).plays("docs/backfill.md", "Try it")
     [digest] = re.findall(r"digest of the state: (\S+)", printed)
     assert digest == state_in(folder / "runs/demo", "classify")
+
+
+@pytest.mark.spark
+def test_the_best_of_the_candidates_is_trained(folder: Path) -> None:
+    Reader(folder).plays("docs/search.md", "Try it")
+    assert (folder / "history/search/search.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_text_of_ones_own_is_classified_in_three_commands(folder: Path) -> None:

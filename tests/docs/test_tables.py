@@ -16,6 +16,7 @@ from support.docs_pages import TEXTS, blocks, section, table
 
 from millstream.cli import millstream
 from millstream.config import plugins
+from millstream.config.search import Search
 from millstream.config.sources import TimeOptions
 from millstream.extras import EXTRAS
 from millstream.guarantees.delivery import Crash, Delivery, Point, effects, order
@@ -75,6 +76,13 @@ def test_options_and_defaults_of_windows_are_those_of_the_code() -> None:
     assert shown.keys() == WINDOWS.keys()
     for name, model in WINDOWS.items():
         check_options(model, name, shown[name])
+
+
+def test_the_keys_of_a_search_and_their_defaults_are_those_of_the_code() -> None:
+    shown = {row[0].strip("`"): row[1].strip("`") for row in table(TEXTS["docs/search.md"], "key of `search`")}
+    defaults = {name: field.default for name, field in Search.model_fields.items()}
+    texts = {name: "null" if value is None else str(value) for name, value in defaults.items()}
+    assert shown == {**texts, "over": "required", "step": "the only one"}
 
 
 def test_the_keys_of_security_are_those_of_the_code() -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from support.conditions import HANG_SECONDS
 from support.documents import sign_documents, write_documents
 from support.histories import HereSession
+from support.killed_histories import kill_history
 
 from millstream.config.load import load_config
 from millstream.errors import InUse
@@ -21,29 +18,6 @@ from millstream.history.backfill import backfill
 from millstream.history.features import Progress
 from millstream.history.train import train
 
-TESTS = str(Path(__file__).parents[1])
-KILLED = """
-import os, pathlib, signal, sys
-sys.path.insert(0, {tests!r})
-from support.histories import HereSession
-from millstream.config.load import load_config
-from millstream.history import {module}
-left = [{number}]
-def kill():
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-def before(owner, name, counts=lambda *args: True):
-    original = getattr(owner, name)
-    def wrapped(*args, **kwargs):
-        if counts(*args):
-            kill()
-        return original(*args, **kwargs)
-    setattr(owner, name, wrapped)
-{point}
-{module}.{module}(load_config({config!r}), pathlib.Path({out!r}), sessions=HereSession, block_records=30, **{options!r})
-"""
-"""A process that is killed the n-th time that it comes to a point."""
 POINTS = {
     "before a note": "from millstream.history.folder import HistoryFolder; before(HistoryFolder, 'finish')",
     "in a file": "before(pathlib.Path, 'rename', lambda path, target: target.suffix in ('.arrow', '.parquet'))",
@@ -84,10 +58,7 @@ def write_config(folder: Path, steps: str) -> Path:
 
 
 def kill(module: str, config: Path, out: Path, point: str, number: int, **options: Any) -> None:
-    names = {"tests": TESTS, "config": str(config), "out": str(out), "options": options}
-    code = KILLED.format(module=module, number=number, point=point, **names)
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS)
-    assert process.returncode == -signal.SIGKILL, process.stderr
+    kill_history(f"millstream.history.{module}:{module}", config, out, point, number, options)
 
 
 def notes_of(out: Path) -> dict[Path, int]:

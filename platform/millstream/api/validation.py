@@ -9,6 +9,7 @@ from millstream.api.argument_names import naming_arguments
 from millstream.api.config import Overlays, Source, check_arguments, loaded_of
 from millstream.errors import ConfigError, ConfigProblem
 from millstream.guarantees.validation import checked_graph
+from millstream.history.search.candidates import candidates_of
 
 __all__ = ["validate"]
 
@@ -24,7 +25,10 @@ def validate(config: Source, *, set: Mapping[str, Any] | None = None, overlays: 
     check_arguments(config, set, overlays)
     try:
         with naming_arguments():
-            checked_graph(loaded_of(config, set, overlays))
+            loaded = loaded_of(config, set, overlays)
+            checked_graph(loaded)
+            if loaded.config.search is not None:
+                candidates_of(loaded)
     except ConfigError as error:
         return list(error.problems)
     return []

@@ -9,11 +9,13 @@ import click
 
 from millstream.cli.history_lines import HistoryLines, feature_lines, interruptible
 from millstream.cli.options import config_options
+from millstream.cli.searched_candidates import candidate_lines
 from millstream.cli.session import current_session
-from millstream.history.how import HOWS
+from millstream.history.how import HOWS, SEARCH
 from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
+    from millstream.config.load import Loaded
     from millstream.history.train import Trained
 
 __all__ = ["train"]
@@ -24,9 +26,10 @@ __all__ = ["train"]
 @click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path), help="The folder of the model.")
 @click.option(
     "--how",
-    type=click.Choice([*HOWS]),
+    type=click.Choice([*HOWS, SEARCH]),
     default=next(iter(HOWS)),
-    help="sequential: in one task, as a run; averaged: in many, for naive_bayes, softmax, ftrl and sgd.",
+    help="sequential: in one task, as a run; averaged: in many, for naive_bayes, softmax, ftrl and sgd; search: the "
+    "best of the candidates in `search`.",
 )
 @click.option("--replay", metavar="RUN", type=click.Path(path_type=Path), help="Take the cuts of this run.")
 @click.option("--step", metavar="NAME", help="The step that classifies, if there are several.")
@@ -45,10 +48,13 @@ def train(
 ) -> None:
     """Train the model of CONFIG on the whole history, on Spark, and write a version of the model into DIR.
 
-    The same command continues after a crash: blocks that are learned are not learned again.
+    With --how search, the `search` of CONFIG names options and values to try. Each candidate is a Spark task; the best
+    of them learn more records, and the best one is trained on the whole history. DIR/search.png compares them.
+
+    The same command continues after a crash: blocks that are learned are not learned again, and candidates that are
+    judged are not judged again.
     """
     from millstream.config.load import load_config
-    from millstream.history.train import train as run
 
     if name is not None:
         from millstream.runs.export import check_name
@@ -58,20 +64,39 @@ def train(
     current_session().redact = loaded.redact
     lines = HistoryLines(quiet=as_json)
     with interruptible(), loaded.redacting():
-        found = run(loaded, out, how=how, replay=replay, step=step, watch=lines.show)
+        trained, model, belongs_to = _train(loaded, out, how, replay, step, lines)
     made = None
     if name is not None:
         from millstream.history.registration import register
 
-        made = register(found, loaded, name)
+        made = register(trained, model, name, belongs_to)
     if as_json:
         registered = {} if made is None else {"registered": made.uri}
-        click.echo(json_object({"path": str(out), "was_complete": found.was_there, **found.result, **registered}))
+        click.echo(json_object({"path": str(out), "was_complete": trained.was_there, **trained.result, **registered}))
         return
-    for line in _lines(found):
+    for line in _lines(trained):
         click.echo(one_line(line))
     if made is not None:
         click.echo(one_line(f"  registered as {made.uri}, in {made.store}"))
+
+
+def _train(
+    loaded: Loaded, out: Path, how: str, replay: Path | None, step: str | None, lines: HistoryLines
+) -> tuple[Trained, Loaded, str | None]:
+    """Train; return the training, the config of its model, and the MLflow run to which the model belongs."""
+    if how != SEARCH:
+        from millstream.history.train import train
+
+        return train(loaded, out, how=how, replay=replay, step=step, watch=lines.show), loaded, None
+    from millstream.history.search.mlflow_record import record_search
+    from millstream.history.search.search import search
+
+    found = search(loaded, out, replay=replay, step=step, watch=lines.show)
+    return found, found.best.loaded, record_search(found, loaded, _warn)
+
+
+def _warn(message: str) -> None:
+    click.echo(one_line(f"  {message}"), err=True)
 
 
 def _lines(found: Trained) -> list[str]:
@@ -85,4 +110,6 @@ def _lines(found: Trained) -> list[str]:
         rounds = f"{result['rounds']:,} round{'s' if result['rounds'] > 1 else ''} of {result['parts']} parts"
         lines.append(f"  the average of {rounds}, which is another model than that of a run")
     lines.append(f"  digest of the state: {result['digest']}")
+    if result["how"] == SEARCH:
+        lines += candidate_lines(found)
     return [*lines, *feature_lines(result)]

@@ -30,6 +30,10 @@ def validate(config: str, sets: tuple[str, ...], overlays: tuple[str, ...]) -> N
     current_session().redact = loaded.redact
     graph = checked_graph(loaded)
     summary = _summary(loaded, graph)
+    if loaded.config.search is not None:
+        from millstream.history.search.candidates import candidates_of
+
+        summary = f"{summary}; a search of {len(candidates_of(loaded)):,} candidates"
     click.echo(one_line(f"{config}: valid ({summary})"))
 
 

@@ -20,6 +20,7 @@ from millstream.config.pipeline import (
     pipeline_steps,
 )
 from millstream.config.plugins import SINKS, plugin_field
+from millstream.config.search import Search
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 from millstream.config.stream_names import STREAM
 
@@ -198,6 +199,9 @@ class Config(_Section):
         "older checkpoints; `null` keeps everything.",
     )
     mlflow: _MlflowOrNot = Field(default=False, description="Recording in MLflow; `false` records nothing.")
+    search: Search | None = Field(
+        default=None, description="The options that `millstream train --how search` tries. Default: none."
+    )
 
     @field_validator("mlflow", mode="before")
     @classmethod

@@ -23,9 +23,8 @@ from millstream.history.made_from import made_from, same_steps
 from millstream.history.plan import BLOCK_RECORDS
 from millstream.history.receipts import check_with_run
 from millstream.history.setup import open_logs, setup_of
-from millstream.history.way import Way, way_to_model
+from millstream.history.way import Way, refuse_versions, way_to_model
 from millstream.log.epochs import EpochReader
-from millstream.registry.config_versions import names_versions
 from millstream.runs.directory import RunDirectory
 
 __all__ = ["backfill", "check_complete", "checked_way", "result_of"]
@@ -35,9 +34,7 @@ _WORK, _MISSING = "the backfill", "the tasks that are missing"
 
 def checked_way(loaded: Loaded, step: str | None, subject: str) -> Way:
     """The way to the model of a valid config; `ConfigError` for one that Spark's processes cannot build."""
-    if names_versions(loaded):
-        message = f"{subject} begins without a model, so `from` has no meaning; give the model's `type` and options"
-        raise ConfigError(message)
+    refuse_versions(loaded, subject)
     graph = checked_graph(loaded, packages=False)
     require("spark", subject)
     if names := unimportable_classes(loaded.config):

@@ -20,6 +20,7 @@ __all__ = ["METADATA", "feature_files", "read_features", "write_features"]
 
 METADATA = b"millstream"
 """The key of the metadata of a file: the steps with their versions and digests."""
+_ORDER = pa.schema([pa.field(EPOCH, pa.int64()), pa.field(MENDED, pa.int64()), pa.field(PHASE, pa.int8())])
 
 
 def write_features(
@@ -62,12 +63,14 @@ def feature_files(folder: HistoryFolder, block: int) -> list[Path]:
     return sorted(folder.features.glob(f"*/{block:06d}*.parquet"))
 
 
-def read_features(files: Iterable[Path], columns: list[str]) -> pa.Table:
-    """The records in these files, with these columns and those of their order."""
+def read_features(files: Iterable[Path], columns: pa.Schema) -> pa.Table:
+    """The records in these files, with these columns and those of their order; none without files."""
     parts: list[pa.Table] = []
     for file in files:
         with pq.ParquetFile(file) as opened:
-            parts.append(opened.read([*columns, EPOCH, MENDED, PHASE], use_threads=False))
+            parts.append(opened.read([*columns.names, *_ORDER.names], use_threads=False))
+    if not parts:  # in this block, no source of the model has records
+        return pa.schema([*columns, *_ORDER]).empty_table()
     return pa.concat_tables(part.replace_schema_metadata(None) for part in parts)
 
 

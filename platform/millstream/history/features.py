@@ -58,7 +58,8 @@ def compute_features(
     text = setup.text()
     folder.make()
     folder.remove_partial()
-    spark.start()
+    if not spark.is_started:
+        spark.start()
     spark.prepare(functools.partial(prepare, text), 64)
     watch(Progress("cuts", 0, 0, 0, 0))
     spark.run(

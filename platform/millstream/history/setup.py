@@ -22,7 +22,7 @@ from millstream.log.contracts import Log, OpenContext
 from millstream.redaction import Secrets
 from millstream.steps.graph import build_graph
 
-__all__ = ["Opened", "TaskSetup", "build_way", "open_logs", "open_once", "setup_of"]
+__all__ = ["Opened", "TaskSetup", "build_way", "open_logs", "open_once", "read_setup", "setup_of"]
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,18 @@ def setup_of(loaded: Loaded, way: Way, folder: Path, bounds: Bounds = WHOLE) -> 
     )
 
 
-@functools.lru_cache(maxsize=1)
-def open_once(text: str) -> Opened:
-    """Build the logs and the steps of a setup, once in a process."""
+def read_setup(text: str) -> TaskSetup:
+    """The setup of a text, in a process that can import what it names."""
     content = json.loads(text)
     setup = TaskSetup(**{**content, "bounds": Bounds(**content["bounds"])})
     sys.path += [path for path in setup.import_path if path not in sys.path]
+    return setup
+
+
+@functools.lru_cache(maxsize=1)
+def open_once(text: str) -> Opened:
+    """Build the logs and the steps of a setup, once in a process."""
+    setup = read_setup(text)
     config = Config.model_validate(setup.config)
     folder = HistoryFolder(Path(setup.folder))
     logs = open_logs(config, Path(setup.base), folder)

@@ -20,7 +20,7 @@ from millstream.history.training_job import ROUND_RECORDS, Training
 from millstream.runs.model_versions import step_options
 from millstream.state.model_version import ModelVersion
 
-__all__ = ["Trained", "train"]
+__all__ = ["Trained", "remove_work", "train"]
 
 _WORK, _MISSING = "the training", "the blocks that are missing"
 
@@ -61,7 +61,7 @@ def train(
         result = facts.claim(made, untried=not work.has_plan)
         if result is not None:
             check_complete(loaded, work)
-            _remove_work(work)
+            remove_work(work)
             return Trained(out, result, was_there=True)
         with sessions(work.spark_log, tasks, _WORK, _MISSING) as spark:
             setup = setup_of(loaded, way, work.path)
@@ -73,11 +73,11 @@ def train(
             scores = learner(how)(training)
         result = {**features, "step": way.model.name, "how": how, "digest": ModelVersion.load(out).digest, **scores}
         facts.complete(result)
-        _remove_work(work)
+        remove_work(work)
         return Trained(out, result, was_there=False)
 
 
-def _remove_work(work: HistoryFolder) -> None:
+def remove_work(work: HistoryFolder) -> None:
     """Remove the features and states of a complete training; its plan and its cuts stay."""
     for folder in (work.features, work.legs, work.notes, work.learned, work.costs, work.path / "cache"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from millstream.config.load import Loaded
 from millstream.engines.workers.legs import Leg, Legs, Place, legs_of
 from millstream.errors import ConfigError
+from millstream.registry.config_versions import names_versions
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
 from millstream.suggestions import suggestion
 
-__all__ = ["Way", "way_to_model"]
+__all__ = ["Way", "refuse_versions", "way_to_model"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,13 @@ class Way:
         """The leg that makes the records for the model."""
         [feeding] = _leg_of(self.legs, self.model).reads
         return self.legs.all[feeding]
+
+
+def refuse_versions(loaded: Loaded, subject: str) -> None:
+    """Refuse a config that takes a model from a registry."""
+    if names_versions(loaded):
+        message = f"{subject} begins without a model, so `from` has no meaning; give the model's `type` and options"
+        raise ConfigError(message)
 
 
 def way_to_model(graph: Graph, step: str | None = None) -> Way:

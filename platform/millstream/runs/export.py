@@ -48,13 +48,16 @@ def export_model(directory: RunDirectory, loaded: Loaded, name: str, step: str |
 
 
 def export_artefact(
-    artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str], scores: Scores
+    artefact: Artefact, loaded: Loaded, name: str, tags: Mapping[str, str], scores: Scores, run: str | None = None
 ) -> RegisteredVersion:
-    """Register an artefact that was trained and belongs to no run as the next version of the model `name`."""
+    """Register an artefact that was trained, and belongs to no run directory, as the next version of the model `name`.
+
+    `run` is the MLflow run to which the version belongs; None: one of its own.
+    """
     check_name(name)
     uri = tracking_uri(loaded.config.mlflow or None, os.environ)
     with loaded.redacting():
-        return quietly(lambda: _register(Registry(uri), artefact, loaded, name, tags, scores, f"train {name}"))
+        return quietly(lambda: _register(Registry(uri), artefact, loaded, name, tags, scores, f"train {name}", run))
 
 
 def register_model(

@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from millstream.history.training_job import Training
     from millstream.steps.nodes import Node
 
-__all__ = ["HOWS", "check_model", "learner"]
+__all__ = ["HOWS", "SEARCH", "check_model", "learner"]
 
 HOWS: Mapping[str, str] = {
     "sequential": "millstream.history.how.sequential",
     "averaged": "millstream.history.how.averages",
 }
 """The module of each way by its name, the default first."""
+
+SEARCH = "search"
+"""The way that trains the best of several models, by the first of the other ways."""
 
 
 def check_model(how: str, node: Node) -> None:

@@ -31,8 +31,8 @@ def block_records(opened: Opened, number: int) -> pa.Table:
 
 def block_columns(opened: Opened, number: int, columns: Sequence[str]) -> pa.Table:
     """These columns of the records of a block; the position has to be among them."""
-    files = feature_files(opened.folder, number)
-    return in_stream_order(read_features(files, list(columns))).select(columns)
+    schema = pa.schema([opened.way.records.field(name) for name in columns])
+    return in_stream_order(read_features(feature_files(opened.folder, number), schema)).select(columns)
 
 
 def learn_records(opened: Opened, plan: Plan, number: int, records: pa.Table, scores: dict[str, int]) -> None:

@@ -65,11 +65,21 @@ class _Figure(Figure):
 
 
 def panels(
-    rows: int, columns: int, title: str, *, height: float, share_y: _Shared = "none", share_x: _Shared = "none"
+    rows: int,
+    columns: int,
+    title: str,
+    *,
+    height: float,
+    heights: Sequence[float] | None = None,
+    share_y: _Shared = "none",
+    share_x: _Shared = "none",
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Return a figure of 9 inches width with a title and its panels; `height` is that of one row, in inches."""
+    """Return a figure of 9 inches width with a title and its panels; `height` is that of one row, in inches.
+
+    With `heights`, the rows have these proportions.
+    """
     figure = _Figure(figsize=(_WIDTH, rows * height + 1.1), dpi=100, layout="constrained")
-    found: Any = figure.subplots(rows, columns, squeeze=False, sharey=share_y, sharex=share_x)
+    found: Any = figure.subplots(rows, columns, squeeze=False, sharey=share_y, sharex=share_x, height_ratios=heights)
     figure.suptitle(title, fontsize=11, x=0.01, ha="left", wrap=True)
     axes: list[list[Axes]] = found.tolist()
     for each in (panel for row in axes for panel in row):
