@@ -25,7 +25,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("block", CONFIGS, ids=lambda block: f"{block.document}-{block.heading}")
 def test_configs_in_the_text_are_valid(folder: Path, block: Block, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in ("news", "notes"):
+    for file in ("news", "notes", "old"):
         (folder / f"{file}.jsonl").touch()
     config = folder / "configs" / "shown.yaml"
     config.write_text(yaml.safe_dump(FOR_EXCERPTS | yaml.safe_load(block.text)))

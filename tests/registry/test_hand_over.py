@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from registry.engines import ENGINES
 
 from millstream.api.run import Run
 from millstream.config.load import Loaded, read_config
@@ -65,13 +66,6 @@ def digest(run: Path) -> str:
 def events(run: Path) -> list[NewModel]:
     found = (event for epoch in EpochReader(run / "epochs").epochs(0) for event in epoch.events)
     return [event for event in found if isinstance(event, NewModel)]
-
-
-ENGINES = [
-    pytest.param({"type": "local"}, id="one process"),
-    pytest.param({"type": "local", "workers": 2}, id="workers"),
-    pytest.param({"type": "spark"}, id="spark", marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")]),
-]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,14 @@ def _no_observers(watched: Watched, stats: StatsCollector) -> Sequence[Observer]
     return ()
 
 
+def _say_nothing(line: str) -> None:
+    """The progress before the first epoch is not shown."""
+
+
+def _print_line(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
 @dataclass(frozen=True)
 class Hooks:
     """The parts of a start that the command line and the tests replace; they are no part of the API."""
@@ -55,6 +64,8 @@ class Hooks:
     stop: threading.Event | None = None
     """The run stops after the epoch in progress when this event is set."""
     observers: MoreObservers = _no_observers
+    say: Callable[[str], None] = _say_nothing
+    """Gets lines of progress before the first epoch."""
 
 
 def run(
@@ -202,6 +213,7 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
                 observers=lambda watched: make_observers(watched, hooks.observers),
                 fire=hooks.fire,
                 wall_clock=hooks.wall_clock,
+                say=hooks.say,
             )
     except OSError as error:
         if (known := system_error(error)) is None:
@@ -224,7 +236,8 @@ def _in_thread(loaded: Loaded, options: Options, progress: bool) -> Running:
 
         try:
             with naming_arguments():
-                return Run(options.run, _known(loaded), execute(loaded, options, Hooks(stop=stop, observers=more)))
+                hooks = Hooks(stop=stop, observers=more, say=_print_line if progress else _say_nothing)
+                return Run(options.run, _known(loaded), execute(loaded, options, hooks))
         finally:
             claim.release()
 

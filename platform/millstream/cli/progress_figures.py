@@ -176,13 +176,18 @@ class RunFigures(Observer):
 def _described(origin: Mapping[str, Any]) -> str:
     """Return the state with which a run began.
 
-    >>> _described({"models": {"classify": "models:/news/3"}})
+    >>> _described({"models": {"classify": "models:/news/3"}, "warm": {}})
     'with models:/news/3, at the offsets up to which it was trained'
+    >>> _described({"models": {}, "warm": {"classify": "warm start: 700 records of old.jsonl"}})
+    'with classify after a warm start: 700 records of old.jsonl'
     >>> _described({"run": "runs/old", "log": "...", "epoch": 3})
     'with the state of runs/old after epoch 3'
     """
     if "models" in origin:
-        return f"with {', '.join(origin['models'].values())}, at the offsets up to which it was trained"
+        models, warm = origin["models"], origin["warm"]
+        parts = [f"with {', '.join(models.values())}, at the offsets up to which it was trained"] if models else []
+        parts += [f"with {step} after a {about}" for step, about in warm.items()]
+        return ", and ".join(parts)
     if origin["epoch"] < 0:
         return f"with the cuts of {origin['run']}"
     return f"with the state of {origin['run']} after epoch {origin['epoch']}"

@@ -132,7 +132,7 @@ def _run(loaded: Loaded, options: Options, screen: Screen, watch: _Observers) ->
         kill_family()
 
     signals = StopSignals(screen.insist, watch.waits_for, screen.close)
-    hooks = Hooks(stop=signals.event, observers=watch.observers, fire=fire)
+    hooks = Hooks(stop=signals.event, observers=watch.observers, fire=fire, say=screen.say)
     with signals.install():
         return execute(loaded, replace(options, ends_on_signal=True), hooks)
 

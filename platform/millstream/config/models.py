@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from millstream.config.durations import Duration, parse_duration
+from millstream.config.partial_windows import marking_partial
 from millstream.config.pipeline import (
     NAME,
     RUN_NAME,
@@ -23,6 +35,7 @@ from millstream.config.plugins import SINKS, plugin_field
 from millstream.config.search import Search
 from millstream.config.sources import NamedSource, SourceTime, TimedSource, source_field
 from millstream.config.stream_names import STREAM
+from millstream.timestamps import in_utc
 
 __all__ = ["Config", "EngineConfig", "EpochSize", "Guarantee", "Mlflow", "RunMlflow"]
 
@@ -198,6 +211,12 @@ class Config(_Section):
         description="The period that replay and audit can reach back. Older epochs are removed from the epoch log, and "
         "older checkpoints; `null` keeps everything.",
     )
+    partial_until: Annotated[datetime, AfterValidator(in_utc)] | None = Field(
+        default=None,
+        description="Rows of windows get a column `_partial`, which is true for windows that may have records up to "
+        "this event time. A run that begins with a registered model sets it to the latest time that the model has "
+        "learned; null for no column.",
+    )
     mlflow: _MlflowOrNot = Field(default=False, description="Recording in MLflow; `false` records nothing.")
     search: Search | None = Field(
         default=None, description="The options that `millstream train --how search` tries. Default: none."
@@ -247,7 +266,7 @@ class Config(_Section):
     @property
     def steps(self) -> tuple[NamedStep, ...]:
         """The steps of the pipeline."""
-        return pipeline_steps(self.pipeline)
+        return marking_partial(pipeline_steps(self.pipeline), self.partial_until)
 
     @property
     def cycle_limits(self) -> CycleLimits:

@@ -23,21 +23,23 @@ from millstream.steps.placement import placement_problems
 __all__ = ["checked_graph"]
 
 
-def checked_graph(loaded: Loaded, *, packages: bool = True) -> Graph:
+def checked_graph(loaded: Loaded, *, packages: bool = True, begun: bool = False) -> Graph:
     """Build the steps of a config; `ConfigError` with all problems that can be found without a run.
 
     A model that the config takes from a registry is fetched for its type and its options.
-    With `packages` false, the packages of the engine and of MLflow need not be installed, nor Java.
+    With `packages` false, the packages of the engine and of MLflow need not be installed, nor Java. With `begun` true,
+    the run has learned the old labels of its config, so these need not be there.
     """
     with loaded.redacting():
-        return _checked_graph(fetch_versions(loaded)[0], packages)
+        return _checked_graph(fetch_versions(loaded)[0], packages, begun)
 
 
-def _checked_graph(loaded: Loaded, packages: bool) -> Graph:
+def _checked_graph(loaded: Loaded, packages: bool, begun: bool) -> Graph:
     config = loaded.config
     context = OpenContext(loaded.folder, loaded.folder, config.name)
     checks = (_source_problems, _sink_problems, _shared_sinks, _cycles)
     problems = [problem for check in checks for problem in check(config, context)]
+    problems += [] if begun else _warm_start_problems(config, context)
     problems += notebook_problems(config)
     problems += _missing_packages(config) if packages else []
     fields = [field for source in config.logs for field in source.config.fields]
@@ -99,6 +101,22 @@ def _source_problems(config: Config, context: OpenContext) -> list[Problem]:
         for source in config.logs
         for option, message in problems_of("source", source.config, context)
     ]
+
+
+def _warm_start_problems(config: Config, context: OpenContext) -> list[Problem]:
+    """Problems with the sources of old labels."""
+    problems: list[Problem] = []
+    for step in config.steps:
+        source = getattr(step.config, "warm_start", None)
+        if source is None:
+            continue
+        path = (*step.path, "warm_start")
+        if not source.bounded:
+            message = "this source never ends, so the stream would never begin; take a bounded one"
+            problems.append(Problem(path, message))
+        found = problems_of("source", source, context)
+        problems += [Problem((*path, option) if option else path, message) for option, message in found]
+    return problems
 
 
 def _sink_problems(config: Config, context: OpenContext) -> list[Problem]:

@@ -68,7 +68,7 @@ def run_head(opened: Opened, plan: Plan, number: int, rank: int) -> None:
             cpu=time.process_time() - cpu,
             seconds=time.monotonic() - began,
             process=os.getpid(),
-            latest=order.latest() if opened.way.keyed else {},
+            latest=order.latest(),
         )
     )
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from millstream.config.load import Loaded
 from millstream.engines.spark.background_session import BackgroundSession
+from millstream.errors import ConfigError, Truncated
 from millstream.history.backfill import check_complete, checked_way, result_of
 from millstream.history.cuts import replayed
 from millstream.history.features import Progress, compute_features
 from millstream.history.folder import Complete, Facts, HistoryFolder
 from millstream.history.how import check_model, learner
 from millstream.history.made_from import made_from
-from millstream.history.plan import BLOCK_RECORDS
+from millstream.history.plan import BLOCK_RECORDS, Plan
 from millstream.history.setup import setup_of
 from millstream.history.training_job import ROUND_RECORDS, Training
 from millstream.runs.model_versions import step_options
@@ -53,6 +54,9 @@ def train(
     """
     way = checked_way(loaded, step, "training on a history")
     check_model(how, way.model)
+    if way.model.config.warm_start is not None:
+        message = "training on a history begins without a model, so `warm_start` has no meaning; leave it out"
+        raise ConfigError(message)
     run = None if replay is None else replayed(replay)
     facts, work = Facts(out, "training"), HistoryFolder(out / "work")
     with facts.lock():
@@ -68,6 +72,7 @@ def train(
             shards = loaded.config.guarantee.shards
             computed = compute_features(spark, setup, way, shards, work, replay, watch, block_records)
             features = result_of(computed, loaded, replay)
+            _refuse_gaps(computed.plan)
             options = tuple(step_options(loaded, step) for step in steps)
             training = Training(spark, setup, work, out, computed.plan, way.model, options, round_records, watch)
             scores = learner(how)(training)
@@ -75,6 +80,18 @@ def train(
         facts.complete(result)
         remove_work(work)
         return Trained(out, result, was_there=False)
+
+
+def _refuse_gaps(plan: Plan) -> None:
+    """Refuse a history that lacks records between others; it may begin with any record."""
+    begins = {(partition.source, partition.name): partition.begin for partition in plan.partitions}
+    for gap in plan.gaps:
+        if gap.start > begins[gap.source, gap.name]:
+            message = (
+                f"the history has a gap: {gap}, between records that are there, so a model would miss them; train on "
+                "a history without a gap, or without --replay on what the log still has"
+            )
+            raise Truncated(message)
 
 
 def remove_work(work: HistoryFolder) -> None:

@@ -12,7 +12,13 @@ from millstream.steps.graph import Graph
 from millstream.substreams import Watermark
 from millstream.substreams.event_time import EventTime
 
-__all__ = ["watermarks"]
+__all__ = ["latest_time", "watermarks"]
+
+
+def latest_time(folder: HistoryFolder) -> int | None:
+    """The greatest time of the records that the model's way reads; None if none of them has a time."""
+    times = [time for note in folder.done({}).values() for time in note.latest.values() if time is not None]
+    return max(times, default=None)
 
 
 def watermarks(folder: HistoryFolder, plan: Plan, graph: Graph) -> Iterator[tuple[int, Watermark | None]]:

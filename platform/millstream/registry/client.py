@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import MillstreamError
+from millstream.errors import AlteredCheckpoint, ConfigError, MillstreamError
 from millstream.log.epochs import Scores
 from millstream.registry.artefact import DATA, Artefact
 from millstream.registry.description import DIGEST, metrics_of, model_text, params_of, records_of, tags_of, version_text
@@ -114,14 +114,18 @@ class Registry:
         registered = self._find(uri)
         place = self._client.get_model_version_download_uri(registered.name, registered.version)
         path = download_artifacts(artifact_uri=f"{place}/{DATA}", dst_path=str(folder), tracking_uri=self.uri)
-        version = ModelVersion.load(Path(path))
+        try:
+            version = ModelVersion.load(Path(path))
+        except AlteredCheckpoint as error:
+            message = f"{uri}, version {registered.version} at {place}: {str(error).replace(path, DATA)}"
+            raise AlteredCheckpoint(f"{message}; register the model again") from None
         expected = registered.tags.get(DIGEST)
         if expected != version.digest:
             message = (
                 f"{uri} is version {registered.version} with the digest {expected}, and its arrays have the digest "
                 f"{version.digest}: the artefact was altered; register the model again"
             )
-            raise MillstreamError(message)
+            raise AlteredCheckpoint(message)
         return f"models:/{registered.name}/{registered.version}", version
 
     def _find(self, uri: str) -> Any:
@@ -138,10 +142,16 @@ class Registry:
         except MlflowException as error:
             if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 raise
-            message = (
-                f"{uri}: the registry has no such version; `millstream export RUN --mlflow {found['name']}` makes one"
-            )
-            raise MillstreamError(message) from None
+            raise ConfigError(f"{uri}: the registry has no such version; {self._present(found['name'])}") from None
+
+    def _present(self, name: str) -> str:
+        """The newest version of a model and its aliases, or the command that makes one."""
+        newest = self._newest(name)
+        if newest is None:
+            return f"`millstream export RUN --mlflow {name}` makes one"
+        aliases = self._client.get_registered_model(name).aliases
+        shown = ", ".join(f"{alias} (version {number})" for alias, number in sorted(aliases.items()))
+        return f"its newest version is {newest.version}, and its aliases are: {shown or 'none'}"
 
     def _make_model(self, name: str, first: ModelVersion) -> None:
         from mlflow.exceptions import MlflowException

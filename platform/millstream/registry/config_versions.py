@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millstream.config.document import KeyPath
+from millstream.config.document import KeyPath, Setting
 from millstream.config.load import Loaded
 from millstream.config.registered_model import RegisteredModel
 from millstream.errors import MillstreamError
 from millstream.extras import require
 from millstream.registry.client import Registry
+from millstream.registry.failures import store_failures_as_errors
 from millstream.registry.settings import quietly, tracking_uri
 from millstream.state.model_version import ModelVersion
+from millstream.timestamps import format_time
 
 __all__ = ["Entering", "fetch_versions", "names_versions", "with_models"]
 
@@ -43,26 +45,33 @@ def fetch_versions(loaded: Loaded) -> tuple[Loaded, Mapping[str, Entering]]:
     uri = tracking_uri(loaded.config.mlflow or None, os.environ)
 
     def fetch() -> dict[str, Entering]:
-        registry = Registry(uri)
         versions: dict[str, Entering] = {}
-        for step, _, name in found:
-            with tempfile.TemporaryDirectory(prefix="millstream-version-") as folder:
-                versions[step] = Entering(*registry.fetch(name, Path(folder)))
+        with store_failures_as_errors(uri):
+            registry = Registry(uri)
+            for step, _, name in found:
+                with tempfile.TemporaryDirectory(prefix="millstream-version-") as folder:
+                    versions[step] = Entering(*registry.fetch(name, Path(folder)))
         return versions
 
     with loaded.redacting():
         versions = quietly(fetch)
     models = {step: _model_of(each.version) for step, each in versions.items()}
-    return with_models(loaded, models), versions
+    latest = [each.version.latest for each in versions.values() if each.version.latest is not None]
+    return with_models(loaded, models, format_time(max(latest)) if latest else None), versions
 
 
-def with_models(loaded: Loaded, models: Mapping[str, Mapping[str, Any]]) -> Loaded:
-    """The config with the type and the options of a model for each step that takes its model from a registry."""
+def with_models(loaded: Loaded, models: Mapping[str, Mapping[str, Any]], partial_until: str | None = None) -> Loaded:
+    """The config with the type and the options of a model for each step that takes its model from a registry.
+
+    `partial_until` is the latest event time that the models have learned: windows up to it lack records.
+    """
     found = list(_places(loaded))
     if lacking := [step for step, _, _ in found if step not in models]:
         message = f"the model of step {lacking[0]!r} is not known here: give its `type` and options instead of `from`"
         raise MillstreamError(message)
-    sets = [(".".join(map(str, path)), dict(models[step])) for step, path, _ in found]
+    sets: list[Setting] = [(".".join(map(str, path)), dict(models[step])) for step, path, _ in found]
+    if partial_until is not None:
+        sets.append(("partial_until", partial_until))
     return loaded.changed(sets) if sets else loaded
 
 

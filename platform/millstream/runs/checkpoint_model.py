@@ -14,6 +14,7 @@ from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.stored_states import States
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
+from millstream.steps.processor import restore_steps
 from millstream.steps.text_model import Prediction, TextModel
 from millstream.suggestions import suggestion
 
@@ -22,10 +23,14 @@ __all__ = ["CheckpointModel", "Prediction", "load_model", "way_to"]
 
 @dataclass(frozen=True)
 class CheckpointModel:
-    """The steps up to the one that classifies, with the state of the checkpoint; `loaded` is the config of the run."""
+    """The steps up to the one that classifies, with the state of the checkpoint; `loaded` is the config of the run.
+
+    `latest` is the greatest event time of the records up to the checkpoint; None if none has a time.
+    """
 
     texts: TextModel
     checkpoint: Checkpoint
+    latest: int | None
     loaded: Loaded
 
     @property
@@ -53,17 +58,16 @@ def load_model(directory: RunDirectory, loaded: Loaded, step: str | None = None)
         message = f"the records of {directory.path} have no field 'text' to predict from; their fields are {fields}"
         raise MillstreamError(message)
 
-    def restore(checkpoint: Checkpoint, states: States) -> Checkpoint:
-        for node in (*nodes, model):
-            node.step.restore(states.get(node.name, {}))
-        return checkpoint
+    def restore(checkpoint: Checkpoint, states: States) -> tuple[Checkpoint, int | None]:
+        event_time = restore_steps(graph, (*nodes, model), states)
+        return checkpoint, event_time.latest
 
     with loaded.redacting():
         found = read_newest(directory.path, restore)
     if found is None:
         message = f"{directory.path} has no checkpoint yet; the run writes one with its first epochs"
         raise MillstreamError(message)
-    return CheckpointModel(TextModel(f"the model of {directory.path}", nodes, model), found, loaded)
+    return CheckpointModel(TextModel(f"the model of {directory.path}", nodes, model), *found, loaded)
 
 
 def _chosen(directory: RunDirectory, graph: Graph, step: str | None) -> Node:

@@ -17,6 +17,7 @@ from millstream.log.epochs import Scores
 from millstream.registry.artefact import Artefact
 from millstream.registry.client import Registry
 from millstream.registry.description import records_of
+from millstream.registry.failures import store_failures_as_errors
 from millstream.registry.settings import quietly, tracking_uri
 from millstream.registry.source_run import SourceRun
 from millstream.registry.versions import RegisteredVersion
@@ -43,8 +44,13 @@ def export_model(directory: RunDirectory, loaded: Loaded, name: str, step: str |
     """
     check_name(name)
     uri = tracking_uri(loaded.config.mlflow or None, os.environ)
+
+    def register() -> RegisteredVersion:
+        with store_failures_as_errors(uri):
+            return register_model(Registry(uri), directory, loaded, name, step)
+
     with loaded.redacting():
-        return quietly(lambda: register_model(Registry(uri), directory, loaded, name, step))
+        return quietly(register)
 
 
 def export_artefact(
@@ -56,8 +62,13 @@ def export_artefact(
     """
     check_name(name)
     uri = tracking_uri(loaded.config.mlflow or None, os.environ)
+
+    def register() -> RegisteredVersion:
+        with store_failures_as_errors(uri):
+            return _register(Registry(uri), artefact, loaded, name, tags, scores, f"train {name}", run)
+
     with loaded.redacting():
-        return quietly(lambda: _register(Registry(uri), artefact, loaded, name, tags, scores, f"train {name}", run))
+        return quietly(register)
 
 
 def register_model(

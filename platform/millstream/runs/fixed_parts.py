@@ -9,7 +9,10 @@ from pydantic import BaseModel
 
 from millstream.config.load import Loaded
 
-__all__ = ["fixed_options", "fixed_parts", "fixed_steps"]
+__all__ = ["PARTIAL_UNTIL", "fixed_options", "fixed_parts", "fixed_steps"]
+
+PARTIAL_UNTIL = "partial until"
+"""The name of the time up to which windows are partial; a run without it has no such part."""
 
 
 def fixed_parts(loaded: Loaded) -> dict[str, Any]:
@@ -29,6 +32,7 @@ def fixed_parts(loaded: Loaded) -> dict[str, Any]:
         "delivery": str(config.guarantee.delivery),
         "recovery": config.guarantee.recovery,
         "shards": config.guarantee.shards,
+        **({} if config.partial_until is None else {PARTIAL_UNTIL: resolved["partial_until"]}),
     }
 
 

@@ -10,12 +10,14 @@ from typing import Any
 from millstream.config.load import Loaded
 from millstream.errors import AlteredLog, Contradiction, Truncated
 from millstream.log.contracts import Log
-from millstream.log.epochs import Added, Base, Epoch, EpochReader, Event, NewModel, PartitionName, Totals
+from millstream.log.epochs import Added, Base, Epoch, EpochReader, Event, NewModel, PartitionName, SinkAdded, Totals
 from millstream.registry.config_versions import Entering, fetch_versions, names_versions, with_models
 from millstream.runs.base import RunBase, StoredState
 from millstream.runs.checkpoint_model import way_to
 from millstream.runs.directory import RunDirectory
+from millstream.runs.fixed_parts import PARTIAL_UNTIL
 from millstream.runs.model_versions import step_options
+from millstream.runs.sinks import sink_keys
 from millstream.runs.versions import versions as library_versions
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.background import finish
@@ -25,7 +27,7 @@ from millstream.state.layers import Layers
 from millstream.state.model_version import Trained
 from millstream.steps.graph import Graph
 
-__all__ = ["hand_over", "resolved_models"]
+__all__ = ["hand_over", "has_begun", "resolved_models"]
 
 
 def resolved_models(
@@ -38,10 +40,10 @@ def resolved_models(
     if not names_versions(loaded):
         return loaded, {}
     known = RunDirectory(replay if replay is not None else run)
-    if replay is None and (fresh or not _has_begun(known)):
+    if replay is None and (fresh or not has_begun(known)):
         return fetch_versions(loaded)
     models = {step["name"]: step["model"] for step in known.fixed["steps"] if "model" in step}
-    return with_models(loaded, models), {}
+    return with_models(loaded, models, known.fixed.get(PARTIAL_UNTIL)), {}
 
 
 def hand_over(
@@ -50,33 +52,38 @@ def hand_over(
     graph: Graph,
     logs: Mapping[str, Log],
     entering: Mapping[str, Entering],
+    warm: Mapping[str, Entering],
     clock: Callable[[], int],
 ) -> None:
     """Begin a run without epochs with these models; a start that was interrupted here begins again.
 
-    Refuses a version that was trained on other records or other features, and logs without the records that follow.
+    The run reads its logs from the positions of the models in `entering`; those in `warm` have no positions. Refuses a
+    version that was trained on other records or other features, and logs without the records that follow.
     """
     for step, each in entering.items():
         _check_features(loaded, graph, step, each)
-    origin, *others = entering.values()
-    for other in others:
-        if other.version.trained != origin.version.trained:
-            message = (
-                f"{origin.uri} and {other.uri} were trained up to different positions; a run begins at one position"
-            )
-            raise Contradiction(message)
-    events: list[Event] = [*_added(logs, origin), *(_event(step, each) for step, each in entering.items())]
+    added: list[Event] = []
+    for origin in list(entering.values())[:1]:
+        for other in entering.values():
+            if other.version.trained != origin.version.trained:
+                message = (
+                    f"{origin.uri} and {other.uri} were trained up to different positions; a run begins at one position"
+                )
+                raise Contradiction(message)
+        added += _added(logs, origin)
+    models = {**entering, **warm}
+    sinks = [SinkAdded(key) for key in sink_keys(loaded.config, graph)]
+    events = [*added, *(_event(step, each) for step, each in models.items()), *sinks]
     shutil.rmtree(directory.epochs, ignore_errors=True)
     folder = directory.cache("hand-over")
-    state = _stored(folder, loaded, entering, clock())
+    state = _stored(folder, loaded, models, clock())
     totals = Totals(base=Base(-1, state.checkpoint.number), checkpoint=state.checkpoint.number)
-    RunBase(
-        totals, state, [Epoch(0, {}, tuple(events), clock())], {"models": {s: e.uri for s, e in entering.items()}}
-    ).write(directory)
+    origins = {name: {s: e.uri for s, e in each.items()} for name, each in (("models", entering), ("warm", warm))}
+    RunBase(totals, state, [Epoch(0, {}, tuple(events), clock())], origins).write(directory)
     shutil.rmtree(folder)
 
 
-def _has_begun(directory: RunDirectory) -> bool:
+def has_begun(directory: RunDirectory) -> bool:
     """True if the run has cut an epoch."""
     if not directory.initialized or not any(directory.epochs.glob("*.journal")):
         return False
@@ -85,8 +92,15 @@ def _has_begun(directory: RunDirectory) -> bool:
 
 def _check_features(loaded: Loaded, graph: Graph, step: str, entering: Entering) -> None:
     """Refuse a version whose records came through other steps than those of this pipeline."""
-    before = [step_options(loaded, node) for node in way_to(graph, graph.node(step))]
-    trained = entering.version.steps[:-1]
+    node = graph.node(step)
+    before = [step_options(loaded, each) for each in way_to(graph, node)]
+    *trained, learner = entering.version.steps
+    if learner["label"] != node.config.label:
+        message = (
+            f"{entering.uri} has learned the labels of the field {learner['label']!r}, and step {step!r} has `label: "
+            f"{node.config.label}`: its classes mean something else here; use the same field"
+        )
+        raise Contradiction(message)
     if _without_names(before) == _without_names(trained):
         return
     message = (
@@ -133,6 +147,11 @@ def _added(logs: Mapping[str, Log], entering: Entering) -> Iterator[Added]:
 
 def _check_log(log: Log, source: str, partition: str, part: Trained, uri: str) -> None:
     """Refuse a partition that is another log, or that lacks the records after the position."""
+    try:
+        first = log.resume(partition, part.upto)
+    except Truncated as error:
+        message = f"{uri} was trained up to offset {part.upto:,} of {source}/{partition}, and what follows is gone"
+        raise Truncated(f"{message}: {error}; train a newer version") from None
     end = log.end(partition)
     if end < part.upto or (now := log.identity(partition, part.upto)) != part.identity:
         seen = f"it ends at {end:,}" if end < part.upto else f"then {part.identity[:80]}, now {now[:80]}"
@@ -141,7 +160,6 @@ def _check_log(log: Log, source: str, partition: str, part: Trained, uri: str) -
             f"has learned ({seen}); a model continues only on the log that it has learned"
         )
         raise AlteredLog(message)
-    first = log.resume(partition, part.upto)
     if first > part.upto:
         message = (
             f"{uri} was trained up to offset {part.upto:,} of {source}/{partition}, and the log now begins at "

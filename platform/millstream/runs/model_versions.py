@@ -51,6 +51,7 @@ def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = 
         steps=tuple(step_options(loaded, each) for each in (*before, node)),
         trained=_trained(loaded, totals),
         cuts=reader.id,
+        latest=model.latest,
     )
     return artefact_of(version, loaded, model.texts.records), totals.scores.get(node.name, Scores())
 
@@ -63,7 +64,7 @@ def artefact_of(version: ModelVersion, loaded: Loaded, records: pa.Schema) -> Ar
 
 def step_options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
     """The name and the options of a step; refuses options from the environment, which may be secrets."""
-    options = node.config.model_dump(mode="json")
+    options = node.config.model_dump(mode="json", exclude={"warm_start"})  # the state has learned its records
     if loaded.redacted(options, node.path) != options:
         message = (
             f"the step {node.name!r} has values from the environment, which a version of a model does not keep; write "

@@ -11,7 +11,7 @@ from millstream.config.models import Config
 from millstream.log.contracts import OpenContext, SinkConfig
 from millstream.steps.graph import Graph
 
-__all__ = ["default_sink", "in_run_directory", "sink_configs", "sink_key", "sinks_of"]
+__all__ = ["default_sink", "in_run_directory", "sink_configs", "sink_key", "sink_keys", "sinks_of"]
 
 
 def sink_configs(config: Config, graph: Graph) -> dict[str, SinkConfig]:
@@ -34,6 +34,11 @@ def default_sink() -> SinkConfig:
 def sink_key(config: SinkConfig, output: str) -> str:
     """The identity of a sink: output, type and location. It does not depend on the folder of the run."""
     return f"{output} {config.type} {config.location(OpenContext(Path('.'), Path('run')), output)}"
+
+
+def sink_keys(config: Config, graph: Graph) -> list[str]:
+    """The identities of all sinks, in the order in which the sinks are delivered to."""
+    return [sink_key(sink, output) for output, sink in sink_configs(config, graph).items()]
 
 
 def in_run_directory(config: SinkConfig, output: str, context: OpenContext) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from millstream.errors import (
     Contradiction,
     ForeignSink,
     MillstreamError,
+    Unavailable,
     UnknownFormat,
 )
 from millstream.guarantees.builds import BuildCheck
@@ -34,9 +35,10 @@ from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import EpochLog, EpochReader, Totals
 from millstream.log.journal.durability import write_whole
+from millstream.registry.config_versions import Entering
 from millstream.runs.directory import RunDirectory
 from millstream.runs.fixed_parts import fixed_parts
-from millstream.runs.hand_over import hand_over, resolved_models
+from millstream.runs.hand_over import hand_over, has_begun, resolved_models
 from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
@@ -44,6 +46,7 @@ from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
 from millstream.runs.user_code import record_code, user_code
 from millstream.runs.versions import versions
+from millstream.runs.warm_start import starts_warm, warm_models
 from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
@@ -91,16 +94,20 @@ def start(
     observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
     wall_clock: Callable[[], int] = wall_clock,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
     """Run a pipeline until it is idle, stopped, or has read `options.records`; the summary covers all starts.
 
-    An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory.
+    An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory. `say` gets the progress of a
+    warm start.
     """
     refuse_run_in_import()
     loaded, entering = resolved_models(loaded, options.run, replay=options.replay, fresh=options.fresh)
     config = loaded.config
     refuse_script_without_file(config)
-    graph = checked_graph(loaded, packages=engine is None)
+    begun = not starts_warm(config) or options.replay is not None
+    begun = begun or (not options.fresh and has_begun(RunDirectory(options.run)))
+    graph = checked_graph(loaded, packages=engine is None, begun=begun)
     import_noted()  # fails before anything is written if numba cannot be used
     libraries = versions(config)  # before anything is written, because a library may be absent
     if options.crash is not None:
@@ -122,8 +129,14 @@ def start(
         for source in config.logs:
             logs[source.name] = open_log(source.config, contexts[source.name])
             ending.callback(logs[source.name].close)
-        if entering:
-            hand_over(directory, loaded, graph, logs, entering, wall_clock)
+        if (entering or not begun) and has_begun(directory):
+            message = f"another process has begun {directory.path} meanwhile; the same command continues it"
+            raise Unavailable(message)
+        warm: Mapping[str, Entering] = {}
+        if not begun:
+            warm = warm_models(loaded, directory.cache, entering, stop.is_set, say)
+        if entering or warm:
+            hand_over(directory, loaded, graph, logs, entering, warm, wall_clock)
         begin = _begin_at_base(directory, options) or Totals()
         epoch_log = EpochLog(directory.epochs, replace(begin, build=dict(libraries)))
         ending.callback(epoch_log.close)

@@ -44,7 +44,7 @@ class ModelVersion:
 
     `steps` has the config of the steps through which a record comes to the model, and of the step itself. `trained` has
     the positions by source and partition. `cuts` is the id of the epoch log whose cuts were taken; empty for those of a
-    bounded run.
+    bounded run. `latest` is the greatest event time of the records before the positions; None if none has a time.
 
     >>> version = ModelVersion("classify", {"model/counts": np.ones(2)}, ({"type": "classify"},), {}, "")
     >>> version.digest == ModelVersion("other", {"model/counts": np.ones(2)}, (), {}, "").digest
@@ -56,6 +56,7 @@ class ModelVersion:
     steps: tuple[Mapping[str, Any], ...]
     trained: Mapping[str, Mapping[str, Trained]]
     cuts: str
+    latest: int | None = None
 
     @property
     def digest(self) -> str:
@@ -81,6 +82,7 @@ class ModelVersion:
                 source: {name: asdict(part) for name, part in parts.items()} for source, parts in self.trained.items()
             },
             "cuts": self.cuts,
+            "latest": self.latest,
         }
         make_folder(folder)
         write_whole(folder / _ARRAYS, arrays)
@@ -101,7 +103,8 @@ class ModelVersion:
                 source: {name: Trained(**part) for name, part in parts.items()}
                 for source, parts in facts["trained"].items()
             }
-            version = ModelVersion(facts["step"], state, tuple(facts["steps"]), trained, facts["cuts"])
+            steps, latest = tuple(facts["steps"]), facts["latest"]
+            version = ModelVersion(facts["step"], state, steps, trained, facts["cuts"], latest)
             digest = facts["digest"]
         except (KeyError, TypeError, AttributeError) as error:
             raise _altered(folder / _FACTS, f"{type(error).__name__}: {error}") from None

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from millstream.arrays import FEW_ROWS, one_array
-from millstream.config.plugins import MODELS, plugin_field
+from millstream.config.plugins import MODELS, SOURCES, plugin_field
 from millstream.errors import ConfigError, MillstreamError
 from millstream.records import no_records
 from millstream.state.digests import state_digest
@@ -80,6 +80,18 @@ class Classify(BaseModel):
         description="The field with the correct label, or null where it is unknown.",
         json_schema_extra={"keeps_state": True},
     )
+
+    warm_start: Annotated[Any, plugin_field(SOURCES)] = Field(
+        default=None,
+        description="A source that ends, such as files with old labels: the model of a new run learns its records "
+        "once, before the first record of the stream.",
+        json_schema_extra={"keeps_state": True},
+    )
+
+    @field_validator("warm_start", mode="wrap")
+    @classmethod
+    def _source_or_none(cls, source: Any, handler: Any) -> Any:
+        return None if source is None else handler(source)
 
     def build(self, records: pa.Schema) -> Classifier:
         model = self.model.build(records)

@@ -13,6 +13,7 @@ from millstream.errors import ConfigError, StepFailed
 from millstream.steps.contracts import Output, WindowRows
 from millstream.steps.function_calls import describe_value
 from millstream.steps.substream_ends import EndedKey
+from millstream.steps.windowed.rows import PARTIAL
 
 __all__ = ["EndedRows"]
 
@@ -22,6 +23,8 @@ _START = pa.timestamp("us", tz="UTC")
 @dataclass(frozen=True)
 class EndedRows:
     """Calls `function`, named `text` in the config, with keys that have ended; `makes` are the fields of its rows.
+
+    With `last_partial`, a column marks the rows of substreams that began at or before this time as partial.
 
     >>> rows = EndedRows("follow", "rules:close", lambda key, state: {"texts": str(state)}, ["author"], ["texts"])
     >>> made, windows = rows.of([EndedKey(20, "ann", 10, "3")])
@@ -34,6 +37,7 @@ class EndedRows:
     function: Callable[..., Any]
     fields: Sequence[str]
     makes: Sequence[str]
+    last_partial: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.makes:
@@ -45,7 +49,9 @@ class EndedRows:
     def output(self) -> Output:
         """The output `ended`: `_window` is the time of the substream's first record."""
         texts = [pa.field(name, pa.string()) for name in (*self.fields, *self.makes)]
-        return Output("ended", pa.schema([pa.field("_window", _START), *texts]), of="window", key=tuple(self.fields))
+        partial = [] if self.last_partial is None else [PARTIAL]
+        schema = pa.schema([pa.field("_window", _START), *texts, *partial])
+        return Output("ended", schema, of="window", key=tuple(self.fields))
 
     def of(self, ended: Sequence[EndedKey]) -> tuple[pa.Table, WindowRows]:
         """The rows of these keys, and their windows; the number of a window is the time of its first record."""
@@ -55,7 +61,8 @@ class EndedRows:
             key = dict(zip(self.fields, values, strict=True))
             made = self._call(key, each.state)
             if made is not None:
-                rows.append({"_window": each.first, **key, **made})
+                partial = self.last_partial is not None and (each.first or 0) <= self.last_partial
+                rows.append({"_window": each.first, **key, **made, PARTIAL.name: partial})
                 windows.append((each.first or 0, each.end))
         numbers, times = zip(*windows, strict=True) if windows else ((), ())
         found = WindowRows(pa.array(numbers, pa.int64()), pa.array(times, pa.int64()))

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from millstream.config.durations import Duration
+from millstream.config.partial_windows import MakesWindows
 from millstream.records import TIME, no_records
 from millstream.state.keyed_state import KeyedSnapshot, KeyedStore, Storage, in_memory
 from millstream.steps.child_changes import ChildChanges
@@ -27,7 +28,7 @@ from millstream.substreams import Watermark
 __all__ = ["PerKey"]
 
 
-class PerKey(BaseModel):
+class PerKey(MakesWindows):
     """Follows each key through the records: a function gets a record and the last state that it returned for this key.
 
     The function gets a record's fields as a dict, and a state: None for the first record of a `key`, then the state
@@ -146,8 +147,17 @@ class PerKey(BaseModel):
         changes = ChildChanges(fields) if self.children else fields
         if self.ended is None:
             return _PerKeyStep(traits, calls, changes, store, records)
-        rows = EndedRows(name, self.ended, import_function(name, self.ended, "ended"), traits.key_fields, self.makes)
-        return _EndingStep(traits, calls, changes, KeySubstreams(store, self.idle, self.within), rows, records)
+        substreams = KeySubstreams(store, self.idle, self.within)
+        until = self.partial_until
+        rows = EndedRows(
+            name,
+            self.ended,
+            import_function(name, self.ended, "ended"),
+            traits.key_fields,
+            self.makes,
+            None if until is None else substreams.last_since(until),
+        )
+        return _EndingStep(traits, calls, changes, substreams, rows, records)
 
 
 class _PerKeyStep:

@@ -88,6 +88,10 @@ class KeySubstreams:
         late = self._watermark is not None and self._end(time, time) < self._watermark
         return None if late else found
 
+    def last_since(self, time: int) -> int:
+        """The latest beginning of a substream to which a record of this time, or of an earlier one, may belong."""
+        return min(self._end(time, time), 2**63 - 1) if self.timed else 2**63 - 1
+
     def put(self, key: str, found: OpenKey, time: int | None, state: str | None) -> None:
         """Set the state after a record of this time; None closes the substream without an end."""
         found.state = state

@@ -14,7 +14,7 @@ from millstream.records import OFFSET, PATH, RANK
 from millstream.steps.nodes import Node
 from millstream.steps.runner import process_batch
 
-__all__ = ["Prediction", "TextModel"]
+__all__ = ["Prediction", "TextModel", "fitted"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class TextModel:
         records = pa.table([self._column(field, checked) for field in self.records], schema=self.records)
         for node in self.before:
             self._check_key(node, records)
-            records = process_batch(node, _fitted(records, node), _TextOnly()).records
-        records = _fitted(records, self.node)
+            records = process_batch(node, fitted(records, node), _TextOnly()).records
+        records = fitted(records, self.node)
         answers = self.classify.ask(records)
         if answers["predicted"].null_count:
             message = f"{self.name} has not learned any label yet; continue the run with labelled records"
@@ -107,7 +107,7 @@ class TextModel:
         return pa.nulls(len(texts), field.type)
 
 
-def _fitted(records: pa.Table, node: Node) -> pa.Table:
+def fitted(records: pa.Table, node: Node) -> pa.Table:
     """The records as a step gets them: with an empty path, if it reads a union whose records have one."""
     if PATH not in node.records.names or PATH in records.column_names:
         return records

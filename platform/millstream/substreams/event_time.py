@@ -52,6 +52,11 @@ class EventTime:
     holder: int | None = field(default=None, init=False)
     """The partition for which the watermark waited at the last boundary; None if it waited for none."""
 
+    @property
+    def latest(self) -> int | None:
+        """The greatest time in any partition; None before the first record with a time."""
+        return self._most
+
     def join(self, rank: int, *, timed: bool = True) -> None:
         """Add a partition. The watermark does not move until the partition has a record, or is idle."""
         self._joined = True

@@ -117,6 +117,10 @@ def test_the_start_of_a_run_whose_base_has_moved(pipeline: Pipeline) -> None:
         pipeline.run("old")
     with pytest.raises(Contradiction, match=r"begins after epoch \d, its base, so its first cuts are gone .*`keep`"):
         fork(pipeline, "old", "new", from_start=True)
+    with pytest.raises(
+        Contradiction, match=r"no checkpoint at or before epoch 0, because it begins after epoch \d, its base"
+    ):
+        fork(pipeline, "old", "new", at=0)
 
 
 def test_a_folder_that_holds_a_run_or_anything_else(pipeline: Pipeline) -> None:

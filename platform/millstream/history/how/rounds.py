@@ -23,6 +23,7 @@ from millstream.history.how.task_costs import measured
 from millstream.history.setup import Opened
 from millstream.history.spark_tasks import opened_setup, plan_of
 from millstream.history.training_job import Training
+from millstream.history.watermarks import latest_time
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.state.model_version import ModelVersion
 from millstream.steps.contracts import State
@@ -180,4 +181,5 @@ def _write(opened: Opened, folder: Path, scores: Mapping[str, int], steps: str |
     if steps is None:
         ModelVersion(node.name, state, (), {}, "").save(folder)
     else:
-        ModelVersion(node.name, state, tuple(json.loads(steps)), plan.trained(), plan.cuts).save(folder)
+        configs, latest = tuple(json.loads(steps)), latest_time(opened.folder)
+        ModelVersion(node.name, state, configs, plan.trained(), plan.cuts, latest).save(folder)

@@ -20,6 +20,7 @@ from millstream.history.plan import Plan
 from millstream.history.setup import Opened
 from millstream.history.spark_tasks import opened_setup, plan_of
 from millstream.history.training_job import Training
+from millstream.history.watermarks import latest_time
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.state.model_version import ModelVersion
 from millstream.steps.contracts import State
@@ -113,4 +114,5 @@ class _Learner:
         write_whole(folder / _SCORES, json.dumps(self._scores))
         state = self._node.step.save()
         trained = self._plan.trained(blocks)
-        ModelVersion(self._node.name, state, self._configs, trained, self._plan.cuts).save(folder)
+        latest = latest_time(self._opened.folder) if blocks is None else None
+        ModelVersion(self._node.name, state, self._configs, trained, self._plan.cuts, latest).save(folder)

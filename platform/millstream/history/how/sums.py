@@ -15,6 +15,7 @@ from millstream.history.how.missing_parts import run_missing
 from millstream.history.how.task_costs import measured
 from millstream.history.spark_tasks import opened_setup, plan_of
 from millstream.history.training_job import Training
+from millstream.history.watermarks import latest_time
 from millstream.state.model_version import ModelVersion
 
 __all__ = ["learn_sums"]
@@ -55,7 +56,8 @@ def _add_all(setup: str, steps: str, out: Path, partition: Iterable[list[str]]) 
             step.restore({})
             step.add(parts, read_labels(opened.folder).names)
             configs = tuple(json.loads(steps))
-            ModelVersion(node.name, step.save(), configs, plan.trained(), plan.cuts).save(out)
+            latest = latest_time(opened.folder)
+            ModelVersion(node.name, step.save(), configs, plan.trained(), plan.cuts, latest).save(out)
 
 
 def _part(folder: HistoryFolder, block: int) -> Path:

@@ -94,9 +94,10 @@ class Decided:
 class NewModel:
     """The model of the step `step` is a registered version before the first record of this epoch.
 
-    `version` is its address in the registry, `digest` that of its state, which the run directory has. `trained` has by
-    source and partition the offset up to which it was trained. Of the records of this run, the model has not learned
-    `skipped` of those before this epoch, and learns `repeated` of those after it a second time.
+    `version` is its address in the registry, or names the records of a warm start; `digest` is that of its state, which
+    the run directory has. `trained` has by source and partition the offset up to which it was trained. Of the records
+    of this run, the model has not learned `skipped` of those before this epoch, and learns `repeated` of those after it
+    a second time.
     """
 
     step: str

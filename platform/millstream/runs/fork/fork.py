@@ -25,7 +25,7 @@ from millstream.runs.fork.sources import SourceChange, opening_events, retired, 
 from millstream.runs.hand_over import resolved_models
 from millstream.runs.identities import remember_sources
 from millstream.runs.output_file import write_outputs
-from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
+from millstream.runs.sinks import in_run_directory, sink_configs, sink_keys
 from millstream.runs.versions import versions
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EVENT_TIME
@@ -68,7 +68,7 @@ def fork_run(
     """
     with loaded.redacting():
         loaded, _ = resolved_models(loaded, original.path)
-        graph = checked_graph(loaded)
+        graph = checked_graph(loaded, begun=True)
         _refuse_taken_sinks(loaded, graph, path)
         directory = RunDirectory(path)
         directory.lock()
@@ -131,7 +131,7 @@ def _write(
     totals.build = dict(versions(loaded.config))
     names = {rank: point.totals.partitions[rank].source for rank in ranks}
     left = {each.source for each in sources if not each.continues}
-    cuts = CopiedCuts(totals, names, left, opening_events(sources, logs, ranks), _sinks(loaded, graph))
+    cuts = CopiedCuts(totals, names, left, opening_events(sources, logs, ranks), sink_keys(loaded.config, graph))
     steps = step_changes(graph, original.fixed, fixed) if point.checkpoint is not None else []
     state = None
     if point.checkpoint is not None:
@@ -160,10 +160,6 @@ def _open_logs(loaded: Loaded, directory: RunDirectory, ending: ExitStack) -> di
         logs[source.name] = open_log(source.config, context)
         ending.callback(logs[source.name].close)
     return logs
-
-
-def _sinks(loaded: Loaded, graph: Graph) -> list[str]:
-    return [sink_key(sink, output) for output, sink in sink_configs(loaded.config, graph).items()]
 
 
 def _refuse_taken_sinks(loaded: Loaded, graph: Graph, path: Path) -> None:

@@ -72,11 +72,18 @@ def fork_point(original: RunDirectory, at: int | str | None, *, from_start: bool
                 f"is the period that they are kept); leave out --from-start: {_described(original, kept)}"
             )
             raise Contradiction(message)
+        if totals.base.checkpoint is not None:  # a run that began with a model
+            begun = checkpoints.numbered(totals.base.checkpoint)
+            return ForkPoint(reader, checkpoints, reader.base_totals(), begun, last)
         return ForkPoint(reader, checkpoints, Totals(), None, last)
     usable = [each for each in kept if each.epoch <= last]
     if not usable:
-        start = "" if totals.base.epoch >= 0 else ", or replay everything with --from-start"
-        message = f"{original.path} keeps no checkpoint at or before epoch {last}: {_described(original, kept)}{start}"
+        start, why = ", or replay everything with --from-start", ""
+        if totals.base.epoch >= 0:
+            start, why = "", f", because it begins after epoch {totals.base.epoch}, its base"
+        message = (
+            f"{original.path} keeps no checkpoint at or before epoch {last}{why}: {_described(original, kept)}{start}"
+        )
         raise Contradiction(message)
     checkpoint = usable[-1]
     base = Base(checkpoint.epoch, checkpoint.number)

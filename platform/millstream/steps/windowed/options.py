@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from millstream.config.durations import Duration
+from millstream.config.partial_windows import MakesWindows
 from millstream.steps.keys import KeyFields
 from millstream.substreams.windows import WindowConfig
 
@@ -32,7 +33,7 @@ class Emit(BaseModel):
         return None if watermark is None else watermark // self.early
 
 
-class WindowedOptions(BaseModel):
+class WindowedOptions(MakesWindows):
     """The options of every step that measures something in windows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -8,13 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.arrays import Array
 from millstream.records import no_records
 from millstream.steps.contracts import WindowRows
 from millstream.steps.windowed.measures import Row
 
-__all__ = ["MadeRows", "RowColumns", "WindowOfRows"]
+__all__ = ["PARTIAL", "MadeRows", "RowColumns", "WindowOfRows"]
+
+PARTIAL = pa.field("_partial", pa.bool_())
+"""The column that marks rows of windows which lack records, because the run began in the middle of the stream."""
 
 _NO_WINDOWS = WindowRows(pa.nulls(0, pa.int64()), pa.nulls(0, pa.int64()))
 """The windows of no rows, made without pandas, which `pa.array` imports."""
@@ -40,16 +44,27 @@ class MadeRows(NamedTuple):
 
 
 class RowColumns:
-    """The columns of a windowed step's rows: the window, the fields of the key, the measure, and the emission."""
+    """The columns of a windowed step's rows: the window, the fields of the key, the measure, and the emission.
+
+    With `last_partial`, a column marks the rows of windows up to this number as partial.
+    """
 
     def __init__(
-        self, label: pa.DataType, key: Sequence[str], measured: Sequence[pa.Field], *, emissions: bool
+        self,
+        label: pa.DataType,
+        key: Sequence[str],
+        measured: Sequence[pa.Field],
+        *,
+        emissions: bool,
+        last_partial: int | None = None,
     ) -> None:
         self._key = tuple(key)
         self._emissions = emissions
+        self._last_partial = last_partial
         emission = [pa.field("_emission", pa.int64()), pa.field("_final", pa.bool_())] if emissions else []
         keys = [pa.field(name, pa.string()) for name in self._key]
-        self.schema = pa.schema([pa.field("_window", label), *keys, *measured, *emission])
+        partial = [] if last_partial is None else [PARTIAL]
+        self.schema = pa.schema([pa.field("_window", label), *keys, *measured, *emission, *partial])
         self._measured = pa.struct([*measured, *emission])
         self.none = MadeRows(no_records(self.schema), _NO_WINDOWS)
         """No rows."""
@@ -81,6 +96,8 @@ class RowColumns:
     ) -> MadeRows:
         """The rows of windows of these keys, so many rows of each; the other columns have a value for each row."""
         columns = [labels, *(self._keys(keys, counts) if self._key else ()), *measured]
+        if self._last_partial is not None:
+            columns.append(pc.less_equal(windows.numbers, self._last_partial))
         return MadeRows(pa.Table.from_arrays(columns, schema=self.schema), windows)
 
     def _rows_of(self, window: WindowOfRows) -> Sequence[Row]:

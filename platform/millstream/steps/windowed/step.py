@@ -46,7 +46,14 @@ class WindowedStep:
         self._key = options.key_fields
         check_key_fields(self._key, records, f"step {name!r}, `by`")
         self._windows = options.window.open()
-        self._columns = RowColumns(self._windows.label, self._key, measure.columns, emissions=options.emit is not None)
+        until = options.partial_until
+        self._columns = RowColumns(
+            self._windows.label,
+            self._key,
+            measure.columns,
+            emissions=options.emit is not None,
+            last_partial=None if until is None else self._windows.last_since(until),
+        )
         self._check_columns()
         self._no_records = no_records(records)
         self._late = late_schema(records, self._windows.label)

@@ -107,6 +107,13 @@ class Windows(Protocol):
         """Return the values for windows with these numbers that outputs have as `_window`."""
         ...
 
+    def last_since(self, time: int) -> int:
+        """Return the greatest number of a window that may have records of this time, or of an earlier one.
+
+        It is -1 for windows that count records, because they count those that the step gets.
+        """
+        ...
+
     def memory(self) -> Any:
         """Return the memory of a new key."""
         ...

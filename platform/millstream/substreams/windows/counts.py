@@ -66,6 +66,9 @@ class _Counts:
     def labels(self, numbers: Iterable[int]) -> pa.Array:
         return pa.array(list(numbers), pa.int64())
 
+    def last_since(self, time: int) -> int:
+        return -1
+
     def memory(self) -> Any:
         return {"records": 0, "last": None}
 

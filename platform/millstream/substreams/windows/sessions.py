@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from millstream.arrays import Array
 from millstream.config.durations import Duration
 from millstream.substreams import Watermark
-from millstream.substreams.windows.contracts import GREATEST, Assignment, Closed, Move, Window, Windows
+from millstream.substreams.windows.contracts import GREATEST, Assignment, Closed, Move, Window, Windows, clipped
 from millstream.substreams.windows.times import LateTimes, time_labels
 
 __all__ = ["SessionWindow"]
@@ -59,6 +59,9 @@ class _Sessions:
 
     def labels(self, numbers: Iterable[int]) -> pa.Array:
         return time_labels(numbers)
+
+    def last_since(self, time: int) -> int:
+        return clipped(time + self._gap - 1)
 
     def memory(self) -> Any:
         return {}

@@ -113,6 +113,9 @@ class _Spans:
     def labels(self, numbers: Iterable[int]) -> pa.Array:
         return time_labels(number * self._slide for number in numbers)
 
+    def last_since(self, time: int) -> int:
+        return time // self._slide
+
     def memory(self) -> Any:
         return [self._first_open] if self._size != self._slide else None
 
