@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from millstream.config.partial_defaults import PartialDefault
 from millstream.config.pipeline import NamedStep
 from millstream.config.plugins import MODELS, STEPS, plugin_field
-from millstream.steps.classify import Classify
+from millstream.steps.classify import Classify, Shadow
 from millstream.steps.popularity import Popularity
 from millstream.substreams.windows import TumblingWindow, WindowConfig
 from millstream_models.hashed_text import HashedText
@@ -76,6 +76,9 @@ class TextTopics(BaseModel):
         default=_MODEL, validate_default=True, description="The model that learns the topics."
     )
     label: str = Field(default="label", description="The field with the record's topic, or null where it is unknown.")
+    shadow: Shadow | None = Field(
+        default=None, description="A registered version that learns beside the model, as the option of `classify`."
+    )
     popularity: TopicPopularity | None = Field(
         default=TopicPopularity(),
         description="The windows and the threshold for popular topics; `null` for predictions only.",
@@ -105,7 +108,7 @@ class TextTopics(BaseModel):
         model = self.model
         if isinstance(self.features, HashedText) and isinstance(model, OnlineModel) and model.features is None:
             model = model.model_copy(update={"features": self.features})
-        steps = [NamedStep("classify", Classify(model=model, label=self.label), ("model",))]
+        steps = [NamedStep("classify", Classify(model=model, label=self.label, shadow=self.shadow), ("model",))]
         if getattr(model, "reads", "features") != "text":
             steps.insert(0, NamedStep("features", self.features, ("features",)))
         if self.popularity is not None:

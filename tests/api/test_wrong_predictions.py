@@ -108,6 +108,6 @@ def test_predictions_outside_a_run_are_checked_too(monkeypatch: pytest.MonkeyPat
     records = pa.table({"_rank": [0, 0], "_offset": [0, 1], "_time": [0, 1], "text": ["a", "b"], "label": ["a", "b"]})
     step = Classify(model=FirstClassConfig()).build(records.schema)
     step.process(records)
-    step._model._change = lambda classes, chances: (classes.astype(str), chances)  # type: ignore[attr-defined]
+    step._present._model._change = lambda classes, chances: (classes.astype(str), chances)  # type: ignore[attr-defined]
     with pytest.raises(ms.StepFailed, match="the model FirstClass: `predict` returns an array <U21 as classes"):
         step.ask(records)

@@ -33,7 +33,7 @@ def test_a_restored_model_has_rivers_tables_in_the_same_order(texts: Callable[..
     step.process(records)
     again = Classify(model=RiverNB()).build(records.schema)
     again.restore(step.save())
-    tables = [step._model._model, again._model._model]  # type: ignore[attr-defined]
+    tables = [step._present._model._model, again._present._model._model]  # type: ignore[attr-defined]
     for name in ("class_counts", "class_totals", "feature_counts"):
         one, other = (list(getattr(table, name).items()) for table in tables)
         assert one == other
@@ -50,7 +50,7 @@ def test_a_checkpoint_does_not_depend_on_earlier_checkpoints(texts: Callable[...
     assert state_digest(checkpoints[0]) == state_digest(checkpoints[1])
     counts = checkpoints[0]["model/counts"]
     assert isinstance(counts, np.ndarray) and len(counts) >= 1024
-    model = steps[0]._model._model  # type: ignore[attr-defined]
+    model = steps[0]._present._model._model  # type: ignore[attr-defined]
     for row, of_word in enumerate(model.feature_counts.values()):
         assert {label: count for label, count in enumerate(counts[row].tolist()) if count} == of_word
 

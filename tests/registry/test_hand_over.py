@@ -18,7 +18,7 @@ from millstream.log.epochs import EpochLog, EpochReader, NewModel
 from millstream.runs.comparison import compare_runs
 from millstream.runs.directory import RunDirectory
 from millstream.runs.start import Options, start
-from millstream.state.checkpoints import CheckpointReader
+from millstream.state.version_store import VersionStore
 from millstream.study.conditions import conditions_of
 
 RECORDS, HALF = 1500, 700
@@ -138,9 +138,9 @@ def test_an_interrupted_hand_over_begins_again(
     loaded: Any, champion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = loaded({"from": champion})
-    for interrupted in ("copy", "cut", "sync"):
+    for interrupted in ("put", "cut", "sync"):
         with monkeypatch.context() as patched:
-            patched.setattr(CheckpointReader if interrupted == "copy" else EpochLog, interrupted, _fail)
+            patched.setattr(VersionStore if interrupted == "put" else EpochLog, interrupted, _fail)
             with pytest.raises(KeyboardInterrupt):
                 start(begun, Options(tmp_path / "second"))
     start(begun, Options(tmp_path / "second"))

@@ -26,6 +26,7 @@ from millstream.runs.base import RunBase
 from millstream.runs.directory import RunDirectory
 from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.start import Options, start
+from millstream.state.version_store import VersionStore
 
 _PARTITIONS, _EPOCH_RECORDS, _BATCH = 4, 50, 16
 _FULL = 31
@@ -127,7 +128,7 @@ def whole_log(commands: Commands, history: Path, stream: Path) -> Path:
     directory = RunDirectory(whole)
     directory.lock()
     directory.make(fixed_parts(loaded), loaded.folder)
-    RunBase(Totals(), None, epochs, {}).write(directory)
+    RunBase(Totals(), None, epochs, {}, VersionStore(stream / "models")).write(directory)
     directory.release()
     start(loaded, Options(whole))
     return whole

@@ -75,7 +75,7 @@ def records(labels: str, start: int = 0, column: str = "label") -> pa.Table:
 
 def build_diary(labels: str = "ab", batch_size: int = 4) -> tuple[Classifier, DiaryModel]:
     step = Classify(model=Diary(batch_size=batch_size)).build(records(labels).schema)
-    model = step._model
+    model = step._present._model
     assert isinstance(model, DiaryModel)
     return step, model
 
@@ -182,7 +182,7 @@ def test_a_model_with_predict_then_learn_gets_each_batch_in_one_call() -> None:
     step = Classify(model=PredictThenLearnDiary(batch_size=1)).build(records("a").schema)
     result = step.process(records(".ba.b"))
     step.process(records("cb", start=5))
-    model = step._model
+    model = step._present._model
     assert isinstance(model, PredictThenLearnDiaryModel)
     assert model.calls == [(["r0", "r1", "r2", "r3", "r4"], [-1, 0, 1, -1, 0], 0), (["r5", "r6"], [2, 0], 2)]
     assert (model.asked, model.learned) == ([], [])
@@ -193,7 +193,7 @@ def test_a_model_with_predict_then_learn_gets_each_batch_in_one_call() -> None:
 def test_predict_then_learn_is_not_used_for_mini_batches_larger_than_one() -> None:
     step = Classify(model=PredictThenLearnDiary(batch_size=2)).build(records("a").schema)
     step.process(records("abab"))
-    model = step._model
+    model = step._present._model
     assert isinstance(model, PredictThenLearnDiaryModel)
     assert (model.calls, texts(model.learned)) == ([], [["r0"], ["r1", "r2"]])
 
@@ -202,8 +202,8 @@ def test_predict_then_learn_is_not_used_for_mini_batches_larger_than_one() -> No
 def test_predict_then_learn_gives_the_predictions_and_state_of_mini_batches_of_one(model: Any) -> None:
     table = news(120)
     at_once, by_row = (Classify(model=model).build(table.schema) for _ in range(2))
-    assert at_once._predict_then_learn is not None
-    by_row._predict_then_learn = None
+    assert at_once._present._predict_then_learn is not None
+    by_row._present._predict_then_learn = None
     for start in range(0, 120, 40):
         found, expected = (step.process(table.slice(start, 40)) for step in (at_once, by_row))
         assert found == expected

@@ -14,12 +14,14 @@ from support.forks import start_fork_server
 import millstream as ms
 from millstream.api.execution import Hooks
 from millstream.config.load import Loaded, read_config
+from millstream.engines.cutter import Inbox, NoEvents
 from millstream.engines.job import Engine
 from millstream.guarantees.audit import Audit
 from millstream.guarantees.crash_point import CrashPoint
 from millstream.guarantees.delivery import Crash, Delivery, Effects, Point, effects, order
 from millstream.log.epochs import EpochReader, EpochReceipt
 from millstream.runs.summary import Summary
+from millstream.state.version_store import VersionStore
 from millstream.timestamps import wall_clock
 
 __all__ = ["InjectedCrash", "Pipeline", "assert_promise", "crash", "receipts_of", "results", "sinks_of"]
@@ -63,6 +65,7 @@ class Pipeline:
     sinks: dict[str, Any] = field(default_factory=lambda: dict(SINKS))
     keep: str | None = "7d"
     epoch_records: int = EPOCH_RECORDS
+    inbox: Callable[[VersionStore], Inbox] = lambda versions: NoEvents()
     wall_clock: Callable[[], int] = wall_clock
 
     def loaded(self, name: str) -> Loaded:
@@ -107,7 +110,7 @@ class Pipeline:
         if self.engine_name.startswith("local-"):
             start_fork_server()
         config = ms.Config.from_dict(self.config(name), folder=self.folder)
-        hooks = Hooks(engine=self.engine, fire=crash, wall_clock=self.wall_clock)
+        hooks = Hooks(engine=self.engine, fire=crash, wall_clock=self.wall_clock, inbox=self.inbox)
         options = {"follow": False, **options}
         summary = ms.run(config, run=self.folder / "runs" / name, _hooks=hooks, **options).summary
         assert summary is not None

@@ -19,6 +19,7 @@ __all__ = [
     "CYCLE",
     "GRAPH",
     "KINDS",
+    "SHADOWS",
     "SHARED",
     "TO_ALL",
     "PipelineFactory",
@@ -48,6 +49,15 @@ GRAPH: list[dict[str, Any]] = [
     {**STEPS[-1], "from": "bayes"},
 ]
 """A fork, a union whose inputs share a source, a union of two sources, and two models."""
+SHADOWS: list[dict[str, Any]] = [
+    {"type": "hashed_text", "from": ["first", "second"], "dimensions": 64},
+    {"type": "classify", "name": "label", "model": MODEL, "shadow": {"from": "models:/news@challenger"}},
+    {**WORD, "from": "first"},
+    {"type": "classify", "name": "bayes", "model": {"type": "naive_bayes", "features": {}},
+     "shadow": {"from": "models:/news@challenger"}},
+    {**STEPS[-1], "from": "label"},
+]  # fmt: skip
+"""Two models with shadows, which versions enter at random epochs and which take the models' places."""
 SPREAD = "millstream_pipelines.label_propagation"
 CYCLE: list[dict[str, Any]] = [
     {"type": "map", "name": "known", "from": ["first", "second"], "function": f"{functions}:known_by_word",

@@ -20,6 +20,7 @@ from millstream.api.progress_lines import ProgressLines
 from millstream.api.run import Run, run_path
 from millstream.api.running import Running
 from millstream.config.load import Loaded
+from millstream.engines.cutter import Inbox, NoEvents
 from millstream.engines.job import Engine
 from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import ConfigError
@@ -33,6 +34,7 @@ from millstream.runs.summary import Summary
 from millstream.runs.termination import kill_family
 from millstream.runs.watch.observer import Observer, Watched
 from millstream.runs.watch.run_stats import StatsCollector
+from millstream.state.version_store import VersionStore
 from millstream.system_errors import system_error
 from millstream.timestamps import wall_clock
 
@@ -64,6 +66,8 @@ class Hooks:
     stop: threading.Event | None = None
     """The run stops after the epoch in progress when this event is set."""
     observers: MoreObservers = _no_observers
+    inbox: Callable[[VersionStore], Inbox] = lambda versions: NoEvents()
+    """Makes the inbox of the cutter."""
     say: Callable[[str], None] = _say_nothing
     """Gets lines of progress before the first epoch."""
 
@@ -213,6 +217,7 @@ def execute(loaded: Loaded, options: Options, hooks: Hooks) -> Summary:
                 observers=lambda watched: make_observers(watched, hooks.observers),
                 fire=hooks.fire,
                 wall_clock=hooks.wall_clock,
+                inbox=hooks.inbox,
                 say=hooks.say,
             )
     except OSError as error:

@@ -10,6 +10,7 @@ from millstream.cli.options import config_options
 from millstream.cli.session import current_session
 from millstream.config.load import Loaded, load_config
 from millstream.plain_text import one_line
+from millstream.shadow_names import is_shadow
 
 if TYPE_CHECKING:
     from millstream.steps.graph import Graph
@@ -40,8 +41,10 @@ def validate(config: str, sets: tuple[str, ...], overlays: tuple[str, ...]) -> N
 def _summary(loaded: Loaded, graph: Graph) -> str:
     config = loaded.config
     sources = " + ".join(str(source.config.type) for source in config.logs)
-    steps = " -> ".join(node.name for node in graph.steps)
+    steps = " -> ".join(node.name for node in graph.steps if not is_shadow(node.name))
     if not graph.is_chain:
         steps = ", ".join(f"{node.name} (from {' + '.join(node.reads)})" for node in graph.steps)
+    if graph.is_chain and (shadows := [node.name for node in graph.steps if is_shadow(node.name)]):
+        steps = f"{steps} (with {', '.join(shadows)})"
     flow = f"{sources} -> {steps} -> {', '.join(graph.outputs)}"
     return f"{config.name}: {flow}; {config.guarantee.delivery} on {config.engine.type}"

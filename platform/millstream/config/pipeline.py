@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, cast
 
@@ -31,6 +31,7 @@ from millstream.config.absent_plugin import AbsentPlugin
 from millstream.config.plugins import PIPELINES, STEPS, plugin_field
 from millstream.config.stream_names import READS, READS_SCHEMA, READS_TO_ALL_SCHEMA, StreamToAll, read_errors
 from millstream.errors import ConfigError
+from millstream.shadow_names import is_shadow, shadow_of
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -64,8 +65,9 @@ _PIPELINE = plugin_field(PIPELINES, key="use")
 class NamedStep:
     """A step: its name, its config, the key path of its options in `pipeline`, and the streams that it reads.
 
-    Without `reads`, the first step reads all sources, and every other step the step before it. The records of the
-    streams in `to_all` go to all processes that share the keys of the step.
+    Without `reads`, the first step reads all sources, and every other step the step before it; a step that is `beside`
+    another one reads what that one reads. The records of the streams in `to_all` go to all processes that share the
+    keys of the step.
     """
 
     name: str
@@ -73,6 +75,7 @@ class NamedStep:
     path: tuple[str | int, ...] = ()
     reads: tuple[str, ...] | None = None
     to_all: frozenset[str] = frozenset()
+    beside: str | None = None
 
     @property
     def written_reads(self) -> list[str | dict[str, str]]:
@@ -201,6 +204,15 @@ def duplicates(names: Sequence[str]) -> list[tuple[int, str]]:
     ]
 
 
+def _reserved(names: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the index of each step whose name only a shadow can have, with a message."""
+    return [
+        (index, f"{name!r} can only be the name of a shadow, which the option `shadow` makes; choose another `name`")
+        for index, name in enumerate(names)
+        if is_shadow(name)
+    ]
+
+
 @dataclass(frozen=True)
 class CycleLimits:
     """The most rounds of a cycle in one epoch, and the most records that it may send back in them."""
@@ -236,9 +248,10 @@ class StepList(BaseModel):
     @classmethod
     def _check_names(cls, steps: list[NamedStep]) -> list[NamedStep]:
         names = [step.name for step in steps]
-        twice = [_problem((index, "name"), names[index], message) for index, message in duplicates(names)]
-        if twice:
-            raise ValidationError.from_exception_data("steps", twice)
+        wrong = [*duplicates(names), *_reserved(names)]
+        if wrong:
+            problems = [_problem((index, "name"), names[index], message) for index, message in wrong]
+            raise ValidationError.from_exception_data("steps", problems)
         return steps
 
 
@@ -287,7 +300,23 @@ def cycle_limits(pipeline: Any) -> CycleLimits:
 
 
 def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
-    """Return the steps of a pipeline, with the key paths of their options from the top of the config."""
+    """Return the steps of a pipeline, with the key paths of their options from the top of the config.
+
+    The shadows of steps are at the end.
+    """
+    steps = _own_steps(pipeline)
+    return (*steps, *_shadows(steps))
+
+
+def _shadows(steps: Sequence[NamedStep]) -> Iterator[NamedStep]:
+    """The shadows of these steps, each of which reads what its champion reads."""
+    for step in steps:
+        config = step.config.shadow_step() if hasattr(step.config, "shadow_step") else None
+        if config is not None:
+            yield NamedStep(shadow_of(step.name), config, (*step.path, "shadow"), beside=step.name)
+
+
+def _own_steps(pipeline: Any) -> tuple[NamedStep, ...]:
     if isinstance(pipeline, StepList):
         return tuple(replace(step, path=("pipeline", "steps", index)) for index, step in enumerate(pipeline.steps))
     try:
@@ -298,4 +327,6 @@ def pipeline_steps(pipeline: Any) -> tuple[NamedStep, ...]:
         message = f"pipeline: the pipeline {pipeline.use!r} makes a wrong {error.title}: {option}: {first['msg']}"
         raise ConfigError(message) from error
     steps = [step if isinstance(step, NamedStep) else NamedStep(_default_name(step.type), step) for step in made]
+    if wrong := _reserved([step.name for step in steps]):
+        raise ConfigError(f"pipeline: the pipeline {pipeline.use!r}: {wrong[0][1]}")
     return tuple(replace(step, path=("pipeline", *step.path)) for step in steps)

@@ -8,7 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from millstream.errors import ConfigError
 
-__all__ = ["RegisteredModel"]
+__all__ = ["VERSION", "RegisteredModel"]
+
+VERSION = r"^models:/[^/@]+(/\d+|@[^/@]+)$"
+"""The address of a version in a registry."""
 
 
 class RegisteredModel(BaseModel):
@@ -25,7 +28,7 @@ class RegisteredModel(BaseModel):
 
     uri: str = Field(
         alias="from",
-        pattern=r"^models:/[^/@]+(/\d+|@[^/@]+)$",
+        pattern=VERSION,
         description="The version: models:/NAME/VERSION or models:/NAME@ALIAS.",
     )
 

@@ -274,7 +274,10 @@ class LogCutter:
 
 @dataclass
 class ReplayCutter:
-    """Copies the epochs of another run's epoch log, up to the last one or up to `last`."""
+    """Copies the epochs of another run's epoch log, up to the last one or up to `last`.
+
+    `bring` copies the version of a model, by its digest, from the run directory of the other run.
+    """
 
     logs: Mapping[str, Log]
     epoch_log: EpochLog
@@ -282,6 +285,7 @@ class ReplayCutter:
     original: CutEpochs
     sinks: Sequence[str] = ()
     last: int | None = None
+    bring: Callable[[str], None] = lambda digest: None
     exhausted: bool = field(default=False, init=False)
     _epochs: Iterator[Epoch] = field(init=False)
     _done: bool = field(default=False, init=False)
@@ -318,6 +322,8 @@ class ReplayCutter:
         for event in events:
             if isinstance(event, Added):
                 self._check_exists(event.partition)
+            elif isinstance(event, NewModel):
+                self.bring(event.digest)
         epoch = Epoch(copied.number, copied.cut, events, copied.at)
         partitions = PartitionTable(own.partitions)
         partitions.follow(epoch)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from millstream.log.contracts import Log, OpenContext, Sink
 from millstream.log.epochs import Epoch, EpochLog
 from millstream.redaction import Secrets
 from millstream.state.checkpoints import CheckpointStore
+from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
@@ -48,6 +50,7 @@ class Job:
     lifecycle: EpochLifecycle
     folder: Path
     stop: threading.Event
+    versions: VersionStore
     secrets: Secrets = field(default_factory=Secrets)
     outcome: Outcome = field(default_factory=Outcome)
 
@@ -83,7 +86,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Storage:
-    """The durable parts of a run, opened for one start: its logs, epoch log, checkpoints and sinks.
+    """The durable parts of a run, opened for one start: its logs, epoch log, checkpoints, sinks and versions of models.
 
     `contexts` has the context with which each log was opened, `sink_keys` the name of each sink in the epoch log.
     """
@@ -95,6 +98,7 @@ class Storage:
     sinks: Mapping[str, Sink]
     sink_keys: Mapping[str, str]
     contexts: Mapping[str, OpenContext]
+    versions: VersionStore
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,8 @@ class CutOptions:
     """Options for the cuts of one start.
 
     The logs are cut up to their present ends (`until_idle`) or as they grow; with `replay`, the cuts are those of
-    another run, up to its epoch `last`. `budget` limits the records of this start.
+    another run, whose versions of models are `replayed`, up to its epoch `last`. `budget` limits the records of this
+    start.
     """
 
     max_records: int
@@ -110,6 +115,7 @@ class CutOptions:
     until_idle: bool
     budget: int | None = None
     replay: CutEpochs | None = None
+    replayed: VersionStore | None = None
     last: int | None = None
 
     def cutter(
@@ -122,7 +128,8 @@ class CutOptions:
     ) -> Cutter:
         sinks = list(storage.sink_keys.values())
         if self.replay is not None:
-            return ReplayCutter(storage.logs, storage.epoch_log, backpressure, self.replay, sinks, self.last)
+            bring = partial(storage.versions.bring, other=self.replayed or storage.versions)
+            return ReplayCutter(storage.logs, storage.epoch_log, backpressure, self.replay, sinks, self.last, bring)
         return LogCutter(
             storage.logs,
             storage.epoch_log,
@@ -171,6 +178,7 @@ def make_job(
         checkpoints=storage.checkpoints,
         sinks=storage.sinks,
         sink_keys=storage.sink_keys,
+        versions=storage.versions,
         crash=crash,
         observer=observe(cutter, backpressure),
         clock=clock,
@@ -186,9 +194,10 @@ def make_job(
         epoch_log=storage.epoch_log,
         cutter=cutter,
         backpressure=backpressure,
-        processor=EpochProcessor(graph),
+        processor=EpochProcessor(graph, versions=storage.versions),
         lifecycle=lifecycle,
         folder=storage.folder,
         stop=stop,
+        versions=storage.versions,
         secrets=secrets or Secrets(),
     )

@@ -30,6 +30,7 @@ from millstream.log.epochs import Epoch, EpochLog, EpochReceipt
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.background import Foreground, Work
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
+from millstream.state.version_store import VersionStore
 from millstream.steps.processor import EpochResult
 from millstream.timestamps import wall_clock
 
@@ -85,6 +86,7 @@ class EpochLifecycle:
     wall_clock: Callable[[], int] = wall_clock
     pause: float = PAUSE
     build: BuildCheck = field(default_factory=BuildCheck)
+    versions: VersionStore | None = None
     _steps: Steps = field(init=False)
     _guard: SinkGuard = field(init=False)
     _checkpointer: Checkpointer = field(init=False)
@@ -112,7 +114,7 @@ class EpochLifecycle:
             self._on_checkpoint,
             self._remove_old,
         )
-        self._retention = Retention(self.log, self.checkpoints, self.plan.keep, self.wall_clock)
+        self._retention = Retention(self.log, self.checkpoints, self.plan.keep, self.wall_clock, self.versions)
         self._guarded = self.plan.delivery is Delivery.EXACTLY_ONCE
         self._actions = {
             Point.CUT: self._cut,
@@ -128,6 +130,7 @@ class EpochLifecycle:
         """Load the newest usable state into the steps; return the first epoch to process."""
         self._checkpointer.abandon()
         self.checkpoints.begin()
+        self._retention.clean()
         self._steps, self._covered, self._dirty = steps, None, False
         totals = self.log.totals
         self._guard = SinkGuard(self.log, self.sinks, self.sink_keys)

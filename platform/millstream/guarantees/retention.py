@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from millstream.log.epochs import Base, EpochLog
 from millstream.state.checkpoints import Checkpoint, CheckpointStore
+from millstream.state.version_store import VersionStore
 
 __all__ = ["Retention"]
 
@@ -19,6 +20,12 @@ class Retention:
     checkpoints: CheckpointStore
     keep: int | None
     clock: Callable[[], int]
+    versions: VersionStore | None = None
+
+    def clean(self) -> None:
+        """Remove the versions of models that no epoch since the base names."""
+        if self.versions is not None:
+            self.versions.clean(self.log.totals.models.named_since(self.log.totals.base.epoch))
 
     def needed(self, settled: int) -> Collection[int]:
         """The numbers of the checkpoints that must not be removed: that of the base, and that of the next base."""
@@ -35,6 +42,8 @@ class Retention:
         checkpoint = self._next(settled)
         if checkpoint is not None:
             self.log.move_base(Base(checkpoint.epoch, checkpoint.number))
+            yield
+            self.clean()
             yield
         while self.log.drop_oldest():
             yield

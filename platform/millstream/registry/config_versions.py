@@ -76,8 +76,7 @@ def with_models(loaded: Loaded, models: Mapping[str, Mapping[str, Any]], partial
 
 
 def _model_of(version: ModelVersion) -> Mapping[str, Any]:
-    model: Mapping[str, Any] = version.steps[-1]["model"]
-    return model
+    return version.model
 
 
 def _places(loaded: Loaded) -> Iterator[tuple[str, KeyPath, str]]:

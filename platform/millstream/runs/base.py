@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from millstream.log.epochs import Epoch, EpochLog, Totals
+from millstream.log.epochs import Epoch, EpochLog, NewModel, Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.directory import RunDirectory
 from millstream.state.checkpoints import Checkpoint, CheckpointReader
+from millstream.state.version_store import VersionStore
 
 __all__ = ["RunBase", "StoredState"]
 
@@ -49,15 +50,21 @@ class RunBase:
     state: _State | None
     epochs: Iterable[Epoch]
     origin: Mapping[str, Any]
+    versions: VersionStore
+    """The versions of models that the epochs name."""
 
     def write(self, directory: RunDirectory, passed: Callable[[str], None] = lambda part: None) -> None:
         """Write the base durably into a folder that is not a run directory yet; `passed` is called after each part."""
         if self.state is not None:
             self.state.write(directory.path)
         passed("state")
+        versions = VersionStore(directory.models)
         log = EpochLog(directory.epochs, self.totals)
         try:
             for epoch in self.epochs:
+                for event in epoch.events:
+                    if isinstance(event, NewModel):
+                        versions.bring(event.digest, self.versions)
                 log.cut(epoch)
             log.sync()
         finally:

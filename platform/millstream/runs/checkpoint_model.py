@@ -10,6 +10,7 @@ from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import graph_of
+from millstream.shadow_names import is_shadow
 from millstream.state.checkpoints import Checkpoint, read_newest
 from millstream.state.stored_states import States
 from millstream.steps.graph import Graph
@@ -71,19 +72,20 @@ def load_model(directory: RunDirectory, loaded: Loaded, step: str | None = None)
 
 
 def _chosen(directory: RunDirectory, graph: Graph, step: str | None) -> Node:
-    """The step that classifies, that of this name if several do."""
+    """The step that classifies, that of this name if several do; a shadow only by its name."""
     found = {node.name: node for node in graph.steps if hasattr(node.step, "ask")}
     if not found:
         names = ", ".join(node.name for node in graph.steps)
         message = f"the pipeline of {directory.path} has no step that classifies; its steps are {names}"
         raise MillstreamError(message)
-    if step is None and len(found) > 1:
+    champions = {name: node for name, node in found.items() if not is_shadow(name)}
+    if step is None and len(champions) > 1:
         message = f"several steps of {directory.path} classify: {', '.join(found)}"
         raise MillstreamError(f"{message}; name one of them with `--step NAME`, in Python with `step`")
     if step is not None and step not in found:
         meant = suggestion(step, found, f"one of {', '.join(found)}")
         raise MillstreamError(f"no step {step!r} of {directory.path} classifies{meant}")
-    return found[step] if step is not None else next(iter(found.values()))
+    return found[step] if step is not None else next(iter(champions.values()))
 
 
 def way_to(graph: Graph, model: Node) -> list[Node]:

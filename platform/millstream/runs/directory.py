@@ -5,6 +5,7 @@ config.yaml    the config with its defaults, without values from the environment
 epochs/        the epoch log
 checkpoints/   the manifests of checkpoints
 layers/        the states of the steps
+models/        the versions of models that entered the run
 savepoints/    names of checkpoints that are kept
 outputs/       the outputs without a sink of their own
 outputs.json   the outputs of the steps, with their columns
@@ -59,6 +60,7 @@ class RunDirectory:
 
     epochs = property(lambda self: self.path / "epochs")
     layers = property(lambda self: self.path / "layers")
+    models = property(lambda self: self.path / "models")
     config = property(lambda self: self.path / "config.yaml")
     metrics = property(lambda self: self.path / "metrics.jsonl")
     live = property(lambda self: self.path / "live.json")
@@ -182,7 +184,7 @@ class RunDirectory:
 
     def clear_fork(self) -> None:
         """Delete what an interrupted attempt of this fork has written."""
-        for folder in ("epochs", "checkpoints", "layers"):
+        for folder in ("epochs", "checkpoints", "layers", "models"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
 
     def refuse_fork(self) -> None:
@@ -332,6 +334,7 @@ _NAMES = {
     "lock",
     "metrics.jsonl",
     "mlflow.json",
+    "models",
     "outputs",
     "outputs.json",
     "run.json",

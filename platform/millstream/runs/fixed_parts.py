@@ -37,7 +37,7 @@ def fixed_parts(loaded: Loaded) -> dict[str, Any]:
 
 
 def fixed_steps(loaded: Loaded) -> list[dict[str, Any]]:
-    """The steps with their names and the streams that they read, without secrets."""
+    """The steps with their names and the streams that they read, without secrets and without shadows."""
     return [
         {
             "name": step.name,
@@ -45,6 +45,7 @@ def fixed_steps(loaded: Loaded) -> list[dict[str, Any]]:
             **loaded.redacted(fixed_options(step.config, step.config.model_dump(mode="json")), step.path),
         }
         for step in loaded.config.steps
+        if step.beside is None
     ]
 
 

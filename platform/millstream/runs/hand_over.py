@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from millstream.config.load import Loaded
 from millstream.errors import AlteredLog, Contradiction, Truncated
 from millstream.log.contracts import Log
-from millstream.log.epochs import Added, Base, Epoch, EpochReader, Event, NewModel, PartitionName, SinkAdded, Totals
+from millstream.log.epochs import Added, Epoch, EpochReader, Event, NewModel, PartitionName, SinkAdded, Totals
 from millstream.registry.config_versions import Entering, fetch_versions, names_versions, with_models
-from millstream.runs.base import RunBase, StoredState
-from millstream.runs.checkpoint_model import way_to
+from millstream.runs.base import RunBase
 from millstream.runs.directory import RunDirectory
 from millstream.runs.fixed_parts import PARTIAL_UNTIL
-from millstream.runs.model_versions import step_options
 from millstream.runs.sinks import sink_keys
-from millstream.runs.versions import versions as library_versions
-from millstream.state.applied_epochs import AppliedEpochs
-from millstream.state.background import finish
-from millstream.state.checkpoints import Checkpoint, CheckpointReader
-from millstream.state.layer_writer import LayerWriter
-from millstream.state.layers import Layers
+from millstream.runs.version_checks import check_version
 from millstream.state.model_version import Trained
+from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 
 __all__ = ["hand_over", "has_begun", "resolved_models"]
@@ -61,7 +54,7 @@ def hand_over(
     version that was trained on other records or other features, and logs without the records that follow.
     """
     for step, each in entering.items():
-        _check_features(loaded, graph, step, each)
+        check_version(loaded, graph, step, each.uri, each.version)
     added: list[Event] = []
     for origin in list(entering.values())[:1]:
         for other in entering.values():
@@ -73,14 +66,11 @@ def hand_over(
         added += _added(logs, origin)
     models = {**entering, **warm}
     sinks = [SinkAdded(key) for key in sink_keys(loaded.config, graph)]
-    events = [*added, *(_event(step, each) for step, each in models.items()), *sinks]
     shutil.rmtree(directory.epochs, ignore_errors=True)
-    folder = directory.cache("hand-over")
-    state = _stored(folder, loaded, models, clock())
-    totals = Totals(base=Base(-1, state.checkpoint.number), checkpoint=state.checkpoint.number)
+    versions = VersionStore(directory.models)
+    events = [*added, *(_event(step, each, versions.put(each.version)) for step, each in models.items()), *sinks]
     origins = {name: {s: e.uri for s, e in each.items()} for name, each in (("models", entering), ("warm", warm))}
-    RunBase(totals, state, [Epoch(0, {}, tuple(events), clock())], origins).write(directory)
-    shutil.rmtree(folder)
+    RunBase(Totals(), None, [Epoch(0, {}, tuple(events), clock())], origins, versions).write(directory)
 
 
 def has_begun(directory: RunDirectory) -> bool:
@@ -88,36 +78,6 @@ def has_begun(directory: RunDirectory) -> bool:
     if not directory.initialized or not any(directory.epochs.glob("*.journal")):
         return False
     return EpochReader(directory.epochs).totals().next_epoch > 0
-
-
-def _check_features(loaded: Loaded, graph: Graph, step: str, entering: Entering) -> None:
-    """Refuse a version whose records came through other steps than those of this pipeline."""
-    node = graph.node(step)
-    before = [step_options(loaded, each) for each in way_to(graph, node)]
-    *trained, learner = entering.version.steps
-    if learner["label"] != node.config.label:
-        message = (
-            f"{entering.uri} has learned the labels of the field {learner['label']!r}, and step {step!r} has `label: "
-            f"{node.config.label}`: its classes mean something else here; use the same field"
-        )
-        raise Contradiction(message)
-    if _without_names(before) == _without_names(trained):
-        return
-    message = (
-        f"{entering.uri} was trained on the records of {_described(trained)}, and step {step!r} gets those of "
-        f"{_described(before)}: its features mean something else here; use the same steps before it"
-    )
-    raise Contradiction(message)
-
-
-def _without_names(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [{key: value for key, value in each.items() if key != "name"} for each in steps]
-
-
-def _described(steps: Sequence[Mapping[str, Any]]) -> str:
-    """The steps in a few words."""
-    shown = _without_names(steps)
-    return ", then ".join(", ".join(f"{key}: {value}" for key, value in each.items()) for each in shown) or "the log"
 
 
 def _added(logs: Mapping[str, Log], entering: Entering) -> Iterator[Added]:
@@ -168,25 +128,7 @@ def _check_log(log: Log, source: str, partition: str, part: Trained, uri: str) -
         raise Truncated(message)
 
 
-def _event(step: str, entering: Entering) -> NewModel:
+def _event(step: str, entering: Entering, digest: str) -> NewModel:
     version = entering.version
     trained = {source: {name: part.upto for name, part in parts.items()} for source, parts in version.trained.items()}
-    return NewModel(step, entering.uri, version.digest, trained)
-
-
-def _stored(folder: Path, loaded: Loaded, entering: Mapping[str, Entering], now: int) -> StoredState:
-    """A checkpoint before the first epoch, with the states of the models."""
-    layers = Layers(folder / "layers", loaded.config.guarantee.shards)
-    layers.folder.mkdir(parents=True, exist_ok=True)
-    states = {step: dict(each.version.state) for step, each in entering.items()}
-    sections = finish(LayerWriter(layers).write("000000-0000000000", states))
-    checkpoint = Checkpoint(
-        number=0,
-        epoch=-1,
-        applied=AppliedEpochs(),
-        versions=library_versions(loaded.config),
-        at=now,
-        sections=sections,
-        shards=loaded.config.guarantee.shards,
-    )
-    return StoredState(CheckpointReader(folder, 0), checkpoint)
+    return NewModel(step, entering.uri, digest, trained)

@@ -47,7 +47,7 @@ def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = 
     totals = reader.totals_upto(model.checkpoint.epoch)
     version = ModelVersion(
         step=node.name,
-        state=node.step.save(),
+        state=model.classify.version_state(),
         steps=tuple(step_options(loaded, each) for each in (*before, node)),
         trained=_trained(loaded, totals),
         cuts=reader.id,
@@ -63,15 +63,19 @@ def artefact_of(version: ModelVersion, loaded: Loaded, records: pa.Schema) -> Ar
 
 
 def step_options(loaded: Loaded, node: Node) -> Mapping[str, Any]:
-    """The name and the options of a step; refuses options from the environment, which may be secrets."""
-    options = node.config.model_dump(mode="json", exclude={"warm_start"})  # the state has learned its records
+    """The name and the options of a step; refuses options from the environment, which may be secrets.
+
+    The options of the model are those of the version that has entered the step, if one has. A shadow is left out.
+    """
+    options = node.config.model_dump(mode="json", exclude={"shadow", "warm_start"})
     if loaded.redacted(options, node.path) != options:
         message = (
             f"the step {node.name!r} has values from the environment, which a version of a model does not keep; write "
             "them into the config"
         )
         raise MillstreamError(message)
-    return {"name": node.name, **options}
+    entered = getattr(node.step, "model_options", None)
+    return {"name": node.name, **options, **({} if entered is None else {"model": entered})}
 
 
 def _trained(loaded: Loaded, totals: Totals) -> Mapping[str, Mapping[str, Trained]]:

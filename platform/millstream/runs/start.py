@@ -15,7 +15,7 @@ from millstream.compiled.later_imports import import_noted
 from millstream.config.load import Loaded
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
-from millstream.engines.cutter import Cutter
+from millstream.engines.cutter import Cutter, Inbox, NoEvents
 from millstream.engines.job import CutOptions, Engine, Storage, make_job
 from millstream.engines.script_import import refuse_run_in_import, refuse_script_without_file
 from millstream.errors import (
@@ -41,6 +41,7 @@ from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.hand_over import hand_over, has_begun, resolved_models
 from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
+from millstream.runs.shadows import check_shadows
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
@@ -51,6 +52,7 @@ from millstream.runs.watch.observer import ObserverGroup, Observers, Watched
 from millstream.state.checkpoint_damage import with_whole_checkpoint
 from millstream.state.checkpoints import CheckpointReader, CheckpointStore
 from millstream.state.layers import Layers
+from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 from millstream.steps.output_rows import identity_columns, row_schema
 from millstream.timestamps import wall_clock
@@ -94,9 +96,13 @@ def start(
     observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
     wall_clock: Callable[[], int] = wall_clock,
+    inbox: Callable[[VersionStore], Inbox] = lambda versions: NoEvents(),
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
     """Run a pipeline until it is idle, stopped, or has read `options.records`; the summary covers all starts.
+
+    `inbox` makes the inbox of the start, which puts a version into the store of the run directory before it returns an
+    event that names the version.
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory. `say` gets the progress of a
     warm start.
@@ -144,6 +150,7 @@ def start(
         if options.replay is not None:
             refuse_other_source(RunDirectory.find(options.replay), directory, logs)
         check_sources(directory, logs, epoch_log.totals)
+        check_shadows(graph, epoch_log.totals)
         record_code(directory.code, user_code(config), epoch_log.totals)
         context = OpenContext(loaded.folder, directory.path, config.name, stopped=stop.is_set)
         sinks, keys = _open_sinks(config, graph, context, ending)
@@ -162,6 +169,7 @@ def start(
             sinks=sinks,
             sink_keys=keys,
             contexts=contexts,
+            versions=VersionStore(directory.models),
         )
         group = ObserverGroup()
         ending.callback(group.close)
@@ -182,6 +190,7 @@ def start(
                 crash=_arm_crash(directory, options.crash, fire),
                 wall_clock=wall_clock,
                 secrets=loaded.secrets,
+                inbox=inbox(storage.versions),
                 build=BuildCheck(libraries, options.accept_build, options.replay is not None),
             )
         before, began = epoch_log.totals.processed, time.monotonic()
@@ -338,5 +347,6 @@ def _cut_options(loaded: Loaded, options: Options) -> CutOptions:
         until_idle=bounded if options.follow is None else not options.follow,
         budget=options.records,
         replay=original,
+        replayed=None if options.replay is None else VersionStore(RunDirectory.find(options.replay).models),
         last=options.replay_last,
     )

@@ -118,7 +118,8 @@ class _Learner:
             )
         names = self._names[0] if len(self._names) == 1 else f"{len(self._names):,} partitions"
         about = f"warm start: {self._read:,} records of {names}"
-        return Entering(about, ModelVersion(self._node.name, self._node.step.save(), (), {}, ""))
+        step = self._node.config.model_dump(mode="json", include={"type", "model", "label"})
+        return Entering(about, ModelVersion(self._node.name, self._node.step.save(), (step,), {}, ""))
 
     def _learn(self, records: pa.Table) -> None:
         rejected = records.filter(records[REJECT].is_valid()).slice(0, 1)

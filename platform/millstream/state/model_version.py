@@ -10,20 +10,24 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from millstream.digests import Digest
 from millstream.errors import AlteredCheckpoint, MillstreamError, UnknownFormat
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.state.digests import state_digest
 from millstream.steps.contracts import State
 
-__all__ = ["ModelVersion", "Trained"]
+__all__ = ["OPTIONS", "ModelVersion", "Trained"]
 
+OPTIONS = "options"
+"""The entry of a step's state with the type and the options of the model, if a version has entered the step."""
 _FORMAT = 1
 _ARRAYS, _FACTS = "arrays.safetensors", "version.json"
 _BYTES = "bytes:"
@@ -57,11 +61,29 @@ class ModelVersion:
     trained: Mapping[str, Mapping[str, Trained]]
     cuts: str
     latest: int | None = None
+    FILES: ClassVar = (_ARRAYS, _FACTS)
+    """The files of a version, of which the last one makes the folder a version."""
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The digest of the state."""
         return str(state_digest(self.state))
+
+    @property
+    def entered(self) -> str:
+        """The digest of the state of a step that the version has entered: the state and the options of the model."""
+        return str(Digest.parse(self.digest) + state_digest({OPTIONS: self.options}))
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """The type and the options of the model."""
+        model: Mapping[str, Any] = self.steps[-1]["model"]
+        return model
+
+    @property
+    def options(self) -> bytes:
+        """The type and the options of the model as JSON, in the state of a step that the version has entered."""
+        return json.dumps(self.model, sort_keys=True, ensure_ascii=False).encode()
 
     def save(self, folder: Path) -> None:
         """Write the version durably into a folder; an interrupted call leaves no version."""

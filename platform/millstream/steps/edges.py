@@ -77,6 +77,7 @@ def wire(steps: Sequence[NamedStep], sources: Sequence[str]) -> tuple[list[Wired
     units = [_unit(members) for members in _circles(wired)]
     problems += [problem for unit in units for step in unit for problem in _never_entered(step)]
     problems += _too_many([step for unit in units for step in unit if step.back])
+    problems += _shadows_of_cycles([step for unit in units for step in unit])
     if problems:
         return [], problems
     problems += _unread_sources(wired, sources)
@@ -84,6 +85,8 @@ def wire(steps: Sequence[NamedStep], sources: Sequence[str]) -> tuple[list[Wired
 
 
 def _reads(steps: Sequence[NamedStep], index: int, sources: Sequence[str]) -> tuple[str, ...]:
+    if (beside := steps[index].beside) is not None:
+        return _reads(steps, [step.name for step in steps].index(beside), sources)
     chosen = steps[index].reads
     if chosen is not None:
         return chosen
@@ -172,6 +175,15 @@ def _too_many(steps: Sequence[Wired]) -> Iterable[Problem]:
     for step, stream in edges[_MOST_BACK_EDGES:][:1]:
         message = f"a graph has at most {_MOST_BACK_EDGES} back edges, and this one has {len(edges)}"
         yield Problem(read_path(step.named, step.reads.index(stream)), message)
+
+
+def _shadows_of_cycles(steps: Sequence[Wired]) -> Iterable[Problem]:
+    """Problems with shadows of steps in a cycle, whose records come in rounds."""
+    cycles = {step.named.name: step.cycle for step in steps}
+    for step in steps:
+        if step.named.beside is not None and cycles[step.named.beside]:
+            message = f"step {step.named.beside!r} is in a cycle, and a step in a cycle can have no shadow"
+            yield Problem(step.named.path, f"{message}; remove `shadow`, or the back edge")
 
 
 def _ordered(units: Sequence[list[Wired]], made: set[str]) -> Iterable[list[Wired]]:

@@ -13,6 +13,7 @@ from millstream.config.pipeline import DEFAULT_LIMITS, CycleLimits, NamedStep
 from millstream.config.sources import SourceTime
 from millstream.errors import ConfigError
 from millstream.records import RANK, REJECT, identity_of, log_schema
+from millstream.shadow_names import is_shadow
 from millstream.steps.contracts import Output
 from millstream.steps.cycles import Cycle, back_edges, cycle_problems, cycles_of, with_path
 from millstream.steps.edges import Wired, maker_of, read_path, wire
@@ -69,9 +70,9 @@ class Graph:
 
     @property
     def is_chain(self) -> bool:
-        """True if the first step reads all sources, and every other step the records of the step before it."""
-        first, *others = self.steps
-        before = [(node.name,) for node in self.steps[:-1]]
+        """True if the first step reads all sources, and every other step the step before it, shadows apart."""
+        first, *others = steps = [node for node in self.steps if not is_shadow(node.name)]
+        before = [(node.name,) for node in steps[:-1]]
         return self.inputs[first.name].everything and [node.reads for node in others] == before and not self.cycles
 
     @cached_property
@@ -128,10 +129,14 @@ class Graph:
     def digested(self) -> Mapping[str, Sequence[str]]:
         """For each step the columns that a receipt digests: the identity of a record, and those that the step adds.
 
-        If the step adds none, all columns, because it may change or drop records; but none for a step with outputs.
+        If the step adds none, all columns, because it may change or drop records; but none for a step with outputs. A
+        shadow has none either: as long as it has no model, a receipt is the same with it and without it.
         """
         chosen: dict[str, Sequence[str]] = {}
         for node in self.steps:
+            if is_shadow(node.name):
+                chosen[node.name] = []
+                continue
             added = [name for name in node.made.names if name not in node.records.names]
             whole = [] if node.step.outputs else node.made.names
             identity = identity_of(node.made.names)

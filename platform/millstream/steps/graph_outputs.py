@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millstream.config.document import Problem
 from millstream.records import OFFSET, PATH, RANK, TIME
+from millstream.shadow_names import is_shadow
 from millstream.steps.contracts import Output, rejects_schema
 from millstream.steps.nodes import Node
 from millstream.steps.reject_rows import with_step
@@ -26,8 +27,8 @@ class GraphOutputs:
     """The outputs by name, and the name of each output of each step.
 
     An output has its short name while one step makes it, otherwise the name `step.output`; a sink's key may choose the
-    full name. `rejects` and `late` are each one output of all steps, with the short name only. `records` are the steps
-    whose records have a sink.
+    full name. Those of a shadow have the full name, and change the name of no other one. `rejects` and `late` are each
+    one output of all steps, with the short name only. `records` are the steps whose records have a sink.
     """
 
     outputs: Mapping[str, Output]
@@ -64,9 +65,10 @@ def graph_outputs(nodes: Sequence[Node], sinks: Collection[str]) -> tuple[GraphO
         if shared:
             outputs[LATE] = _late(makers, problems)
             marked.add(LATE)
+        several = sum(not is_shadow(node.name) for node, _ in makers) > 1
         for node, output in makers:
             full = f"{node.name}.{short}"
-            name = full if short != LATE and (len(makers) > 1 or full in sinks) else short
+            name = full if short != LATE and (several or full in sinks or is_shadow(node.name)) else short
             names[node.name, short] = name
             outputs.setdefault(name, replace(output, name=name))
     with_records = [node for node in nodes if node.name in sinks and node.name not in {*outputs, *made}]

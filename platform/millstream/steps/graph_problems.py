@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from millstream.config.document import Problem
 from millstream.config.pipeline import NamedStep
+from millstream.shadow_names import is_shadow
 from millstream.steps.graph import Graph
 from millstream.steps.graph_outputs import LATE, REJECTS, makers_by_output
 from millstream.suggestions import suggestion
@@ -28,7 +29,7 @@ def sink_problems(graph: Graph, sinks: Collection[str]) -> list[Problem]:
 
 
 def _sink_problem(graph: Graph, name: str, sinks: Collection[str]) -> str:
-    makers = [node.name for node, _ in makers_by_output(graph.steps).get(name, ())]
+    makers = [node.name for node, _ in makers_by_output(graph.steps).get(name, ()) if not is_shadow(node.name)]
     full = [f"{maker}.{name}" for maker in makers]
     if name in graph.outputs:
         is_step = any(node.name == name for node in graph.steps)

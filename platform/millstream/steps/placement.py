@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millstream.config.document import Problem
+from millstream.shadow_names import is_shadow
 from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
@@ -44,12 +45,15 @@ def placement_problems(wanted: Mapping[str, str], graph: Graph) -> list[Problem]
 def chain_from_sources(graph: Graph) -> list[Node]:
     """The steps that may run in workers if their traits allow it: each is the only reader of what it reads.
 
+    A shadow does not count: its champion has state, so both get their records on the driver.
+
     The first one reads all sources, and the records of none has a sink: only the driver makes the rows of outputs.
     """
     chain: list[Node] = []
     before: str | None = None  # the step before, None: the sources
     while True:
-        readers = [node for node in graph.steps if before in (graph.streams[name].maker for name in node.reads)]
+        steps = [node for node in graph.steps if not is_shadow(node.name)]
+        readers = [node for node in steps if before in (graph.streams[name].maker for name in node.reads)]
         if len(readers) != 1 or readers[0].name in graph.made.records:
             return chain
         [node] = readers

@@ -10,11 +10,13 @@ import pyarrow as pa
 from millstream.digests import Digest, digest_of
 from millstream.log.epochs import Epoch, EpochReceipt, PartitionName, PartitionTable
 from millstream.records import no_records
+from millstream.shadow_names import is_shadow
 from millstream.state.dirty_rows import Value
 from millstream.state.stored_states import States
 from millstream.steps.chain import Chain, EpochInProgress, begin_epoch
 from millstream.steps.contracts import FindsLateRecords, Scope
 from millstream.steps.graph import Graph
+from millstream.steps.model_events import NO_VERSIONS, Versions, take_models
 from millstream.steps.nodes import Node
 from millstream.steps.outcome import Outcome, outcome_of
 from millstream.steps.output_rows import row_schema, rows_for_sinks, with_columns
@@ -52,11 +54,13 @@ class EpochBoundary:
 class EpochProcessor:
     """The steps of a pipeline with their state, all in one process.
 
-    `steps` are the last steps of the pipeline, which run here; by default all steps.
+    `steps` are the last steps of the pipeline, which run here; by default all steps. `versions` has the versions of
+    models that epochs name.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Node] | None = None) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Node] | None = None, versions: Versions = NO_VERSIONS) -> None:
         self.graph = graph
+        self._versions = versions
         self._partitions = PartitionTable()
         self._chain = Chain(graph, graph.steps if steps is None else steps)
         self._event_time = EventTime()
@@ -70,8 +74,13 @@ class EpochProcessor:
     def process(self, epoch: Epoch, records: pa.Table, attempt: int = 1) -> EpochResult:
         """Process one epoch in all steps. `records` has the log's columns and `_rank`; rows may be in any order."""
         self._join(epoch)
+        self.take_models(epoch, self._chain.here)
         begun = begin_epoch(epoch.number, epoch.at, records, self.graph, self._partitions)
         return self._complete(epoch, begun, attempt)
+
+    def take_models(self, epoch: Epoch, steps: Iterable[Node]) -> None:
+        """Let these steps take the models with which they begin an epoch."""
+        take_models(epoch, steps, self._versions)
 
     def boundary(self, epoch: Epoch, latest: Mapping[int, int | None]) -> EpochBoundary:
         """Pass the boundary of an epoch; `latest` are the `latest_times` of its records."""
@@ -97,11 +106,12 @@ class EpochProcessor:
         return EpochBoundary(risen, self._watermarks(), self._event_time.holder)
 
     def skip(self, epoch: Epoch) -> None:
-        """Skip an epoch that is lost (at_most_once); the partitions that it adds and ends still count.
+        """Skip an epoch that is lost (at_most_once); its models, and the partitions that it adds and ends, still count.
 
         The times of its records are unknown, so the watermark waits for the next records of their partitions.
         """
         self._join(epoch)
+        self.take_models(epoch, self._chain.here)
         self._event_time.lose(epoch.ranks)
         self._event_time.leave(epoch.ended, epoch.idle)
 
@@ -129,19 +139,22 @@ class EpochProcessor:
     def outcome(self) -> Outcome:
         """The digests of all state in this process, and the fingerprints of the models here."""
         prints = {node.name: getattr(node.step, "fingerprint", None) for node in self._chain.here}
-        return outcome_of(self.save(), {step: str(each()) for step, each in prints.items() if each is not None})
+        found = {step: each() for step, each in prints.items() if each is not None}
+        return outcome_of(self.save(), {step: str(made) for step, made in found.items() if made is not None})
 
     def _join(self, epoch: Epoch) -> None:
         for rank in self._partitions.follow(epoch):
             self._event_time.join(rank, timed=self.graph.source(self._partitions[rank].source).timed)
 
     def _watermarks(self) -> dict[str, int | None]:
-        """The watermark of all that each step has passed on."""
+        """The watermark of all that each step has passed on. That of a shadow is its champion's."""
         if (watermark := self._event_time.watermark) is None:
             return {}
         behind = self.graph.held_back
         return {
-            node.name: watermark.held_back(behind[node.name] + node.traits.held_back).time for node in self.graph.steps
+            node.name: watermark.held_back(behind[node.name] + node.traits.held_back).time
+            for node in self.graph.steps
+            if not is_shadow(node.name)
         }
 
     def _receipt(

@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.simulated_pipeline import CYCLE, GRAPH, KINDS, SHARED, TO_ALL, PipelineFactory
+from support.simulated_pipeline import CYCLE, GRAPH, KINDS, SHADOWS, SHARED, TO_ALL, PipelineFactory
 
 from millstream.engines.simulated.parallel_seeds import outcomes
 from millstream.engines.simulated.simulation import Simulation
 from millstream.engines.simulated.world.faults import Target
 
 GUARANTEES = [("exactly_once", 1, 1), ("at_least_once", 2, 3), ("at_most_once", 2, 1)]
-GRAPHS: dict[str, tuple[list[dict[str, Any]], int]] = {
-    "graph": (GRAPH, 5),
-    "cycle": (CYCLE, 5),
-    "keyed steps behind windows by key": (SHARED, 10),
-    "a stream to all": (TO_ALL, 5),
-    "windows of all kinds": (KINDS, 4),
+GRAPHS: dict[str, tuple[list[dict[str, Any]], int, int]] = {
+    "graph": (GRAPH, 2, 5),
+    "cycle": (CYCLE, 2, 5),
+    "keyed steps behind windows by key": (SHARED, 2, 10),
+    "a stream to all": (TO_ALL, 2, 5),
+    "windows of all kinds": (KINDS, 2, 4),
+    "shadows": (SHADOWS, 8, 40),
 }
-"""The steps of each graph, and the number of its schedules."""
+"""The steps of each graph, and the numbers of its schedules: in `make test`, and in all."""
 
 
 def seeds(few: int, end: int) -> list[Any]:
@@ -61,8 +62,8 @@ def test_schedules_of_keyed_steps_keep_the_promise(
     ("steps", "seeds"),
     [
         pytest.param(steps, *case.values, id=f"{name}, {case.id}", marks=case.marks)
-        for name, (steps, end) in GRAPHS.items()
-        for case in seeds(2, end)
+        for name, (steps, few, end) in GRAPHS.items()
+        for case in seeds(few, end)
     ],
 )
 @pytest.mark.parametrize(("delivery", "checkpoint_every", "commit_every"), GUARANTEES)

@@ -74,7 +74,9 @@ class LocalWorkerPool:
         layers = job.lifecycle.checkpoints.layers.folder
         context, levels = fork_server(job.config), log_levels()
         for name in self.names:
-            spec = WorkerSpec(name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers, levels)
+            spec = WorkerSpec(
+                name, len(self.names) - 1, job.config, job.graph.fields, contexts, layers, job.versions.folder, levels
+            )
             process = context.Process(
                 target=run_worker, args=(spec, ends[name], beats[name][1]), name=process_name(name), daemon=True
             )

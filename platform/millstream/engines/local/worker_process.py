@@ -28,6 +28,7 @@ from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.ranges import Range, read_table, records_schema
 from millstream.state.layers import Layers
+from millstream.state.version_store import VersionStore
 from millstream.steps.graph import build_graph
 
 __all__ = ["BEAT_SECONDS", "WorkerSpec", "run_worker"]
@@ -51,6 +52,7 @@ class WorkerSpec:
     fields: Sequence[str]
     contexts: Mapping[str, tuple[Path, Path, str]]
     layers: Path
+    models: Path
     log_levels: Mapping[str, int]
 
 
@@ -113,7 +115,9 @@ class _Worker:
         for name, channel in self._channels.items():
             self._selector.register(channel, selectors.EVENT_READ, name)
         layers = Layers(spec.layers, spec.config.guarantee.shards)
-        self._role = role_of(spec.name, spec.readers, graph, legs_of(graph), self._read, self._send, layers)
+        self._role = role_of(
+            spec.name, spec.readers, graph, legs_of(graph), self._read, self._send, layers, VersionStore(spec.models)
+        )
 
     def run(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from millstream.config.models import Config
 from millstream.engines.simulated.run.run import FinishedRun, SimulatedRun, StartOptions
+from millstream.engines.simulated.run.shadows import RandomShadows, trained_versions
 from millstream.engines.simulated.verdict.checker import (
     differences_by_history,
     differences_exactly_once,
@@ -36,6 +37,7 @@ from millstream.records import TIME
 from millstream.state.applied_epochs import AppliedEpochs
 from millstream.state.checkpoints import CheckpointReader
 from millstream.state.digests import states_digest
+from millstream.state.version_store import VersionStore
 
 __all__ = ["Outcome", "Simulation"]
 
@@ -86,6 +88,9 @@ class Simulation:
         self._ahead = min((time.ahead for time in config.source_times.values() if time.ahead is not None), default=None)
         self._goldens: dict[str, Golden] = {}
         self._folder = folder
+        self._versions = VersionStore(folder / "versions")
+        trained = trained_versions(config, self._graphs, records)
+        self._digests = {step: self._versions.put(version) for step, version in trained.items()}
 
     def run(self, seed: int, trace: Callable[[str], None] | None = None) -> Outcome:
         """Run the schedule of a seed, which is always the same."""
@@ -109,6 +114,8 @@ class Simulation:
             expiring=expiring,
             restored=restored,
             began=self._wall_clock(rng),
+            versions=self._versions,
+            inbox=RandomShadows(rng, self._digests),
         )
         ended: FinishedRun | None = None
         try:
@@ -175,11 +182,13 @@ class Simulation:
             golden = self._golden(epochs)
             yield from differences_exactly_once(ended, run.contents, applied, golden)
             if base >= 0:
-                tail = golden_since_base(self._config, self._graphs, self._records, run.disk, self._folder / "tail")
+                tail = golden_since_base(
+                    self._config, self._graphs, self._records, run.disk, self._folder / "tail", self._versions
+                )
                 yield from differences_since_base(ended, run.contents, golden, tail)
                 shutil.rmtree(self._folder / "tail")
             return
-        references = ReferenceRuns(epochs, self._graphs, self._records)
+        references = ReferenceRuns(epochs, self._graphs, self._records, self._versions)
         yield from differences_by_history(ended, run.contents, run.history, applied, references)
 
     def _golden(self, epochs: AllEpochs) -> Golden:
@@ -188,7 +197,7 @@ class Simulation:
         golden = self._goldens.pop(key, None)
         if golden is None:
             folder = self._folder / "golden"
-            golden = golden_run(self._config, self._graphs, self._records, epochs, folder)
+            golden = golden_run(self._config, self._graphs, self._records, epochs, folder, self._versions)
             shutil.rmtree(folder)
         if len(self._goldens) == _KEPT_GOLDENS:
             self._goldens.pop(next(iter(self._goldens)))

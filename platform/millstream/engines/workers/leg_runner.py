@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -36,10 +36,15 @@ class Passed:
 
 
 class LegRunner:
-    """Runs the steps of a leg, epoch by epoch, and each epoch phase by phase."""
+    """Runs the steps of a leg, epoch by epoch, and each epoch phase by phase.
 
-    def __init__(self, graph: Graph, legs: Legs, leg: Leg, readers: int) -> None:
-        self.leg = leg
+    `begins` is called with the number of an epoch before the first steps of the leg run on it.
+    """
+
+    def __init__(
+        self, graph: Graph, legs: Legs, leg: Leg, readers: int, begins: Callable[[int, Leg], None] | None = None
+    ) -> None:
+        self.leg, self._begins = leg, begins
         self._chain = chain_of(graph, legs, leg)
         self._results = LegResults(graph, legs, leg)
         self._merges = any(node.cycle or graph.inputs[node.name].needs_order for node in leg.steps)
@@ -83,6 +88,8 @@ class LegRunner:
 
     def _begin(self, epoch: int, parts: Sequence[EpochPart]) -> Places | None:
         """Make the epoch of the records in these parts; return their places if the leg needs them."""
+        if self._begins is not None:
+            self._begins(epoch, self.leg)
         tables = tables_of(self.leg.index, self.leg.reads, parts)
         places = Places(list(tables.values())) if self.leg.needs_order else None
         records = {stream: without_order(table) for stream, table in tables.items()}

@@ -16,6 +16,7 @@ from millstream.log.ranges import Range
 from millstream.state.layers import Layers
 from millstream.state.stored_states import StoredStates
 from millstream.steps.graph import Graph
+from millstream.steps.model_events import NO_VERSIONS, Versions
 from millstream.steps.processor import EVENT_TIME
 
 __all__ = ["Role", "handle", "owned_states", "role_of"]
@@ -45,10 +46,11 @@ def role_of(
     read: Callable[[Sequence[Range]], pa.Table],
     send: Send,
     layers: Layers,
+    versions: Versions = NO_VERSIONS,
 ) -> Role:
-    """Make the role of this name. `read` reads from the logs."""
+    """Make the role of this name. `read` reads from the logs; `versions` has the versions of models of the run."""
     if name == SEQUENCER:
-        return Sequencer(readers, graph, legs, send, layers)
+        return Sequencer(readers, graph, legs, send, layers, versions)
     return Reader(reader_names(readers).index(name), readers, graph, legs, read, send, layers)
 
 

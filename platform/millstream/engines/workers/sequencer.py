@@ -6,7 +6,7 @@ from collections import deque
 
 from millstream.engines.workers.gather import Gather
 from millstream.engines.workers.leg_runner import LegRunner
-from millstream.engines.workers.legs import Legs
+from millstream.engines.workers.legs import Leg, Legs
 from millstream.engines.workers.messages import (
     Allow,
     Boundary,
@@ -28,6 +28,7 @@ from millstream.engines.workers.state_writer import StateWriter
 from millstream.log.epochs import Epoch
 from millstream.state.layers import Layers
 from millstream.steps.graph import Graph
+from millstream.steps.model_events import NO_VERSIONS, Versions
 from millstream.steps.processor import EpochBoundary, EpochProcessor
 
 __all__ = ["Sequencer"]
@@ -36,10 +37,12 @@ __all__ = ["Sequencer"]
 class Sequencer:
     """Runs the legs of one process, computes the boundaries of epochs, and sends the results."""
 
-    def __init__(self, readers: int, graph: Graph, legs: Legs, send: Send, layers: Layers) -> None:
+    def __init__(
+        self, readers: int, graph: Graph, legs: Legs, send: Send, layers: Layers, versions: Versions = NO_VERSIONS
+    ) -> None:
         self._send = send
-        self._runners = [LegRunner(graph, legs, leg, readers) for leg in legs.one]
-        self._processor = EpochProcessor(graph, [node for leg in legs.one for node in leg.steps])
+        self._runners = [LegRunner(graph, legs, leg, readers, self._take_models) for leg in legs.one]
+        self._processor = EpochProcessor(graph, [node for leg in legs.one for node in leg.steps], versions)
         self._gather = Gather(graph, legs, readers)
         names = reader_names(readers)
         self._waiting_for_ends = names if any(leg.phases > 1 for leg in legs.keyed) else []
@@ -85,6 +88,10 @@ class Sequencer:
         self._gather.take(part)
         for runner in self._runners:
             runner.take(part)
+
+    def _take_models(self, number: int, leg: Leg) -> None:
+        """Let the steps of a leg take their models. The epoch is known: its cut comes before the leave to begin it."""
+        self._processor.take_models(self._epochs[number], leg.steps)
 
     def _decide(self, report: SentBack) -> None:
         """Let the readers begin the next round of a cycle, or end the cycle, once all have reported."""

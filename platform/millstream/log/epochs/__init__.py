@@ -22,6 +22,7 @@ from millstream.log.epochs.partitions import PartitionTable
 from millstream.log.epochs.planner import MOST_EPOCHS, MOST_RECORDS, Planner, has_room
 from millstream.log.epochs.reader import EpochReader
 from millstream.log.epochs.receipt import EpochReceipt
+from millstream.log.epochs.running_models import RunningModels, RunningVersion, Trial
 from millstream.log.epochs.scores import Scores
 from millstream.log.epochs.totals import Base, Totals
 
@@ -44,12 +45,15 @@ __all__ = [
     "PartitionName",
     "PartitionTable",
     "Planner",
+    "RunningModels",
+    "RunningVersion",
     "Scores",
     "SinkAdded",
     "SinkRemoved",
     "Skipped",
     "Swap",
     "Totals",
+    "Trial",
     "has_room",
     "in_order",
 ]

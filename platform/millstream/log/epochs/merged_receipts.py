@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.digests import Digest
-from millstream.log.epochs.epoch import Epoch, SinkAdded, SinkRemoved
+from millstream.log.epochs.epoch import Epoch, NewModel, SinkAdded, SinkRemoved, Swap
 from millstream.log.journal import Entry
 
 __all__ = ["merge_receipts"]
@@ -21,6 +21,8 @@ __all__ = ["merge_receipts"]
 _MOST = 1000
 _LAST = ("watermarks", "held_by", "rounds")
 """The keys of a receipt of which the value of the last epoch counts; `rounds` only where there is a cycle."""
+_MARKS = (b'"sink', b'"model"', b'"swap"')
+"""Parts of the lines of epochs with these events, which cost less to find than the events."""
 _NO_SUMS = frozenset({"receipt", "attempt", *_LAST})
 
 
@@ -28,9 +30,9 @@ def merge_receipts(entries: Sequence[Entry], boundaries: Collection[int]) -> Ite
     """Merge the first receipts of epochs; other lines stay as they are, and None is a pause.
 
     No merged receipt passes an epoch of `boundaries`, or a multiple of 1,000: these may become the base. None passes
-    the beginning or the end of a sink, which gets only some of the rows.
+    the beginning or the end of a sink, which gets only some of the rows, or an epoch with which a model changes.
     """
-    boundaries = {*boundaries, *_before_sink_events(entries)}
+    boundaries = {*boundaries, *_before_events(entries)}
     kept: list[Entry] = []
     group: list[tuple[Entry, dict[str, Any]]] = []
     for number, entry in enumerate(entries):
@@ -49,12 +51,12 @@ def merge_receipts(entries: Sequence[Entry], boundaries: Collection[int]) -> Ite
     yield from sorted(kept, key=lambda entry: entry.index)
 
 
-def _before_sink_events(entries: Sequence[Entry]) -> Iterator[int]:
-    """The epochs just before those with which a sink begins or ends."""
+def _before_events(entries: Sequence[Entry]) -> Iterator[int]:
+    """The epochs just before those with which a sink begins or ends, or the model of a step changes."""
     for entry in entries:
-        if entry.payload.startswith(b'{"epoch"') and b'"sink' in entry.payload:
+        if entry.payload.startswith(b'{"epoch"') and any(mark in entry.payload for mark in _MARKS):
             epoch = Epoch.from_line(json.loads(entry.payload))
-            if any(isinstance(event, SinkAdded | SinkRemoved) for event in epoch.events):
+            if any(isinstance(event, SinkAdded | SinkRemoved | NewModel | Swap) for event in epoch.events):
                 yield epoch.number - 1
 
 

@@ -74,8 +74,8 @@ class EpochReceipt:
 
     @property
     def overall(self) -> Scores:
-        """The scores of all steps together."""
-        return Scores.sum(self.scores.values())
+        """The scores of all steps together, without those of shadows."""
+        return Scores.of_champions(self.scores)
 
     def line(self) -> dict[str, Any]:
         """The receipt as a line of the epoch log."""

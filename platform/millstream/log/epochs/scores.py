@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from millstream.log.epochs.baselines import Baselines
+from millstream.shadow_names import is_shadow
 
 __all__ = ["Scores"]
 
@@ -50,3 +51,12 @@ class Scores:
     def sum(scores: Iterable[Scores]) -> Scores:
         """The scores of several steps together."""
         return sum(scores, Scores())
+
+    @staticmethod
+    def of_champions(scores: Mapping[str, Scores]) -> Scores:
+        """The scores of several steps together, by name, without those of shadows.
+
+        >>> Scores.of_champions({"label": Scores(4, 3), "label_shadow": Scores(4, 4)}).accuracy
+        0.75
+        """
+        return Scores.sum(each for step, each in scores.items() if not is_shadow(step))

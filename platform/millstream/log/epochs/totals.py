@@ -21,6 +21,7 @@ from millstream.log.epochs.epoch import (
     Skipped,
 )
 from millstream.log.epochs.receipt import EpochReceipt
+from millstream.log.epochs.running_models import RunningModels
 from millstream.log.epochs.scores import Scores
 
 __all__ = ["Base", "Totals"]
@@ -83,11 +84,12 @@ class Totals:
     """The rounds of each cycle in the last epoch."""
     build: dict[str, str] = field(default_factory=dict)
     """The versions of the libraries that the last start has noted; none in a log that is no run's."""
+    models: RunningModels = field(default_factory=RunningModels)
 
     @property
     def overall(self) -> Scores:
-        """The scores of all steps together."""
-        return Scores.sum(self.scores.values())
+        """The scores of all steps together, without those of shadows."""
+        return Scores.of_champions(self.scores)
 
     @property
     def accuracy(self) -> float | None:
@@ -104,6 +106,7 @@ class Totals:
         self.next_epoch += 1
         self.at = epoch.at
         self.idle.difference_update(epoch.ranks)
+        self.models.add_epoch(epoch)
         for event in epoch.events:
             if isinstance(event, Added):
                 self.positions[len(self.partitions)] = event.at
@@ -141,6 +144,7 @@ class Totals:
                 self.scores[step] = self.scores.get(step, Scores()) + scores
             for output, digest in receipt.outputs.items():
                 self.rows[output] = self.rows.get(output, 0) + digest.count
+            self.models.add_receipt(receipt)
             self._deliver(receipt)
             self.rounds = dict(receipt.rounds)
             if (self.watermarks, self.held_by) != (receipt.watermarks, receipt.held_by):
@@ -181,6 +185,7 @@ class Totals:
             delivered={},
             rounds={},
             build={},
+            models=self.models.begun_at_base(),
         )
 
     def header(self) -> bytes:
@@ -188,7 +193,8 @@ class Totals:
         sets = {name: sorted(value) for name, value in vars(self).items() if isinstance(value, set)}
         scores = {step: each.counts() for step, each in self.scores.items()}
         delivered = {sink: str(digest) for sink, digest in self.delivered.items()}
-        return json.dumps({**asdict(self), **sets, "scores": scores, "delivered": delivered}).encode()
+        models = self.models.line()
+        return json.dumps({**asdict(self), **sets, "scores": scores, "delivered": delivered, "models": models}).encode()
 
     @staticmethod
     def from_header(header: bytes) -> Totals:
@@ -201,5 +207,6 @@ class Totals:
             fields[name] = set(fields[name])
         fields["scores"] = {step: Scores.from_counts(counts) for step, counts in fields["scores"].items()}
         fields["base"] = Base(**fields["base"])
+        fields["models"] = RunningModels.from_line(fields["models"])
         fields["delivered"] = {sink: Digest.parse(text) for sink, text in fields["delivered"].items()}
         return Totals(**fields)

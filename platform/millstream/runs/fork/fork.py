@@ -27,6 +27,7 @@ from millstream.runs.identities import remember_sources
 from millstream.runs.output_file import write_outputs
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_keys
 from millstream.runs.versions import versions
+from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EVENT_TIME
 
@@ -133,14 +134,14 @@ def _write(
     left = {each.source for each in sources if not each.continues}
     cuts = CopiedCuts(totals, names, left, opening_events(sources, logs, ranks), sink_keys(loaded.config, graph))
     steps = step_changes(graph, original.fixed, fixed) if point.checkpoint is not None else []
-    state = None
+    state, kept = None, {EVENT_TIME, *(each.step for each in steps if each.kept)}
     if point.checkpoint is not None:
-        kept = {EVENT_TIME, *(each.step for each in steps if each.kept)}
         sections = {step: chain for step, chain in point.checkpoint.sections.items() if step in kept}
         checkpoint = replace(point.checkpoint, sections=sections, shards=loaded.config.guarantee.shards)
         state = StoredState(point.checkpoints, checkpoint)
+    totals.models = totals.models.of_steps(kept)
     origin = {"run": str(original.path.absolute()), "log": point.reader.id, "epoch": totals.base.epoch}
-    RunBase(totals, state, cuts.epochs(point.epochs()), origin).write(directory, passed)
+    RunBase(totals, state, cuts.epochs(point.epochs()), origin, VersionStore(original.models)).write(directory, passed)
     return Fork(
         run=directory.path,
         original=original.path,

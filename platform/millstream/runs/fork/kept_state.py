@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from millstream.runs.directory import difference
+from millstream.shadow_names import champion_of, is_shadow
 from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph
 from millstream.steps.nodes import Node
@@ -71,6 +72,8 @@ class _Compared:
 
     def reason(self, node: Node) -> str | None:
         """Why the state of a step is not kept; None if it is."""
+        if is_shadow(node.name):
+            return self._other_shadow(self._graph.node(champion_of(node.name)))
         if node.name not in self.was:
             return "the old config has no such step"
         if changed := self._changed(node):
@@ -80,6 +83,14 @@ class _Compared:
         if node.joined is not None:
             return self._other_records(node)
         return self._other_features(node)
+
+    def _other_shadow(self, champion: Node) -> str | None:
+        """Why the state of a champion's shadow is not kept; the options of the champion's model do not count."""
+        if champion.name not in self.was:
+            return f"the old config has no step {champion.name!r}"
+        if champion.config.label != (label := self.was[champion.name].get("label")):
+            return difference(label, champion.config.label, "label")
+        return self._other_features(champion)
 
     def _changed(self, node: Node) -> str | None:
         if node.name not in self.was:

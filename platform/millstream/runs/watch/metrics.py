@@ -158,7 +158,7 @@ class Metrics(Observer):
             self._last_time = (now, self._records)
         known = before.scores
         fresh_of = {step: each - known.get(step, Scores()) for step, each in self._scores.items()}
-        scores, fresh = Scores.sum(self._scores.values()), Scores.sum(fresh_of.values())
+        scores, fresh = Scores.of_champions(self._scores), Scores.of_champions(fresh_of)
         window = Window(
             records=self._records,
             epoch=epoch,

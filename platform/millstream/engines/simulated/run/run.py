@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.config.models import Config
 from millstream.engines.backpressure import Backpressure
-from millstream.engines.cutter import CutEpochs
+from millstream.engines.cutter import CutEpochs, Inbox
 from millstream.engines.job import CutOptions, Job, Storage, delivery_plan, make_job
 from millstream.engines.simulated.run.engine import SimulatedEngine
 from millstream.engines.simulated.run.history import Durable, History
@@ -30,6 +30,7 @@ from millstream.guarantees.lifecycle import PAUSE
 from millstream.log.epochs import MOST_RECORDS, EpochLog, EpochReader, Totals
 from millstream.state.checkpoints import Checkpoint, CheckpointReader, CheckpointStore
 from millstream.state.layers import Layers
+from millstream.state.version_store import VersionStore
 from millstream.steps.output_rows import row_schema
 from millstream.steps.processor import EpochResult
 
@@ -80,6 +81,7 @@ class SimulatedRun:
     `options` is called at each start. With `replay`, the run takes the epochs of another run, perhaps from a base on:
     then its epoch log begins with the totals `begin`. `expiring` are the outputs whose sinks do not keep their rows,
     and `restored` those whose sinks may be put back from a copy.
+    `versions` has the versions of models for the events of the `inbox`, and for those of the replayed run.
     `began` is the wall clock at the beginning of the simulation, in microseconds since 1970.
     """
 
@@ -96,12 +98,15 @@ class SimulatedRun:
         expiring: Collection[str] = (),
         restored: Collection[str] = (),
         began: int = 0,
+        versions: VersionStore | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         plan = delivery_plan(config)
         self.disk = Disk(folder)
         self._config, self._records = config, records
         self._graphs, self._world, self._scheduler = graphs, world, world.scheduler
         self._options, self._replay, self._begin, self._began = options, replay, begin, began
+        self._versions, self._inbox = versions or VersionStore(folder / "models"), inbox
         graph = graphs.lend()
         self.contents = {
             name: SinkContent(row_schema(output), expires=name in expiring, restored=name in restored)
@@ -227,6 +232,7 @@ class SimulatedRun:
             },
             sink_keys={name: name for name in self.contents},
             contexts={},
+            versions=self._versions,
         )
         follow = options.arrival > 0
         size = self._config.engine.epoch.model_copy(update={"max_records": options.max_records})
@@ -246,6 +252,7 @@ class SimulatedRun:
             clock=scheduler.clock,
             wall_clock=self._wall_clock,
             pause=options.rest,
+            inbox=self._inbox,
         )
 
     def _layers(self) -> Layers:

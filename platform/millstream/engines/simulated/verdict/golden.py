@@ -22,6 +22,7 @@ from millstream.engines.simulated.world.world import World
 from millstream.log.epochs import Epoch, EpochReader, EpochReceipt, Totals
 from millstream.log.ranges import ranges_of, read_table, records_schema
 from millstream.state.checkpoints import CheckpointReader
+from millstream.state.version_store import VersionStore
 from millstream.steps.outcome import Outcome
 from millstream.steps.processor import EpochProcessor
 
@@ -61,18 +62,26 @@ def epochs_key(epochs: AllEpochs, settled: int) -> str:
     return json.dumps([replace(epoch, at=min(epoch.at, settled)).line() for epoch in epochs.epochs()])
 
 
-def golden_since_base(config: Config, graphs: Graphs, records: Recorded, disk: Disk, folder: Path) -> Golden:
+def golden_since_base(
+    config: Config, graphs: Graphs, records: Recorded, disk: Disk, folder: Path, versions: VersionStore
+) -> Golden:
     """Replay the epochs of a run since its base without faults, from the checkpoint of the base."""
     epochs = EpochReader(disk.epochs)
     begin = epochs.base_totals()
     assert begin.base.checkpoint is not None, "this log begins after a base"
     checkpoints = CheckpointReader(disk.folder, begin.checkpoint)
     checkpoints.copy(checkpoints.numbered(begin.base.checkpoint), folder)
-    return golden_run(config, graphs, records, epochs, folder, begin)
+    return golden_run(config, graphs, records, epochs, folder, versions, begin)
 
 
 def golden_run(
-    config: Config, graphs: Graphs, records: Recorded, epochs: CutEpochs, folder: Path, begin: Totals | None = None
+    config: Config,
+    graphs: Graphs,
+    records: Recorded,
+    epochs: CutEpochs,
+    folder: Path,
+    versions: VersionStore,
+    begin: Totals | None = None,
 ) -> Golden:
     """Replay the epochs of a run without faults, in a temporary folder."""
     guarantee = config.guarantee.model_copy(
@@ -80,7 +89,9 @@ def golden_run(
     )
     world = World(Scheduler(random.Random(0)))
     alone = config.model_copy(update={"guarantee": guarantee})
-    run = SimulatedRun(alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs, begin)
+    run = SimulatedRun(
+        alone, graphs, records, world, folder, lambda: StartOptions(1, 1), epochs, begin, versions=versions
+    )
     job = run.run_to_end().job
     rows = {name: content.rows() for name, content in run.contents.items()}
     receipts = {receipt.epoch: receipt for receipt in job.epoch_log.reader().receipts()}
@@ -92,8 +103,8 @@ def golden_run(
 class ReferenceRuns:
     """The results of one process for epochs in any order; an epoch may come twice or be lost."""
 
-    def __init__(self, epochs: AllEpochs, graphs: Graphs, records: Recorded) -> None:
-        self._graphs = graphs
+    def __init__(self, epochs: AllEpochs, graphs: Graphs, records: Recorded, versions: VersionStore) -> None:
+        self._graphs, self._versions = graphs, versions
         self._epochs = {epoch.number: epoch for epoch in epochs.epochs()}
         self._partitions = epochs.totals().partitions
         self._records = records
@@ -110,7 +121,7 @@ class ReferenceRuns:
         graph = self._graphs.lend()
         schema = records_schema(graph.fields)
         logs = {source: MemoryLog(parts, graph.fields) for source, parts in self._records.items()}
-        processor = EpochProcessor(graph)
+        processor = EpochProcessor(graph, versions=self._versions)
         processor.restore({}, [])
         for index, (number, processed) in enumerate(sequence, 1):
             epoch = self._epochs[number]

@@ -58,7 +58,7 @@ class SimulatedWorkerPool:
             files = SimulatedFiles(unsynced, world, name)
             own = replace(layers, files=files, background=self._backgrounds[name])
             send = self._send_of(name)
-            self._roles[name] = role_of(name, len(self.names) - 1, graph, legs_of(graph), read, send, own)
+            self._roles[name] = role_of(name, len(self.names) - 1, graph, legs_of(graph), read, send, own, job.versions)
         self._channels: dict[tuple[str, str], deque[Message | memoryview]] = {}
         self._arrived: deque[Message] = deque()
         self._gone: set[str] = set()
