@@ -42,6 +42,7 @@ PLAYED = {
     ("docs/plugins.md", "A package"),
     ("docs/plugins.md", "Check and run"),
     ("docs/registry.md", "Begin a stream with a registered model"),
+    ("docs/registry.md", "Promote a version yourself"),
     ("docs/registry.md", "Register the model of a run"),
     ("docs/search.md", "Try it"),
     ("docs/study.md", "Try it"),
@@ -121,6 +122,7 @@ def test_a_stream_begins_with_the_registered_model_of_a_run(folder: Path, monkey
     reader = Reader(folder, instead={"--records 30000": "--records 3000"})
     reader.plays("docs/registry.md", "Register the model of a run")
     reader.plays("docs/registry.md", "Begin a stream with a registered model")
+    reader.plays("docs/registry.md", "Promote a version yourself")
 
 
 @pytest.mark.spark

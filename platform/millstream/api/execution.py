@@ -20,7 +20,7 @@ from millstream.api.progress_lines import ProgressLines
 from millstream.api.run import Run, run_path
 from millstream.api.running import Running
 from millstream.config.load import Loaded
-from millstream.engines.cutter import Inbox, NoEvents
+from millstream.engines.cutter import Inbox
 from millstream.engines.job import Engine
 from millstream.engines.script_import import refuse_run_in_import
 from millstream.errors import ConfigError
@@ -66,8 +66,8 @@ class Hooks:
     stop: threading.Event | None = None
     """The run stops after the epoch in progress when this event is set."""
     observers: MoreObservers = _no_observers
-    inbox: Callable[[VersionStore], Inbox] = lambda versions: NoEvents()
-    """Makes the inbox of the cutter."""
+    inbox: Callable[[VersionStore], Inbox] | None = None
+    """Makes the inbox of the cutter, in place of the watch over the shadows of the config."""
     say: Callable[[str], None] = _say_nothing
     """Gets lines of progress before the first epoch."""
 

@@ -33,6 +33,7 @@ _COMMANDS = {
     "read": "Print the rows of an output.",
     "predict": "Predict the label of a text with the model of a run.",
     "export": "Register the model of a run in MLflow.",
+    "promote": "Make a registered version the champion, which pipelines follow.",
     "status": "Show the progress of a run.",
     "ls": "List run directories.",
     "stop": "End a run after its epoch, and wait for the end.",

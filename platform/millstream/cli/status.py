@@ -9,6 +9,7 @@ import click
 
 from millstream.api.run import open_run_as_given
 from millstream.cli.accuracy import accuracy_lines
+from millstream.cli.shadow_lines import shadow_lines
 from millstream.plain_text import json_object, one_line
 from millstream.runs.watch.run_stats import RunStats
 from millstream.runs.watch.run_status import RunStatus
@@ -49,6 +50,8 @@ def _lines(found: RunStatus) -> Iterator[str]:
     again = f"; {found.processed:,} processed, repeats included" if found.processed != found.records else ""
     yield f"  records    {found.records:,}{again}"
     yield from accuracy_lines(found.accuracy, found.baselines, steps=found.steps)
+    for step, shadow in found.shadows.items():
+        yield from shadow_lines(step, shadow)
     if found.stats is not None:
         yield from _stats(found.stats)
     age = "" if found.checkpoint_age is None else f", {_duration(found.checkpoint_age)} ago"

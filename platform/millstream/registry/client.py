@@ -7,6 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,39 @@ from millstream.log.epochs import Scores
 from millstream.registry.artefact import DATA, Artefact
 from millstream.registry.description import DIGEST, metrics_of, model_text, params_of, records_of, tags_of, version_text
 from millstream.registry.experiments import open_experiment
+from millstream.registry.promotion import PROMOTED, Promotion
 from millstream.registry.source_run import SourceRun
 from millstream.state.model_version import ModelVersion
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "parsed_uri"]
 
+_NOT_FOUND = "RESOURCE_DOES_NOT_EXIST"
 _URI = re.compile(r"models:/(?P<name>[^/@]+)(?:/(?P<version>\d+)|@(?P<alias>[^/@]+))")
 _VERSIONS = "mlflow.modelVersions"
 """The tag by which MLflow's UI finds the registered versions of a logged model."""
 _OF_RUN = ("mlflow.user", "mlflow.source.name", "mlflow.source.type")
+
+
+@dataclass(frozen=True)
+class ModelUri:
+    """The parts of an address in the registry: of a version by its number, or by an alias."""
+
+    name: str
+    version: int | None
+    alias: str | None
+
+
+def parsed_uri(uri: str) -> ModelUri:
+    """The parts of `models:/NAME/VERSION` or `models:/NAME@ALIAS`.
+
+    >>> parsed_uri("models:/news@champion")
+    ModelUri(name='news', version=None, alias='champion')
+    """
+    found = _URI.fullmatch(uri)
+    if found is None:
+        message = f"{uri!r} names no version of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"
+        raise MillstreamError(message)
+    return ModelUri(found["name"], None if found["version"] is None else int(found["version"]), found["alias"])
 
 
 class Registry:
@@ -128,21 +153,50 @@ class Registry:
             raise AlteredCheckpoint(message)
         return f"models:/{registered.name}/{registered.version}", version
 
-    def _find(self, uri: str) -> Any:
+    def address(self, uri: str) -> str | None:
+        """The address by number of the version that `uri` names now; None if it names none."""
+        registered = self._version_or_none(uri)
+        return None if registered is None else f"models:/{registered.name}/{registered.version}"
+
+    def set_alias(self, name: str, alias: str, version: int) -> None:
+        """Let an alias of the model `name` name this version."""
+        self._client.set_registered_model_alias(name, alias, str(version))
+
+    def promotion(self, name: str) -> Promotion | None:
+        """The last promotion of the model `name`; None if there is none, or no such model."""
         from mlflow.exceptions import MlflowException
 
-        found = _URI.fullmatch(uri)
-        if found is None:
-            message = f"{uri!r} names no version of a model; write models:/NAME/VERSION or models:/NAME@ALIAS"
-            raise MillstreamError(message)
         try:
-            if found["alias"] is not None:
-                return self._client.get_model_version_by_alias(found["name"], found["alias"])
-            return self._client.get_model_version(found["name"], found["version"])
+            tags = self._client.get_registered_model(name).tags
         except MlflowException as error:
-            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            if error.error_code != _NOT_FOUND:
                 raise
-            raise ConfigError(f"{uri}: the registry has no such version; {self._present(found['name'])}") from None
+            return None
+        return Promotion.from_text(name, tags[PROMOTED]) if PROMOTED in tags else None
+
+    def promote(self, promotion: Promotion, alias: str) -> None:
+        """Move an alias to the version of a promotion, and let running pipelines follow."""
+        self.set_alias(promotion.name, alias, promotion.version)
+        self._client.set_registered_model_tag(promotion.name, PROMOTED, promotion.text())
+
+    def _find(self, uri: str) -> Any:
+        registered = self._version_or_none(uri)
+        if registered is None:
+            raise ConfigError(f"{uri}: the registry has no such version; {self._present(parsed_uri(uri).name)}")
+        return registered
+
+    def _version_or_none(self, uri: str) -> Any:
+        from mlflow.exceptions import MlflowException
+
+        named = parsed_uri(uri)
+        try:
+            if named.alias is not None:
+                return self._client.get_model_version_by_alias(named.name, named.alias)
+            return self._client.get_model_version(named.name, str(named.version))
+        except MlflowException as error:
+            if error.error_code not in (_NOT_FOUND, "INVALID_PARAMETER_VALUE"):
+                raise
+            return None
 
     def _present(self, name: str) -> str:
         """The newest version of a model and its aliases, or the command that makes one."""

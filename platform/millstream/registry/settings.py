@@ -50,9 +50,13 @@ def quiet_environment() -> Iterator[None]:
                     os.environ.pop(name, None)
 
 
+_THEIRS = ("mlflow", "alembic")
+
+
 class _OwnMessages(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.threadName != THREAD or record.levelno >= logging.ERROR
+        theirs = record.threadName == THREAD and record.name.partition(".")[0] in _THEIRS
+        return not theirs or record.levelno >= logging.ERROR
 
 
 _FILTER = _OwnMessages()
@@ -60,7 +64,7 @@ _FILTER = _OwnMessages()
 
 def drop_own_messages() -> None:
     """Drop the messages of `THREAD` below errors: MLflow and its migrations log many lines."""
-    for name in ("mlflow", "alembic"):
+    for name in _THEIRS:
         for handler in logging.getLogger(name).handlers:  # these, unlike the logger, see messages of its children too
             handler.addFilter(_FILTER)
 

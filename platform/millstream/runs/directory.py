@@ -17,6 +17,7 @@ live.json      the current speed, latency and restarts of a running run
 summary.json   the summary of the last clean end
 error.txt      the error of the last start, if it failed
 base.json      the origin of the base, if the run began from another run
+shadow.json    the last change of each step's model, and the progress of the next version of its shadow
 forking        while a fork writes the directory
 """
 
@@ -61,6 +62,7 @@ class RunDirectory:
     epochs = property(lambda self: self.path / "epochs")
     layers = property(lambda self: self.path / "layers")
     models = property(lambda self: self.path / "models")
+    shadow = property(lambda self: self.path / "shadow.json")
     config = property(lambda self: self.path / "config.yaml")
     metrics = property(lambda self: self.path / "metrics.jsonl")
     live = property(lambda self: self.path / "live.json")
@@ -339,6 +341,7 @@ _NAMES = {
     "outputs.json",
     "run.json",
     "savepoints",
+    "shadow.json",
     "checkpoints",
     "sources.json",
     "spark",

@@ -20,7 +20,7 @@ from millstream.state.model_version import Trained
 from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 
-__all__ = ["hand_over", "has_begun", "resolved_models"]
+__all__ = ["check_log", "hand_over", "has_begun", "resolved_models"]
 
 
 def resolved_models(
@@ -97,7 +97,7 @@ def _added(logs: Mapping[str, Log], entering: Entering) -> Iterator[Added]:
             if part is None:
                 at = log.beginning(partition.name)
             else:
-                _check_log(log, source, partition.name, part, entering.uri)
+                check_log(log, source, partition.name, part, entering.uri)
                 at = part.upto
             yield Added(PartitionName(source, partition.name, number), at)
         if parts:
@@ -105,7 +105,7 @@ def _added(logs: Mapping[str, Log], entering: Entering) -> Iterator[Added]:
             raise Contradiction(message)
 
 
-def _check_log(log: Log, source: str, partition: str, part: Trained, uri: str) -> None:
+def check_log(log: Log, source: str, partition: str, part: Trained, uri: str) -> None:
     """Refuse a partition that is another log, or that lacks the records after the position."""
     try:
         first = log.resume(partition, part.upto)

@@ -41,7 +41,8 @@ from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.hand_over import hand_over, has_begun, resolved_models
 from millstream.runs.identities import check_sources, refuse_other_source, remember_sources
 from millstream.runs.output_file import write_outputs
-from millstream.runs.shadows import check_shadows
+from millstream.runs.shadow.presence import check_shadows
+from millstream.runs.shadow.watch import ShadowWatch, shadowed_steps
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_key
 from millstream.runs.summary import Summary, summarise
 from millstream.runs.termination import kill_family
@@ -96,18 +97,19 @@ def start(
     observers: Observers = lambda watched: [],
     fire: Callable[[], None] = kill_family,
     wall_clock: Callable[[], int] = wall_clock,
-    inbox: Callable[[VersionStore], Inbox] = lambda versions: NoEvents(),
+    inbox: Callable[[VersionStore], Inbox] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
     """Run a pipeline until it is idle, stopped, or has read `options.records`; the summary covers all starts.
 
-    `inbox` makes the inbox of the start, which puts a version into the store of the run directory before it returns an
-    event that names the version.
+    `inbox` makes the inbox of the start, in place of the watch over the shadows of the config. It puts a version into
+    the store of the run directory before it returns an event that names the version.
 
     An armed crash calls `fire`: SIGKILL, or in tests an exception that drops all memory. `say` gets the progress of a
     warm start.
     """
     refuse_run_in_import()
+    shadowed = shadowed_steps(loaded) if options.replay is None and inbox is None else []
     loaded, entering = resolved_models(loaded, options.run, replay=options.replay, fresh=options.fresh)
     config = loaded.config
     refuse_script_without_file(config)
@@ -173,10 +175,13 @@ def start(
         )
         group = ObserverGroup()
         ending.callback(group.close)
+        watch = ShadowWatch(shadowed, loaded, graph, directory, epoch_log) if shadowed else None
+        if watch is not None:
+            ending.callback(watch.close)
 
         def observe(cutter: Cutter, backpressure: Backpressure) -> ObserverGroup:
             watched = Watched(loaded, graph, directory, epoch_log, cutter, backpressure, archived)
-            group.observers = observers(watched)
+            group.observers = [*observers(watched), *([watch] if watch is not None else [])]
             return group
 
         with _advice(config, storage):  # observers read the newest checkpoint
@@ -190,7 +195,7 @@ def start(
                 crash=_arm_crash(directory, options.crash, fire),
                 wall_clock=wall_clock,
                 secrets=loaded.secrets,
-                inbox=inbox(storage.versions),
+                inbox=watch or (NoEvents() if inbox is None else inbox(storage.versions)),
                 build=BuildCheck(libraries, options.accept_build, options.replay is not None),
             )
         before, began = epoch_log.totals.processed, time.monotonic()

@@ -122,6 +122,7 @@ class _Mirror:
         self._epoch_log = watched.epoch_log
         self._run = self._open(open_experiment(self._client, config.experiment))
         self._ended = "FAILED"
+        self._versions: Mapping[str, str] = {}
         self._last = self._newest_step("epoch")  # every window has an epoch
         self._summarised = self._newest_step("records")  # every summary has the records
 
@@ -131,6 +132,7 @@ class _Mirror:
     def record(self, items: Sequence[Window | Summary | _End]) -> bool:
         """Record the items; False if they end with the end of the start, which ends the run in MLflow."""
         self._log_windows([item for item in items if isinstance(item, Window) and item.records > self._last])
+        self._log_versions()
         for item in items:
             if isinstance(item, Summary):
                 self._log_summary(item)
@@ -198,6 +200,14 @@ class _Mirror:
         self._last = max([self._last, *(window.records for window in windows)])
         for start in range(0, len(metrics), _MOST_METRICS):
             self._client.log_batch(self._run, metrics=metrics[start : start + _MOST_METRICS])
+
+    def _log_versions(self) -> None:
+        """Tag the run with the registered version in the model of each step, and of each shadow."""
+        running = {step: entered.version for step, entered in dict(self._epoch_log.totals.models.versions).items()}
+        if running != self._versions:
+            shown = {**dict.fromkeys(self._versions, "none"), **running}
+            self._set_tags(self._run, {f"millstream.model.{step}": version for step, version in shown.items()})
+            self._versions = running
 
     def _log_summary(self, summary: Summary) -> None:
         from mlflow.entities import Metric

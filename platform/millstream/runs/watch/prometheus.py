@@ -70,6 +70,22 @@ class RunCollector(Collector):
         return {(step, name): value for step, values in found.items() for name, value in values.items()}
 
     @property
+    def versions(self) -> Values:
+        """1 for each step that a registered version has entered, with the address of the version."""
+        running = dict(self.totals.models.versions)
+        return {(step, entered.version): 1 for step, entered in running.items()}
+
+    @property
+    def trials(self) -> Values:
+        """The accuracies of each champion and of its shadow, since the shadow entered."""
+        values = {
+            (step, name): scores.accuracy
+            for step, trial in dict(self.totals.models.trials).items()
+            for name, scores in (("champion", trial.champion), ("shadow", trial.shadow))
+        }
+        return {labels: value for labels, value in values.items() if value is not None}
+
+    @property
     def information(self) -> Values:
         config = self.watched.loaded.config
         return {(config.engine.type, str(config.guarantee.delivery), self.version): 1}
@@ -146,6 +162,20 @@ METRICS = (
         "The share of labelled records whose prediction was right, over all starts.",
         lambda run: run.of_steps(lambda scores: scores.accuracy),
         ("step",),
+    ),
+    Metric(
+        "millstream_model_version",
+        "gauge",
+        "Always 1; the labels have the registered version in the model of a step.",
+        lambda run: run.versions,
+        ("step", "version"),
+    ),
+    Metric(
+        "millstream_shadow_accuracy",
+        "gauge",
+        "The share of labelled records predicted right, since the shadow of a step entered, by champion and shadow.",
+        lambda run: run.trials,
+        ("step", "model"),
     ),
     Metric(
         "millstream_baseline_correct_records_total",

@@ -19,6 +19,7 @@ from millstream.log.contracts import OpenContext
 from millstream.log.epochs import Base, EpochReader, Totals
 from millstream.runs.directory import RunDirectory
 from millstream.runs.outputs import RunOutput, load_run, outputs_of
+from millstream.runs.shadow.status import ShadowStatus, shadow_status
 from millstream.runs.watch.event_time import EventTimeStatus, event_time_status
 from millstream.runs.watch.progress_file import read_run_stats
 from millstream.runs.watch.run_stats import RunStats
@@ -85,6 +86,8 @@ class RunStatus:
     """The accuracy of each baseline, by name."""
     steps: Mapping[str, Mapping[str, Any]]
     """If several steps predict, for each of them its accuracy and its baselines."""
+    shadows: Mapping[str, ShadowStatus]
+    """By step with a shadow, its versions and their accuracies."""
     partitions: tuple[PartitionStatus, ...]
     event_time: EventTimeStatus
     rounds: Mapping[str, int]
@@ -140,6 +143,7 @@ def run_status(directory: RunDirectory, loaded: Loaded | None = None) -> RunStat
             step: {"accuracy": scores.accuracy, "baselines": scores.baseline_accuracies}
             for step, scores in (totals.scores.items() if len(totals.scores) > 1 else ())
         },
+        shadows=shadow_status(loaded, directory, totals),
         partitions=partitions,
         event_time=event_time_status(totals),
         rounds=totals.rounds,
