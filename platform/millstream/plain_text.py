@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["indented", "json_object", "json_text", "one_line", "printable", "short"]
+__all__ = ["indented", "json_object", "json_text", "one_line", "printable", "short", "value_text"]
 
 _SHORT = 40
 
@@ -68,6 +68,15 @@ def json_object(value: object, *, indent: int | None = None) -> str:
     '{"label": "née"}'
     """
     return json_text(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def value_text(value: object) -> str:
+    """A value of an option as in a config: a text without quotation marks, all else as JSON.
+
+    >>> value_text("adaptive"), value_text([1, 2]), value_text(None)
+    ('adaptive', '[1, 2]', 'null')
+    """
+    return value if isinstance(value, str) else json_object(value)
 
 
 def _written_out(character: str) -> str:

@@ -122,6 +122,18 @@ except ms.ConfigError as error:
     assert not (folder / "runs").exists()
 
 
+def test_its_model_cannot_be_exported(folder: Path) -> None:
+    cell = """
+try:
+    ms.run(config()).export("own")
+except ms.MillstreamError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "the step 'classify' has LastLabel, which a notebook, a script or a function defines" in notebook(
+        folder, cell
+    )
+
+
 def test_a_function_of_a_notebook_is_refused_alike(folder: Path) -> None:
     cell = """
 steps = {"steps": [{"type": "map", "function": "__main__:shout"}]}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from millstream.cli import main
-from millstream.cli.searched_candidates import candidate_lines
+from millstream.cli.candidate_table import candidate_lines
 from millstream.history.train import Trained
 
 _CLASSIFY = {"type": "classify", "model": {"type": "naive_bayes", "features": {}}}
@@ -66,6 +66,26 @@ def test_refusals(
 def test_an_unknown_way_to_train_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, message = refused(tmp_path, capsys, "train", "--out", str(tmp_path / "out"), "--how", "guessed")
     assert code == 2 and "'guessed' is not one of 'sequential', 'averaged'" in message
+
+
+def test_a_model_that_cannot_be_registered_is_not_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("train", "--out", str(tmp_path / "out"), "--register")
+    code, message = refused(tmp_path, capsys, *words, "my model")
+    assert code == 2 and "a model has a name of letters" in message
+    steps = [{"type": "dedupe", "by": "text", "within": "1h"}, _CLASSIFY]
+    code, message = refused(tmp_path, capsys, *words, "news", steps=steps)
+    assert code == 1 and "the step 'dedupe' before the model 'classify' has state" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_with_options_from_the_environment_is_not_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIND", "naive_bayes")
+    steps = [{"type": "classify", "model": {"type": "${KIND}", "features": {}}}]
+    code, message = refused(tmp_path, capsys, "train", "--out", str(tmp_path / "out"), steps=steps)
+    assert code == 1 and "the step 'classify' has values from the environment" in message
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_search_without_candidates_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,8 @@ def test_candidates_are_drawn_from_lists_without_repetition() -> None:
         ({"over": {"model..alpha": [1]}}, '"model..alpha" is no key path; write a key between the dots'),
         ({"over": {"model.a": {"low": 2, "high": 1}}}, "the range from 2 to 1 is empty; `low` is less than `high`"),
         ({"over": {"model.a": {"low": 0, "high": 1, "log": True}}}, "with `log: true` begins above 0, not at 0"),
+        ({"over": {"model.a": {"low": 1, "high": float("inf")}}}, "search.over.model.a.high: "),
+        ({"over": {"model.a": {"low": 1, "high": 10**400}}}, "search.over.model.a.high: "),
         ({"over": {"model.a": {"low": 0, "high": 1}}}, "has a range, of which there is no grid; list values, or draw"),
         (
             {"over": {f"model.{key}": list(range(12)) for key in "abc"}},

@@ -83,7 +83,7 @@ def shadowed(tmp_path_factory: pytest.TempPathFactory) -> Shadowed:
 
 def version_of(run: Path) -> ModelVersion:
     directory = RunDirectory(run)
-    return newest_artefact(directory, load_run(directory))[0].version
+    return newest_artefact(directory, load_run(directory)).version
 
 
 def test_the_shadow_predicts_and_learns_from_its_epoch_on_and_takes_the_place_of_its_champion(

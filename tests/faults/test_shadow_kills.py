@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     write_documents(tmp_path / "documents")
     other = config(tmp_path, 1, "complement_nb")
     start(other, Options(tmp_path / "other", records=90))
-    newest_artefact(RunDirectory(tmp_path / "other"), other)[0].version.save(tmp_path / "version")
+    newest_artefact(RunDirectory(tmp_path / "other"), other).version.save(tmp_path / "version")
     return tmp_path
 
 

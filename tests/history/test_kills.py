@@ -102,6 +102,7 @@ def test_a_killed_training_is_completed_with_the_same_model(tmp_path: Path, poin
     assert found.version.trained == golden.version.trained
     for key in ("learned", "labelled", "correct"):
         assert found.result[key] == golden.result[key]
+    assert ("longest_cpu_seconds" in found.result) is (learned == 0)  # a killed task stores no time
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,7 @@ def test_a_killed_averaged_training_is_completed_with_the_same_model(
     assert next((progress.before for progress in seen if progress.doing == "learned"), 8) == before
     golden = train(load_config(config), tmp_path / "golden", sessions=HereSession, block_records=30, **options)
     assert (golden.result["parts"], golden.result["rounds"], golden.result["learned"]) == (4, 2, 191)
+    assert "longest_cpu_seconds" in golden.result and "longest_cpu_seconds" not in found.result
     assert found.version.digest == golden.version.digest == found.result["digest"]
     assert found.version.trained == golden.version.trained
     for key in ("learned", "labelled", "correct"):

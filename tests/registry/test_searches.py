@@ -91,6 +91,10 @@ def test_the_record_of_a_search_that_was_interrupted_is_written_anew(
     record_search(found, loaded, pytest.fail)
     name = "test_the_record_of_a_search_that_was_interrupted_is_written_anew"
     assert len(recorded(store, name)) == 5
+    file = tmp_path / "out/mlflow.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "store": "another one"}))
+    record_search(found, loaded, pytest.fail)
+    assert len(recorded(store, name)) == 10  # the complete record stays
 
 
 def test_a_store_that_fails_does_not_fail_the_search(loaded: Loaded, tmp_path: Path) -> None:

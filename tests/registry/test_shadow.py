@@ -51,7 +51,7 @@ def version(loaded: Any, tmp_path: Path) -> ModelVersion:
     """A version that has learned the first records, with another type of model than the config's."""
     other = loaded(model={"type": "multinomial_nb", "alpha": 0.25, "batch_size": 64})
     start(other, Options(tmp_path / "first", records=HALF))
-    return newest_artefact(RunDirectory(tmp_path / "first"), other)[0].version
+    return newest_artefact(RunDirectory(tmp_path / "first"), other).version
 
 
 def planned(version: ModelVersion, events: dict[int, list[Event]]) -> Any:
@@ -74,8 +74,8 @@ def test_a_shadow_learns_each_record_once_as_a_run_that_begins_with_its_version(
     start(loaded(), Options(tmp_path / "directly"), inbox=directly)
     shadow, champion = state_digests(tmp_path / "beside", f"{step}_shadow"), state_digests(tmp_path / "directly", step)
     assert shadow == champion
-    found = newest_artefact(RunDirectory(tmp_path / "beside"), loaded(**SHADOW), f"{step}_shadow")[0].version
-    assert found.digest == newest_artefact(RunDirectory(tmp_path / "whole"), whole)[0].version.digest
+    found = newest_artefact(RunDirectory(tmp_path / "beside"), loaded(**SHADOW), f"{step}_shadow").version
+    assert found.digest == newest_artefact(RunDirectory(tmp_path / "whole"), whole).version.digest
 
 
 def state_digests(run: Path, step: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from mlflow import MlflowClient
@@ -17,10 +19,13 @@ from millstream.api.run import Run
 from millstream.config.load import read_config
 from millstream.history.registration import register
 from millstream.history.train import train
+from millstream.log.epochs import Scores
+from millstream.registry.description import version_text
 from millstream.runs.start import Options, start
 from millstream.runs.watch.mlflow import MlflowObserver
 from millstream.runs.watch.mlflow_versions import VersionObserver
 from millstream.runs.watch.observer import Observer, Watched
+from millstream.state.model_version import ModelVersion
 
 
 @pytest.fixture
@@ -54,6 +59,17 @@ def test_its_description_has_the_records_the_accuracy_and_the_labels(run: Run, c
     ):
         assert words in description
     assert "models:/described/1" in str(client.get_registered_model("described").description)
+
+
+def test_labels_in_a_description_are_short_and_no_markdown() -> None:
+    labels = ["`<img src=x>", "line\nbreak", *(f"{number:02d}{'x' * 1000}" for number in range(30))]
+    state = {"classes": np.frombuffer(json.dumps(labels).encode(), np.uint8)}
+    step = {"name": "classify", "model": {"type": "naive_bayes"}}
+    text = version_text(ModelVersion("classify", state, (step,), {}, ""), Scores())
+    assert len(text) < 5000 and text.endswith("`, ....") and "32 labels: `00xxx" in text
+    few = {"classes": np.frombuffer(json.dumps(labels[:2]).encode(), np.uint8)}
+    text = version_text(ModelVersion("classify", few, (step,), {}, ""), Scores())
+    assert text.endswith("2 labels: `'<img src=x>`, `line\\nbreak`.")
 
 
 def test_a_description_that_a_person_wrote_is_kept(run: Run, client: MlflowClient) -> None:
@@ -94,6 +110,20 @@ def test_a_training_has_a_run_with_its_config_its_sources_and_its_accuracy(
     [used] = run.inputs.dataset_inputs
     assert used.dataset.name == "source" and '"read": 1500' in str(used.dataset.profile)
     assert yaml.safe_load(load_text(f"{run.info.artifact_uri}/config.yaml"))["name"] == "trainings"
+
+
+@pytest.mark.parametrize("known", ["deleted", "of another store"])
+def test_a_version_of_a_run_that_the_store_does_not_have_gets_a_run_of_its_own(
+    run: Run, client: MlflowClient, known: str
+) -> None:
+    name = known.replace(" ", "-")
+    lost = "0" * 32
+    if known == "deleted":
+        lost = client.create_run(client.create_experiment(name)).info.run_id
+        client.delete_run(lost)
+    (run.path / "mlflow.json").write_text(json.dumps({"run": lost}))
+    run.export(name)
+    assert run_of(client, name).info.run_name == f"export {name}"
 
 
 def test_versions_of_a_recorded_run_belong_to_its_mlflow_run(

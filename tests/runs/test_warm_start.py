@@ -16,6 +16,7 @@ from millstream.api.run import Run
 from millstream.config.load import Loaded, load_config
 from millstream.errors import ConfigError, Contradiction, MillstreamError
 from millstream.guarantees.validation import checked_graph
+from millstream.history.search.search import search
 from millstream.history.train import train
 from millstream.log.epochs import EpochReader, NewModel
 from millstream.runs import warm_start
@@ -158,6 +159,8 @@ def test_validate_finds_a_missing_file_and_training_refuses_a_warm_start(folder:
     loaded = pipeline(folder)
     with pytest.raises(ConfigError, match="`warm_start` has no meaning"):
         train(loaded, folder / "model")
+    with pytest.raises(ConfigError, match="`warm_start` has no meaning"):
+        search(loaded.changed([("search", {"over": {"model.alpha": [0.1, 1.0]}})]), folder / "model")
     (folder / "old.jsonl").unlink()
     with pytest.raises(ConfigError, match=re.escape("pipeline.steps.1.warm_start.path: there is no")):
         checked_graph(loaded)

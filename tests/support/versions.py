@@ -70,7 +70,7 @@ def learned(state: State) -> State:
 
 def model_of(run: Path, loaded: Loaded) -> ModelVersion:
     """The model of a run's newest checkpoint."""
-    artefact, _ = newest_artefact(RunDirectory(run), loaded)
+    artefact = newest_artefact(RunDirectory(run), loaded)
     return artefact.version
 
 

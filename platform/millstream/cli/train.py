@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.cli.candidate_table import candidate_lines
 from millstream.cli.history_lines import HistoryLines, feature_lines, interruptible
 from millstream.cli.options import config_options
-from millstream.cli.searched_candidates import candidate_lines
 from millstream.cli.session import current_session
-from millstream.history.how import HOWS, SEARCH
+from millstream.history.how import DEFAULT, HOWS, SEARCH
 from millstream.plain_text import json_object, one_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["train"]
 @click.option(
     "--how",
     type=click.Choice([*HOWS, SEARCH]),
-    default=next(iter(HOWS)),
+    default=DEFAULT,
     help="sequential: in one task, as a run; averaged: in many, for naive_bayes, softmax, ftrl and sgd; search: the "
     "best of the candidates in `search`.",
 )
@@ -56,20 +56,21 @@ def train(
     """
     from millstream.config.load import load_config
 
-    if name is not None:
-        from millstream.runs.export import check_name
-
-        check_name(name)  # before hours of training
     loaded = load_config(config, sets, overlays=overlays)
     current_session().redact = loaded.redact
     lines = HistoryLines(quiet=as_json)
     with interruptible(), loaded.redacting():
-        trained, model, belongs_to = _train(loaded, out, how, replay, step, lines)
+        if name is not None:
+            from millstream.history.registration import check
+
+            search = loaded.config.search if how == SEARCH else None
+            check(loaded, name, step or (None if search is None else search.step))  # before hours of training
+        trained, model, run = _train(loaded, out, how, replay, step, lines)
     made = None
     if name is not None:
         from millstream.history.registration import register
 
-        made = register(trained, model, name, belongs_to)
+        made = register(trained, model, name, run)
     if as_json:
         registered = {} if made is None else {"registered": made.uri}
         click.echo(json_object({"path": str(out), "was_complete": trained.was_there, **trained.result, **registered}))
@@ -104,8 +105,8 @@ def _lines(found: Trained) -> list[str]:
     done = "was complete, nothing to do" if found.was_there else "complete"
     lines = [f"{found.path}: {done}: {result['step']} trained on {result['records']:,} records"]
     if (labelled := result["labelled"]) and "correct" in result:
-        whose = "its predictions before it" if "rounds" not in result else "the predictions of each part before it"
-        lines.append(f"  accuracy of {whose} learned each record: {result['correct'] / labelled:.3f}")
+        predictions = "the predictions of each part" if "rounds" in result else "its predictions"
+        lines.append(f"  accuracy of {predictions} before it learned each record: {result['correct'] / labelled:.3f}")
     if "rounds" in result:
         rounds = f"{result['rounds']:,} round{'s' if result['rounds'] > 1 else ''} of {result['parts']} parts"
         lines.append(f"  the average of {rounds}, which is another model than that of a run")

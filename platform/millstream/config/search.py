@@ -31,11 +31,19 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_MOST_WHOLE = 2**53
+"""Up to here every whole number is a float, too."""
+_Number = (
+    Annotated[int, Field(ge=-_MOST_WHOLE, le=_MOST_WHOLE)]
+    | Annotated[float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)]
+)
+
+
 class Range(_Section):
     """A range of numbers for candidates that are drawn at random; two whole numbers make a range of whole numbers."""
 
-    low: int | float = Field(description="The least value.")
-    high: int | float = Field(description="The greatest value.")
+    low: _Number = Field(description="The least value.")
+    high: _Number = Field(description="The greatest value.")
     log: bool = Field(default=False, description="Draws the logarithm of the value evenly, instead of the value.")
 
     @model_validator(mode="after")

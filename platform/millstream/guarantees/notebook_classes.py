@@ -11,7 +11,7 @@ from millstream.config.models import Config
 from millstream.config.pipeline import NamedStep
 from millstream.config.sources import TimedSource
 
-__all__ = ["notebook_problems", "unimportable_classes"]
+__all__ = ["notebook_problems", "unimportable_classes", "unimportable_names"]
 
 _MAIN = "__main__"
 
@@ -37,30 +37,30 @@ def unimportable_classes(config: Config) -> dict[str, KeyPath]:
     found: dict[str, KeyPath] = {}
     parts = {"source": config.source, "sources": config.sources, "pipeline": config.pipeline, "sinks": config.sinks}
     for key, part in parts.items():
-        for path, name in _unimportable(part, (key,)):
+        for path, name in unimportable_names(part, (key,)):
             found.setdefault(name, path)
     for step in config.steps:
-        for path, name in _unimportable(step.config, step.path):
+        for path, name in unimportable_names(step.config, step.path):
             found.setdefault(name, path)
     return found
 
 
-def _unimportable(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def unimportable_names(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Yield the names of classes and functions that another process cannot import, each with its key path."""
     if isinstance(value, str):
         if value.startswith(f"{_MAIN}:"):
             yield path, value.removeprefix(f"{_MAIN}:")
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _unimportable(inner, (*path, key))
+            yield from unimportable_names(inner, (*path, key))
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            yield from _unimportable(inner, (*path, index))
+            yield from unimportable_names(inner, (*path, index))
     elif isinstance(value, BaseModel):
         kind = type(value)
         if kind.__module__ == _MAIN or "<locals>" in kind.__qualname__:
             yield path, kind.__name__
         for name in kind.model_fields:
-            yield from _unimportable(getattr(value, name), (*path, name))
+            yield from unimportable_names(getattr(value, name), (*path, name))
     elif isinstance(value, TimedSource | NamedStep):
-        yield from _unimportable(value.config, path)
+        yield from unimportable_names(value.config, path)

@@ -57,7 +57,7 @@ def backfill(
 ) -> Complete:
     """Compute the features that the folder `out` lacks, up to the model of `step`; nothing if it is complete.
 
-    The features are those within the bounds. `tasks` is the number of Spark tasks at a time; None: one for each core.
+    The features are those within the bounds. `tasks` is the number of Spark tasks; None: one for each part of the work.
     """
     way = checked_way(loaded, step, "a backfill")
     run = None if replay is None else replayed(replay)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from millstream.config.load import Loaded
 from millstream.engines.spark.background_session import BackgroundSession
-from millstream.errors import ConfigError, Truncated
+from millstream.errors import Truncated
 from millstream.history.backfill import check_complete, checked_way, result_of
 from millstream.history.cuts import replayed
 from millstream.history.features import Progress, compute_features
 from millstream.history.folder import Complete, Facts, HistoryFolder
-from millstream.history.how import check_model, learner
+from millstream.history.how import DEFAULT, check_model, learner
 from millstream.history.made_from import made_from
 from millstream.history.plan import BLOCK_RECORDS, Plan
 from millstream.history.setup import setup_of
 from millstream.history.training_job import ROUND_RECORDS, Training
-from millstream.runs.model_versions import step_options
+from millstream.runs.model_versions import version_steps
 from millstream.state.model_version import ModelVersion
 
 __all__ = ["Trained", "remove_work", "train"]
@@ -39,7 +39,7 @@ def train(
     loaded: Loaded,
     out: Path,
     *,
-    how: str = "sequential",
+    how: str = DEFAULT,
     replay: Path | None = None,
     step: str | None = None,
     watch: Callable[[Progress], None] = lambda _: None,
@@ -50,17 +50,15 @@ def train(
 ) -> Trained:
     """Train the model of a config, or that of `step`, on the whole history; nothing if the folder is complete.
 
-    `tasks` is the number of Spark tasks at a time; None: one for each core.
+    `tasks` is the number of Spark tasks; None: one for each part of the work.
     """
     way = checked_way(loaded, step, "training on a history")
     check_model(how, way.model)
-    if way.model.config.warm_start is not None:
-        message = "training on a history begins without a model, so `warm_start` has no meaning; leave it out"
-        raise ConfigError(message)
+    steps = [*way.steps, way.model]
+    options = version_steps(loaded, steps)
     run = None if replay is None else replayed(replay)
     facts, work = Facts(out, "training"), HistoryFolder(out / "work")
     with facts.lock():
-        steps = [*way.steps, way.model]
         made = made_from(loaded, steps, "" if run is None else run.id, step=way.model.name, how=how)
         result = facts.claim(made, untried=not work.has_plan)
         if result is not None:
@@ -73,7 +71,6 @@ def train(
             computed = compute_features(spark, setup, way, shards, work, replay, watch, block_records)
             features = result_of(computed, loaded, replay)
             _refuse_gaps(computed.plan)
-            options = tuple(step_options(loaded, step) for step in steps)
             training = Training(spark, setup, work, out, computed.plan, way.model, options, round_records, watch)
             scores = learner(how)(training)
         result = {**features, "step": way.model.name, "how": how, "digest": ModelVersion.load(out).digest, **scores}

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from millstream.config.pipeline import StepList, pipeline_steps
 from millstream.extras import parts_extras
+from millstream.log.epochs import Scores
 from millstream.log.journal.durability import write_whole
 from millstream.registry.code_parts import copy_code, requirements
 from millstream.state.model_version import ModelVersion
@@ -36,11 +37,15 @@ _EXAMPLES = ["a late goal decides the match", "night trains return to the coast"
 
 @dataclass(frozen=True)
 class Artefact:
-    """A version with what it needs to predict: the log's `fields`, and the `modules` of the user's functions."""
+    """A version with what it needs to predict: the log's `fields`, and the `modules` of the user's functions.
+
+    `scores` are those of its predictions before each record was learned; its folder does not have them.
+    """
 
     version: ModelVersion
     fields: Sequence[str]
     modules: Sequence[str]
+    scores: Scores
 
     def write(self, folder: Path) -> None:
         """Write the artefact as an MLflow model into a folder that does not exist."""

@@ -66,24 +66,24 @@ class Registry:
         name: str,
         *,
         experiment: str,
-        run: str | SourceRun,
+        run: str | None,
+        source: SourceRun,
         tags: Mapping[str, str],
-        scores: Scores,
     ) -> int:
         """Register an artefact as the next version of the model `name`, and return the number of the version.
 
         If the newest version has the same digest and positions, it stays the newest one, and its number is returned.
-        `run` is the id of the MLflow run to which the model belongs, or the run of the experiment that is to be made.
-        `scores` are those of the predictions before each record was learned.
+        `run` is the id of the MLflow run to which the model belongs. Without it, and if the store does not have this
+        run, the run `source` is made.
         """
-        version = artefact.version
+        version, scores = artefact.version, artefact.scores
         described = {**tags, **tags_of(version)}
         self._make_model(name, version)
         newest = self._newest(name)
         if newest is not None and all(newest.tags.get(key) == value for key, value in described.items()):
             return int(newest.version)
         group = open_experiment(self._client, experiment)
-        run_id = run.make(self._client, group) if isinstance(run, SourceRun) else run
+        run_id = run if run is not None and self._has_run(run) else source.make(self._client, group)
         model = self._log_model(artefact, name, group, run_id, described)
         self._log_metrics(run_id, model.model_id, version, scores)
         # with a run and a path, MLflow needs nothing of the store that is set for the whole process
@@ -99,11 +99,22 @@ class Registry:
         self._client.set_logged_model_tags(model.model_id, {_VERSIONS: json.dumps(link)})
         return int(made.version)
 
+    def _has_run(self, run: str) -> bool:
+        """True if the store has this run; a run directory may know one of another store, or one that was deleted."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return bool(self._client.get_run(run).info.lifecycle_stage == "active")
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return False
+
     def _log_model(self, artefact: Artefact, name: str, experiment: str, run: str, tags: Mapping[str, str]) -> Any:
         """Write the artefact as a logged model of a run, with the user and the source of the run."""
-        whose = {key: value for key, value in self._client.get_run(run).data.tags.items() if key in _OF_RUN}
+        origin = {key: value for key, value in self._client.get_run(run).data.tags.items() if key in _OF_RUN}
         model = self._client.create_logged_model(
-            experiment, name, source_run_id=run, tags={**tags, **whose}, params=params_of(artefact.version)
+            experiment, name, source_run_id=run, tags={**tags, **origin}, params=params_of(artefact.version)
         )
         with tempfile.TemporaryDirectory(prefix="millstream-register-") as folder:
             artefact.write(Path(folder) / "model")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from collections.abc import Sequence
 
 from millstream.log.epochs import Scores
+from millstream.plain_text import one_line, short
 from millstream.registry.flat_values import flat_values
 from millstream.state.model_version import ModelVersion
 
 __all__ = ["DIGEST", "metrics_of", "model_text", "params_of", "records_of", "tags_of", "version_text"]
 
 DIGEST = "millstream.digest"
-_MOST_LABELS = 20
+_MOST_NAMES = 20
 
 
 def tags_of(version: ModelVersion) -> dict[str, str]:
@@ -48,22 +49,36 @@ def records_of(version: ModelVersion) -> int:
 def version_text(version: ModelVersion, scores: Scores) -> str:
     """The description of a version, in Markdown."""
     model, labels = version.steps[-1]["model"], json.loads(bytes(version.state["classes"]))
-    sources = ", ".join(f"`{source}`" for source in version.trained)
-    text = f"`{model['type']}` of step `{version.step}`, trained up to {records_of(version):,} records of {sources}."
+    kind, step, sources = _verbatim(model["type"]), _verbatim(version.step), _listed(list(version.trained))
+    text = f"{kind} of step {step}, trained up to {records_of(version):,} records of {sources}."
     if scores.accuracy is not None:
         text += (
             f" Accuracy of its predictions before it learned each record: {scores.accuracy:.3f} of "
             f"{scores.labelled:,} labelled records."
         )
-    shown = ", ".join(f"`{label}`" for label in islice(sorted(labels), _MOST_LABELS))
-    more = ", ..." if len(labels) > _MOST_LABELS else ""
-    return f"{text} {len(labels):,} labels: {shown}{more}."
+    return f"{text} {len(labels):,} labels: {_listed(sorted(labels))}."
 
 
 def model_text(name: str, version: ModelVersion) -> str:
     """The description of a model with its first version, in Markdown."""
     label = version.steps[-1].get("label", "label")
     return (
-        f"Predicts `{label}` of the column `text`: `mlflow.pyfunc.load_model('models:/{name}/1')`. A stream of "
-        f"Millstream goes on from a version with `model: {{from: 'models:/{name}/1'}}`."
+        f"Predicts {_verbatim(label)} of the column `text`: `mlflow.pyfunc.load_model('models:/{name}/1')`. A stream "
+        f"of Millstream goes on from a version with `model: {{from: 'models:/{name}/1'}}`."
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and three dots for the others: a store takes descriptions of up to 5,000 characters."""
+    shown = [_verbatim(name) for name in names[:_MOST_NAMES]]
+    return ", ".join([*shown, "..."] if len(names) > _MOST_NAMES else shown)
+
+
+def _verbatim(text: str) -> str:
+    r"""A text of unknown origin, such as a label, as Markdown that a page shows letter by letter.
+
+    >>> print(_verbatim("a `tick` <b>\nline"))
+    `a 'tick' <b>\nline`
+    """
+    shown = one_line(text).replace("`", "'")
+    return f"`{short(shown)}`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millstream.config.load import Loaded
 from millstream.errors import MillstreamError
+from millstream.guarantees.notebook_classes import unimportable_names
 from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.epochs import EpochReader, Scores, Totals
@@ -23,43 +24,58 @@ from millstream.state.model_version import ModelVersion, Trained
 from millstream.steps.contracts import Scope
 from millstream.steps.nodes import Node
 
-__all__ = ["artefact_of", "newest_artefact", "step_options"]
+__all__ = ["artefact_of", "check_steps", "newest_artefact", "step_options", "version_steps"]
 
 
-def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> tuple[Artefact, Scores]:
+def newest_artefact(directory: RunDirectory, loaded: Loaded, step: str | None = None) -> Artefact:
     """The model of the newest checkpoint with what it needs to predict; `step` names it if several steps classify.
-
-    The scores are those of its predictions up to the checkpoint.
 
     The logs are opened for their identities. Refuses a model that has learned nothing, or that needs other state.
     """
     model = load_model(directory, loaded, step)
     node, before = model.texts.node, model.texts.before
-    for each in before:
-        if each.traits.scope is not Scope.STATELESS:
-            message = (
-                f"the step {each.name!r} before the model {node.name!r} has state, which a version of the model does "
-                "not have; only steps without state may be between the log and a model that is exported"
-            )
-            raise MillstreamError(message)
+    check_steps(before, node)
     model.predict([""])  # refuses a model without labels, and one that needs other fields
     reader = EpochReader(directory.epochs)
     totals = reader.totals_upto(model.checkpoint.epoch)
     version = ModelVersion(
         step=node.name,
         state=model.classify.version_state(),
-        steps=tuple(step_options(loaded, each) for each in (*before, node)),
+        steps=version_steps(loaded, (*before, node)),
         trained=_trained(loaded, totals),
         cuts=reader.id,
         latest=model.latest,
     )
-    return artefact_of(version, loaded, model.texts.records), totals.scores.get(node.name, Scores())
+    return artefact_of(version, loaded, model.texts.records, totals.scores.get(node.name, Scores()))
 
 
-def artefact_of(version: ModelVersion, loaded: Loaded, records: pa.Schema) -> Artefact:
+def artefact_of(version: ModelVersion, loaded: Loaded, records: pa.Schema, scores: Scores) -> Artefact:
     """A version with what it needs to predict; `records` has the columns that the first step before the model gets."""
     modules = sorted({name.partition(":")[0] for name in user_code(loaded.config)})
-    return Artefact(version, [field for field in records.names if not field.startswith("_")], modules)
+    return Artefact(version, [field for field in records.names if not field.startswith("_")], modules, scores)
+
+
+def check_steps(before: Sequence[Node], model: Node) -> None:
+    """Refuse steps that a version cannot have: those with state before the model, and the code of a notebook."""
+    for each in before:
+        if each.traits.scope is not Scope.STATELESS:
+            message = (
+                f"the step {each.name!r} before the model {model.name!r} has state, which a version of the model does "
+                "not have; only steps without state may be between the log and a model that is exported"
+            )
+            raise MillstreamError(message)
+    for each in (*before, model):
+        for _, name in unimportable_names(each.config, each.path):
+            message = (
+                f"the step {each.name!r} has {name}, which a notebook, a script or a function defines, so a version of "
+                "the model cannot have its code; move it into a module"
+            )
+            raise MillstreamError(message)
+
+
+def version_steps(loaded: Loaded, steps: Iterable[Node]) -> tuple[Mapping[str, Any], ...]:
+    """The steps up to a model as a version has them; refuses options from the environment."""
+    return tuple(step_options(loaded, step) for step in steps)
 
 
 def step_options(loaded: Loaded, node: Node) -> Mapping[str, Any]:

@@ -34,7 +34,8 @@ def check(node: Node) -> None:
 
 def learn(training: Training) -> Mapping[str, Any]:
     """Number the labels, then learn the parts."""
+    continues = training.work.learned.exists()
     labels = number_labels(training)
     step: Any = training.model.step
     facts = learn_sums(training, labels) if step.adds_up else learn_rounds(training, labels)
-    return {**facts, "longest_cpu_seconds": longest_seconds(training.work)}
+    return {**facts, **longest_seconds(training.work, continues)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from millstream.history.features import Progress
@@ -18,24 +18,23 @@ def run_missing(
     sizes: Mapping[int, int],
     function: Callable[[Iterable[list[str]]], None],
     file: Callable[[int], Path],
-    earlier: Mapping[int, int] | None = None,
+    earlier: Sequence[int] = (),
     parts: int | None = None,
 ) -> None:
-    """Call a function on the parts whose files are missing; `sizes` has their records.
+    """Call a function on the parts whose files are missing; `sizes` has the number of records of each part.
 
-    The progress is that of `parts` parts, of which the `earlier` ones are done.
+    The progress counts `parts` parts, and `earlier` has the sizes of those that are learned already.
     """
-    done = dict(earlier or {})
 
-    def there() -> list[int]:
+    def finished() -> list[int]:
         return [part for part in sizes if file(part).exists()]
 
-    before = set(there())
+    before = set(finished())
 
     def report() -> None:
-        found = there()
-        records = sum(done.values()) + sum(sizes[part] for part in found)
-        counts = (len(done) + len(found), parts or len(sizes), len(done) + len(before))
+        found = finished()
+        records = sum(earlier) + sum(sizes[part] for part in found)
+        counts = (len(earlier) + len(found), parts or len(sizes), len(earlier) + len(before))
         training.watch(Progress(doing, *counts, records, unit))
 
     training.spark.run(function, [str(part) for part in sizes if part not in before], report)

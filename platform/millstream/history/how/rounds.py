@@ -31,7 +31,7 @@ from millstream.steps.contracts import State
 __all__ = ["learn_rounds", "rounds_of"]
 
 _PARTS = 4
-"""The parts of a round: more of them are further from the model of a run."""
+"""The number of parts of a round. With more parts, the average differs more from the model of a run."""
 _VERSION, _SCORES = "version.json", "scores.json"
 
 _Round = tuple[int, ...]
@@ -58,7 +58,7 @@ def learn_rounds(training: Training, labels: Labels) -> Mapping[str, Any]:
     for number, bounds in enumerate(rounds):
         if number >= files.averaged:
             sizes = {part: bounds[part + 1] - bounds[part] for part in range(_PARTS)}
-            earlier = {part: size for part, size in enumerate(_sizes(rounds[:number]))}
+            earlier = _sizes(rounds[:number])
             learn, version = functools.partial(_learn_parts, setup, number), functools.partial(files.version, number)
             run_missing(training, "learned", "parts", sizes, learn, version, earlier, _PARTS * len(rounds))
             out = str(training.out.absolute()) if number == len(rounds) - 1 else ""

@@ -45,7 +45,7 @@ def learn(training: Training) -> Mapping[str, Any]:
     text, steps = training.setup.text(), json.dumps(training.steps)
     training.spark.run(functools.partial(_learn_all, text, steps, training.out.absolute()), [""], report)
     scores: Mapping[str, Any] = json.loads((training.out / _SCORES).read_text())
-    return {**scores, "longest_cpu_seconds": longest_seconds(training.work)}
+    return {**scores, **longest_seconds(training.work, before > 0)}
 
 
 def _learn_all(setup: str, steps: str, out: Path, partition: Iterable[list[str]]) -> None:

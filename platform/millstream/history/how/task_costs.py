@@ -25,10 +25,15 @@ def measured(folder: HistoryFolder, stage: int, task: int) -> Iterator[None]:
     write_whole(folder.costs / f"{stage:06d}-{task:06d}.json", json.dumps(facts))
 
 
-def longest_seconds(folder: HistoryFolder) -> float:
-    """The processor time of the busiest process of each stage; stages follow each other, so these add up."""
+def longest_seconds(folder: HistoryFolder, continues: bool) -> dict[str, float]:
+    """The processor time of the busiest process of each stage; stages follow each other, so these add up.
+
+    A training that `continues` an earlier start has none: the tasks that were killed have stored no time.
+    """
+    if continues:
+        return {}
     stages: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for file in folder.costs.glob("*.json"):
         facts = json.loads(file.read_bytes())
         stages[facts["stage"]][facts["process"]] += facts["seconds"]
-    return sum(max(processes.values()) for processes in stages.values())
+    return {"longest_cpu_seconds": sum(max(processes.values()) for processes in stages.values())}

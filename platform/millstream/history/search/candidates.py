@@ -13,9 +13,9 @@ from millstream.config.search import Choice, Search
 from millstream.errors import ConfigError, ConfigProblem
 from millstream.guarantees.validation import checked_graph
 from millstream.history.way import Way, refuse_versions, way_to_model
-from millstream.plain_text import short
+from millstream.plain_text import short, value_text
 
-__all__ = ["Candidate", "candidates_of", "value_text"]
+__all__ = ["Candidate", "candidates_of"]
 
 _MOST_PROBLEMS = 5
 
@@ -80,11 +80,6 @@ def candidates_of(loaded: Loaded, step: str | None = None) -> list[Candidate]:
     if refused:
         loaded.refuse(list(_refusals(refused))[:_MOST_PROBLEMS])
     return found
-
-
-def value_text(value: Any) -> str:
-    """A value of an option as in a config."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _described(number: int, values: Mapping[str, Any]) -> str:

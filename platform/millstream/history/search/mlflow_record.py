@@ -15,11 +15,10 @@ import yaml
 
 from millstream.config.load import Loaded
 from millstream.config.models import Mlflow
-from millstream.history.search.candidates import value_text
 from millstream.history.search.judgement import Judgement
 from millstream.history.search.search import PLOT, Searched
 from millstream.log.journal.durability import write_whole
-from millstream.plain_text import short
+from millstream.plain_text import short, value_text
 from millstream.registry.experiments import open_experiment
 from millstream.registry.settings import quietly, tracking_uri
 
@@ -31,22 +30,26 @@ _SEARCH, _PARENT = "millstream.search", "mlflow.parentRunId"
 
 
 def record_search(found: Searched, loaded: Loaded, warn: Callable[[str], None]) -> str | None:
-    """Record a search, unless it is recorded already; returns the MLflow run of the best candidate.
+    """Record a search, unless the store has it already; returns the MLflow run of the best candidate.
 
     None if the config records nothing. If MLflow fails, `warn` is called; a later call records the search.
     """
     config, known = loaded.config.mlflow, found.path / "mlflow.json"
     if not config:
         return None
-    if known.exists():
-        return str(json.loads(known.read_text())["best"])
+    uri = tracking_uri(config, os.environ)
+    record = _Record(found, loaded, config, uri)
+    store = {"store": loaded.redact(uri)}
+    written = json.loads(known.read_text()) if known.exists() else {}
+    if store.items() <= written.items():
+        return str(written["best"])
     try:
-        runs = quietly(lambda: _Record(found, loaded, config).write())
+        runs = quietly(record.write)
     except Exception as error:  # any error of the store of MLflow: the search is done, and its model is there
         reason = shorten(str(error).strip() or type(error).__name__, _LONGEST_WARNING, placeholder=" ...")
         warn(f"MLflow: {loaded.redact(reason)}; the search is not recorded: the same command tries again")
         return None
-    write_whole(known, json.dumps(runs))
+    write_whole(known, json.dumps({**store, **runs}))
     return runs["best"]
 
 
@@ -57,14 +60,15 @@ class _Record:
     found: Searched
     loaded: Loaded
     config: Mlflow
+    uri: str
 
     def write(self) -> dict[str, str]:
-        """Write the runs, and remove those of a record that was interrupted; returns the ids of two of them."""
+        """Write the runs, and remove those of an interrupted record; returns the ids of the search and of the best."""
         from mlflow import MlflowClient
 
-        client: Any = MlflowClient(tracking_uri=tracking_uri(self.config, os.environ))
+        client: Any = MlflowClient(tracking_uri=self.uri)
         experiment = open_experiment(client, self.config.experiment)
-        _remove(client, experiment, self._key)
+        _remove_interrupted(client, experiment, self._key)
         search = self._write_search(client, experiment)
         children = [self._write_candidate(client, experiment, search, row) for row in self._rows]
         client.set_terminated(search)
@@ -146,9 +150,9 @@ def _param(value: Any) -> str:
     return value_text(value)[:_LONGEST_PARAM]
 
 
-def _remove(client: Any, experiment: str, key: str) -> None:
-    """Remove the runs of an interrupted record of the same search."""
-    for search in client.search_runs([experiment], f"tags.`{_SEARCH}` = '{key}'"):
+def _remove_interrupted(client: Any, experiment: str, key: str) -> None:
+    """Remove the runs of interrupted records of the same search; a complete one may have a registered version."""
+    for search in client.search_runs([experiment], f"tags.`{_SEARCH}` = '{key}' and attributes.status != 'FINISHED'"):
         for run in client.search_runs([experiment], f"tags.`{_PARENT}` = '{search.info.run_id}'"):
             client.delete_run(run.info.run_id)
         client.delete_run(search.info.run_id)

@@ -18,7 +18,7 @@ from millstream.history.backfill import check_complete, checked_way, result_of
 from millstream.history.cuts import replayed
 from millstream.history.features import Computed, Progress, compute_features
 from millstream.history.folder import Facts, HistoryFolder
-from millstream.history.how import HOWS, SEARCH, learner
+from millstream.history.how import DEFAULT, SEARCH, check_model, learner
 from millstream.history.made_from import made_from, step_configs
 from millstream.history.plan import BLOCK_RECORDS
 from millstream.history.search.candidates import Candidate, candidates_of
@@ -29,7 +29,7 @@ from millstream.history.setup import setup_of
 from millstream.history.train import Trained, remove_work
 from millstream.history.training_job import ROUND_RECORDS, Training
 from millstream.log.journal.durability import make_folder
-from millstream.runs.model_versions import step_options
+from millstream.runs.model_versions import version_steps
 from millstream.state.model_version import ModelVersion
 
 __all__ = ["PLOT", "Searched", "search"]
@@ -61,12 +61,13 @@ def search(
 ) -> Searched:
     """Judge the candidates of a config, and train the best one on the whole history; nothing if it is complete.
 
-    `tasks` is the number of Spark tasks at a time; None: one for each candidate.
+    `tasks` is the number of Spark tasks; None: one for each part of the work, such as a candidate.
     """
     require("study", "the plot of a search")
     candidates = candidates_of(loaded, step)
     for candidate in candidates:
         checked_way(candidate.loaded, candidate.way.model.name, _SUBJECT)
+        check_model(DEFAULT, candidate.way.model)
         _version_options(candidate)
     run = None if replay is None else replayed(replay)
     facts, histories = Facts(out, "training"), _histories(out, candidates)
@@ -224,9 +225,9 @@ class _Work:
                 f"all candidates of rung {rung.number} failed; the first of them, {named}: {best.error}"
             )
         if not best.prequential.labelled:
-            whose = "the history has" if rung.records == before else f"the first {rung.records:,} records have"
+            lacking = "the history has" if rung.records == before else f"the first {rung.records:,} records have"
             hint = "" if rung.records == before else "; set `search.halving: null`, so that all candidates learn more"
-            raise MillstreamError(f"{whose} no label, by which candidates could be compared{hint}")
+            raise MillstreamError(f"{lacking} no label, by which candidates could be compared{hint}")
 
     def train(self, best: Candidate, replay: Path | None) -> Mapping[str, Any]:
         """Train the best candidate on the whole history, and write its version; returns the facts about it."""
@@ -236,15 +237,13 @@ class _Work:
         setup, options = setup_of(best.loaded, best.way, folder.path), _version_options(best)
         plan, model = computed.plan, best.way.model
         training = Training(self._spark, setup, folder, self._out, plan, model, options, ROUND_RECORDS, self._watch)
-        scores = learner(next(iter(HOWS)))(training)
+        scores = learner(DEFAULT)(training)
         digest = ModelVersion.load(self._out).digest
         return {**features, "step": best.way.model.name, "how": SEARCH, "digest": digest, **scores}
 
 
 def _version_options(candidate: Candidate) -> tuple[Mapping[str, Any], ...]:
-    """The configs of the steps up to the model, for a version; refuses what a version does not keep."""
-    way = candidate.way
-    return tuple(step_options(candidate.loaded, step) for step in (*way.steps, way.model))
+    return version_steps(candidate.loaded, (*candidate.way.steps, candidate.way.model))
 
 
 def _options(loaded: Loaded) -> Search:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from millstream.history.search.candidates import Candidate, value_text
+from millstream.history.search.candidates import Candidate
 from millstream.history.search.judgement import Judgement
+from millstream.plain_text import value_text
 from millstream.study.plots.style import COLOURS, POINTS, label_words, legend_below, line, panels
 
 __all__ = ["draw"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millstream.plain_text import json_object, one_line, short
+from millstream.plain_text import json_object, one_line, short, value_text
 
 if TYPE_CHECKING:
     from millstream.history.train import Trained
@@ -35,13 +35,9 @@ def _row(row: Mapping[str, Any]) -> Iterator[str]:
     yield from ("failed" if row["error"] is not None else _percent(row[name]) for name in ("accuracy", "held_out"))
     yield str(row["rung"])
     yield f"{row['records']:,}"
-    values = ", ".join(f"{key}={short(_text(value))}" for key, value in row["values"].items())
+    values = ", ".join(f"{key}={short(value_text(value))}" for key, value in row["values"].items())
     yield one_line(values if row["error"] is None else f"{values}: {row['error']}")
 
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json_object(value)
