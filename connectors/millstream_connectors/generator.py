@@ -43,7 +43,8 @@ class GeneratorSource(BaseModel):
     disorder.
 
     Without `rate` all records are there at once. With `rate` they arrive as time passes, also while nothing reads them,
-    and a run follows them until it is stopped.
+    and a run follows them until it is stopped. A run that begins later in the log, as one that continues a registered
+    model or a fork, finds the records before its first one there.
 
     >>> log = GeneratorSource(seed=7, topics=4).open(OpenContext(folder=Path(), cache=Path()))
     >>> log.end("0")
@@ -63,7 +64,10 @@ class GeneratorSource(BaseModel):
     topics: int = Field(default=8, ge=1, le=len(TOPICS), description="The number of topics.")
     partitions: int = Field(default=1, ge=1, le=1024, description="The number of partitions of the log.")
     rate: float | None = Field(
-        default=None, gt=0, le=1e7, description="Records a second, from the first start on; null is all at once."
+        default=None,
+        gt=0,
+        le=1e7,
+        description="Records a second, from the first record of the run on; null is all at once.",
     )
     start: Annotated[datetime, AfterValidator(_utc)] = Field(
         default=datetime(2024, 1, 1, tzinfo=UTC), description="The time of the first records; UTC without a zone."
@@ -104,7 +108,7 @@ class GeneratorLog:
     """The documents of a `GeneratorSource`, as a log.
 
     With a `rate`, the end of the log follows `clock` from a time that is kept in the file `began` of the cache; only
-    `end` reads this file.
+    `end` and `resume` read this file.
     """
 
     def __init__(self, config: GeneratorSource, cache: Path, clock: Callable[[], float] = time.time) -> None:
@@ -134,6 +138,10 @@ class GeneratorLog:
         return 0
 
     def resume(self, partition: str, wanted: int) -> int:
+        rate = self._config.rate
+        if rate is not None and wanted > self.end(partition) and wanted <= self._total(partition):
+            self._arrived = (wanted - 1) * self._config.partitions + int(partition) + 1  # they were read, so they exist
+            self._begin(self._clock() - self._arrived / rate)
         return wanted
 
     def end(self, partition: str) -> int:
@@ -170,8 +178,12 @@ class GeneratorLog:
             return self._config.records or _ENDLESS * self._config.partitions
         if self._start is None:
             if not self._began.exists():
-                make_folder(self._began.parent)
-                write_whole(self._began, repr(self._clock()))
+                self._begin(self._clock())
             self._start = float(self._began.read_text())
         self._arrived = max(self._arrived, int((self._clock() - self._start) * self._config.rate))
         return self._arrived
+
+    def _begin(self, start: float) -> None:
+        make_folder(self._began.parent)
+        write_whole(self._began, repr(start))
+        self._start = None

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from millstream.config.document import parse
 from millstream.config.durations import parse_duration
 from millstream.config.load import Loaded, load_config, read_config
-from millstream.config.overlays import environment_overlay
+from millstream.config.overlays import environment_overlay, merge_overlays
 from millstream.errors import ConfigError
 
 NEWS = """\
@@ -106,6 +107,17 @@ def test_a_list_of_steps_replaces_a_named_pipeline(config: Path) -> None:
     assert [step.name for step in loaded.config.steps] == ["hashed_text", "classify"]
     back = overlaid(config, f"pipeline: {{steps: {steps}}}\n", "pipeline: {use: text_topics}\n")
     assert [step.name for step in back.config.steps] == ["classify", "popularity"]
+
+
+def test_a_registered_model_replaces_the_model_and_is_replaced_by_one(tmp_path: Path) -> None:
+    registered = {"from": "models:/news@champion"}
+    for below, above in (({"type": "naive_bayes", "alpha": 0.5}, registered), (registered, {"type": "softmax"})):
+        config, overlay = tmp_path / "below.yaml", tmp_path / "above.yaml"
+        for file, model in ((config, below), (overlay, above)):
+            file.write_text(yaml.safe_dump({"pipeline": {"use": "text_topics", "model": model}}))
+        document = parse(config.read_text())
+        merge_overlays(document, str(config), [overlay])
+        assert document.data["pipeline"]["model"] == above
 
 
 def test_a_field_that_is_named_type_selects_nothing(config: Path) -> None:

@@ -234,6 +234,19 @@ def test_records_arrive_also_while_nothing_reads_them(tmp_path: Path) -> None:
     assert GeneratorLog(config, tmp_path, clock).end("0") == 600
 
 
+def test_a_run_that_begins_later_finds_the_records_before_its_first_one(tmp_path: Path) -> None:
+    clock = Clock()
+    config = GeneratorSource(records=200, partitions=2, rate=10)
+    log = GeneratorLog(config, tmp_path, clock)
+    assert [log.resume("0", 30), log.resume("1", 30)] == [30, 30]
+    assert [log.end("0"), log.end("1")] == [30, 30]
+    clock.now += 2.05
+    assert [log.end("0"), log.end("1")] == [40, 40]
+    again = GeneratorLog(config, tmp_path, clock)
+    assert [again.resume("0", 35), again.end("0")] == [35, 40]
+    assert [again.resume("0", 101), again.end("0")] == [101, 40], "the log has no such record"
+
+
 def test_a_clock_that_is_set_back_removes_no_record(tmp_path: Path) -> None:
     clock = Clock()
     log = GeneratorLog(GeneratorSource(rate=10), tmp_path, clock)

@@ -197,6 +197,16 @@ def test_a_fork_of_a_handed_over_run_begins_with_the_version(folder: Path, champ
     assert fingerprint(folder / "forked") == fingerprint(folder / "second") != fingerprint(folder / "first")
 
 
+def test_a_fork_refuses_other_options_of_a_registered_model_which_would_change_nothing(
+    folder: Path, champion: str
+) -> None:
+    append(folder / "journal", HALF, 300)
+    begin(folder)
+    changed = write_config(folder, "changed.yaml", {**MODEL, "alpha": 0.9})
+    with pytest.raises(Contradiction, match=r"cannot change them: model.alpha was 0.1, is 0.9; leave `model`"):
+        fork_run(RunDirectory(folder / "second"), changed, folder / "forked")
+
+
 def test_no_model_is_trained_on_a_history_with_a_gap(folder: Path) -> None:
     """The run went on without records that retention had removed, so its cuts have a gap."""
     append(folder / "journal", HALF, 100)

@@ -206,6 +206,21 @@ def test_thinning_keeps_the_layers_of_later_checkpoints_and_removes_the_others(c
     assert len(chain.layer_sizes) == 4
 
 
+def test_a_reader_that_was_slow_finds_a_newer_checkpoint_and_not_one_of_an_hour_ago(
+    chain: CheckpointChain, tmp_path: Path
+) -> None:
+    for epoch in range(3):
+        chain.write(epoch, {"s": {"a": np.arange(epoch)}})
+    reader = CheckpointReader(tmp_path, 2)
+    for epoch in range(3, 7):
+        chain.write(epoch, {"s": {"a": np.arange(epoch)}})
+    chain.thin()
+    found = reader.newest()
+    assert found is not None and found.number == 4
+    early = reader.newest(upto=2)
+    assert early is not None and early.number == 0
+
+
 def test_a_pinned_checkpoint_and_one_that_a_sink_needs_are_kept(chain: CheckpointChain, tmp_path: Path) -> None:
     for epoch in range(8):
         chain.write(epoch, {"s": {"a": np.arange(epoch)}})

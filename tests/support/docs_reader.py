@@ -31,7 +31,7 @@ class Reader:
     def __init__(
         self, folder: Path, path: Path | None = None, instead: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._instead = instead
         self._seen: set[str] = set()
         self._environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -56,7 +56,7 @@ class Reader:
         """Run one command; one with `--crash` dies the first time, every other one succeeds."""
         done = subprocess.run(
             ["bash", "-c", f"{command}\nexit $?"],  # not replaced by the command: a shell reports what killed it
-            cwd=self._folder,
+            cwd=self.folder,
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -14,6 +14,9 @@ __all__ = ["show_logging", "verbose_logging"]
 
 Log = Callable[[Level, str], None]
 
+_NEWS = ("millstream.runs.shadow",)
+"""Loggers whose messages at the level INFO are shown: a model of the run changes, and nobody has typed a command."""
+
 
 class _ShowingHandler(logging.Handler):
     def __init__(self, log: Log) -> None:
@@ -28,18 +31,23 @@ class _ShowingHandler(logging.Handler):
 def show_logging(log: Log) -> Iterator[None]:
     """Pass to `log`, from any thread, the messages that Python would print: those of loggers without a handler.
 
-    These are warnings, unless the level of a logger is another one; warnings of the module `warnings`; and the errors
-    that end threads.
+    These are warnings, unless the level of a logger is another one; the news of the models; warnings of the module
+    `warnings`; and the errors that end threads.
     """
     handler = _ShowingHandler(log)
     handler.addFilter(_is_unhandled)
     thread_hook = threading.excepthook
+    before = {logger: logger.level for logger in map(logging.getLogger, _NEWS)}
+    for logger in before:
+        logger.setLevel(logging.INFO)
     logging.root.addHandler(handler)
     logging.captureWarnings(True)
     threading.excepthook = log_thread_error
     try:
         yield
     finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
         threading.excepthook = thread_hook
         logging.captureWarnings(False)
         logging.root.removeHandler(handler)

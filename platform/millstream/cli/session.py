@@ -26,7 +26,7 @@ def _print_message(level: Level, message: str) -> None:
 class Session:
     """The ways to print errors and log messages, and the function that removes secrets from them.
 
-    A command with a config sets the function. `verbose` passes all log messages, not only warnings.
+    A command with a config sets the function. `verbose` passes debug messages too.
     """
 
     redact: Callable[[str], str] = without_passwords
@@ -40,7 +40,7 @@ class Session:
 
     def log(self, level: Level, message: str) -> None:
         """Print a log message without secrets and without control characters."""
-        if self.verbose or level in (Level.WARNING, Level.ERROR):
+        if self.verbose or level is not Level.DEBUG:
             self.print_message(level, self.redact(message))
 
 

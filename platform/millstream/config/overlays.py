@@ -113,6 +113,8 @@ def _selects_another(below: Mapping[str, Any], above: Mapping[str, Any], path: K
     """Return True if the overlay selects another plug-in here: the options of the plug-in before do not fit it."""
     if path and path[-1] in _SELECT_NOTHING:
         return False
+    if path[-1:] == ("model",) and ("from" in above) != ("from" in below):
+        return "from" in above or _selected(above) is not None  # a registered model has its own type and options
     selected = _selected(above)
     return selected is not None and selected != _selected(below)
 

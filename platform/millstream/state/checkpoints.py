@@ -99,8 +99,14 @@ class CheckpointReader:
         self._last = last
 
     def newest(self, upto: int | None = None) -> Checkpoint | None:
-        """The newest checkpoint; with `upto`, the newest one whose epoch is not after `upto`."""
-        for number in reversed(self.numbers()):
+        """The newest checkpoint; with `upto`, the newest one whose epoch is not after `upto`.
+
+        If the run has dropped the last one since the epoch log was read, it has newer ones: the oldest of these counts.
+        """
+        found = self._on_disk()
+        dropped = self._last >= 0 and self._last not in found
+        newer = [number for number in found if number > self._last][: 1 if dropped else 0]
+        for number in reversed([*(number for number in found if number <= self._last), *newer]):
             with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
                 checkpoint = self._read(number)
                 if upto is None or checkpoint.epoch <= upto:

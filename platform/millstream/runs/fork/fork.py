@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -14,9 +15,10 @@ from millstream.errors import Contradiction, ForeignSink, Truncated
 from millstream.guarantees.validation import checked_graph
 from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
+from millstream.log.epochs import Totals
 from millstream.log.journal.durability import write_whole
 from millstream.runs.base import RunBase, StoredState
-from millstream.runs.directory import RunDirectory
+from millstream.runs.directory import RunDirectory, difference
 from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.fork.cuts import CopiedCuts
 from millstream.runs.fork.kept_state import StepChange, step_changes
@@ -135,6 +137,7 @@ def _write(
     cuts = CopiedCuts(totals, names, left, opening_events(sources, logs, ranks), sink_keys(loaded.config, graph))
     steps = step_changes(graph, original.fixed, fixed) if point.checkpoint is not None else []
     state, kept = None, {EVENT_TIME, *(each.step for each in steps if each.kept)}
+    _refuse_options_of_versions(original, fixed, point.totals, kept)
     if point.checkpoint is not None:
         sections = {step: chain for step, chain in point.checkpoint.sections.items() if step in kept}
         checkpoint = replace(point.checkpoint, sections=sections, shards=loaded.config.guarantee.shards)
@@ -184,5 +187,22 @@ def _refuse_other_sources(original: RunDirectory, sources: Sequence[SourceChange
             message = (
                 f"the cuts of {original.path} cannot be replayed from the start without its source {change.source!r}: "
                 f"{change.reason}; use that source, or leave out --from-start"
+            )
+            raise Contradiction(message)
+
+
+def _refuse_options_of_versions(
+    original: RunDirectory, fixed: Mapping[str, Any], totals: Totals, kept: Collection[str]
+) -> None:
+    """Refuse other options of a model whose options are in the state, because a version has entered the step."""
+    before = {step["name"]: step.get("model") for step in original.fixed["steps"]}
+    for step in fixed["steps"]:
+        name, model = step["name"], step.get("model")
+        version = totals.models.versions.get(name)
+        if version is not None and name in kept and model != before[name]:
+            message = (
+                f"the model of step {name!r} is {version.version}, whose state has its options, so a fork cannot "
+                f"change them: {difference(before[name], model, 'model')}; leave `model` as it was, or register a "
+                "version with other options and let it enter as a shadow"
             )
             raise Contradiction(message)
