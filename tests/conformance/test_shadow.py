@@ -92,7 +92,7 @@ def test_the_shadow_predicts_and_learns_from_its_epoch_on_and_takes_the_place_of
     directly: dict[int, list[Event]] = {ENTERS: [entering("label", shadowed.version)]}
     alone = replace(
         shadowed.pipeline,
-        steps=steps(OTHER, shadow=False),
+        steps=steps({"type": "sgd", "batch_size": 16}, shadow=False),
         sinks={"predictions": FILES},
         inbox=lambda store: PlannedEvents(directly, [shadowed.version], store),
     )

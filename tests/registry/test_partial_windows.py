@@ -14,6 +14,8 @@ from millstream.api.run import Run
 from millstream.config.load import Loaded, read_config
 from millstream.history.registration import register
 from millstream.history.train import train
+from millstream.runs.directory import RunDirectory
+from millstream.runs.fork import fork_run
 from millstream.runs.start import Options, start
 
 RECORDS, HALF = 1500, 750
@@ -123,6 +125,21 @@ def test_a_restart_a_replay_and_an_audit_have_the_same_marks(pipeline: Any, cham
     start(begun, Options(tmp_path / "again", replay=tmp_path / "second"))
     assert str(Run(tmp_path / "second").audit().state) == "precise"
     assert rows_of(tmp_path / "again") == rows_of(tmp_path / "second")
+
+
+def test_a_fork_and_a_replay_without_the_registered_model_in_the_config_have_the_same_marks(
+    pipeline: Any, champion: str, tmp_path: Path
+) -> None:
+    start(pipeline({"from": champion}), Options(tmp_path / "second"))
+    fork_run(RunDirectory.find(tmp_path / "second"), pipeline(), tmp_path / "fork", from_start=True)
+    start(pipeline(), Options(tmp_path / "fork", records=300))
+    start(pipeline(), Options(tmp_path / "fork"))
+    expected = rows_of(tmp_path / "second")
+    assert any(row["_partial"] for rows in expected.values() for row in rows)
+    assert rows_of(tmp_path / "fork") == expected
+    start(pipeline(), Options(tmp_path / "again", replay=tmp_path / "second"))
+    assert rows_of(tmp_path / "again").keys() == expected.keys()
+    assert all("_partial" in row for rows in rows_of(tmp_path / "again").values() for row in rows)
 
 
 def test_a_trained_version_has_the_latest_time_of_the_run(pipeline: Any, champion: str, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def check_seam(folder: Path, run: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "point", ["millstream.state.checkpoints:CheckpointReader:copy", "millstream.runs.base:RunBase:write"]
+    "point", ["millstream.state.version_store:VersionStore:put", "millstream.runs.base:RunBase:write"]
 )
 def test_a_hand_over_that_is_killed_begins_again_while_records_flow(folder: Path, champion: str, point: str) -> None:
     commands = Commands(folder)
@@ -195,16 +195,6 @@ def test_a_fork_of_a_handed_over_run_begins_with_the_version(folder: Path, champ
     assert (made.epoch, made.records) == (-1, 300)
     start(loaded, Options(folder / "forked", follow=False))
     assert fingerprint(folder / "forked") == fingerprint(folder / "second") != fingerprint(folder / "first")
-
-
-def test_a_fork_refuses_other_options_of_a_registered_model_which_would_change_nothing(
-    folder: Path, champion: str
-) -> None:
-    append(folder / "journal", HALF, 300)
-    begin(folder)
-    changed = write_config(folder, "changed.yaml", {**MODEL, "alpha": 0.9})
-    with pytest.raises(Contradiction, match=r"cannot change them: model.alpha was 0.1, is 0.9; leave `model`"):
-        fork_run(RunDirectory(folder / "second"), changed, folder / "forked")
 
 
 def test_no_model_is_trained_on_a_history_with_a_gap(folder: Path) -> None:

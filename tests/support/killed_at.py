@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from support.conditions import HANG_SECONDS
+
 from millstream.log.journal import Journal
 
 __all__ = ["append", "flow", "killed_after", "line"]
@@ -56,7 +58,7 @@ def append(journal: Path, start: int, count: int) -> None:
 def killed_after(method: str, *arguments: str | Path) -> None:
     """Run `millstream` with these arguments until SIGKILL comes after a call of `method`: module:class:name."""
     command = [sys.executable, "-c", _KILLED, method, *map(str, arguments)]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert ended.returncode == -9, ended.stderr
 
 

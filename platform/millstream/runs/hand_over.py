@@ -28,15 +28,21 @@ def resolved_models(
 ) -> tuple[Loaded, Mapping[str, Entering]]:
     """The config with the models that it takes from a registry, and the versions with which a new run begins.
 
-    A run that has begun keeps the models with which it began; so does the replay of a run.
+    A run that has begun keeps the models with which it began, and the time up to which its windows are partial; so do
+    the replay and the fork of a run, also with another config.
     """
-    if not names_versions(loaded):
-        return loaded, {}
     known = RunDirectory(replay if replay is not None else run)
+    if not names_versions(loaded):
+        until = None if fresh or not _has_epochs(known) else known.fixed.get(PARTIAL_UNTIL)
+        return with_models(loaded, {}, until if loaded.config.partial_until is None else None), {}
     if replay is None and (fresh or not has_begun(known)):
         return fetch_versions(loaded)
     models = {step["name"]: step["model"] for step in known.fixed["steps"] if "model" in step}
     return with_models(loaded, models, known.fixed.get(PARTIAL_UNTIL)), {}
+
+
+def _has_epochs(run: RunDirectory) -> bool:
+    return run.initialized and any(run.epochs.glob("*.journal"))
 
 
 def hand_over(
@@ -75,9 +81,7 @@ def hand_over(
 
 def has_begun(directory: RunDirectory) -> bool:
     """True if the run has cut an epoch."""
-    if not directory.initialized or not any(directory.epochs.glob("*.journal")):
-        return False
-    return EpochReader(directory.epochs).totals().next_epoch > 0
+    return _has_epochs(directory) and EpochReader(directory.epochs).totals().next_epoch > 0
 
 
 def _added(logs: Mapping[str, Log], entering: Entering) -> Iterator[Added]:

@@ -71,7 +71,7 @@ class ModelVersion:
 
     @property
     def entered(self) -> str:
-        """The digest of the state of a step that the version has entered: the state and the options of the model."""
+        """The digest of the state and the options of the model, which names the version in a run directory."""
         return str(Digest.parse(self.digest) + state_digest({OPTIONS: self.options}))
 
     @property
@@ -82,7 +82,7 @@ class ModelVersion:
 
     @property
     def options(self) -> bytes:
-        """The type and the options of the model as JSON, in the state of a step that the version has entered."""
+        """The type and the options of the model as JSON, as a step has them in its state if its own are others."""
         return json.dumps(self.model, sort_keys=True, ensure_ascii=False).encode()
 
     def save(self, folder: Path) -> None:

@@ -123,7 +123,7 @@ class Classify(BaseModel):
             return _learning_model(self.model if options is None else _MODELS.validate_python(options), records)
 
         _check_columns(self.label, records)
-        return Classifier(make, self.label, records)
+        return Classifier(make, self.label, records, own=self.model_dump(mode="json")["model"])
 
 
 class ShadowClassify(BaseModel):
@@ -163,8 +163,8 @@ class Classifier:
     """The step that `Classify` builds: its model, and the rows that it makes of the model's answers.
 
     The model is that of the config, until a version of a model enters the step, perhaps of another type or with other
-    options; then the state has the type and the options. `make` makes the model for these, or that of the config. A
-    `shadow` begins without a model: it passes no record on, and its state is empty.
+    options than `own`, those of the config; then the state has the type and the options. `make` makes the model for
+    these, or that of the config. A `shadow` begins without a model: it passes no record on, and its state is empty.
     """
 
     def __init__(
@@ -173,10 +173,11 @@ class Classifier:
         label: str,
         records: pa.Schema,
         *,
+        own: Mapping[str, Any] | None = None,
         shadow: bool = False,
     ) -> None:
         self.traits = Traits(Scope.GLOBAL, keeps_all=not shadow)
-        self._make, self._is_shadow = make, shadow
+        self._make, self._own, self._is_shadow = make, own, shadow
         self._options: bytes | None = None
         self._learning: LearningModel | None = None if shadow else make(None)
         self._label = label
@@ -243,7 +244,7 @@ class Classifier:
         """Continue with the state and the options of a version."""
         entered = self._make(version.model)
         entered.restore(version.state)
-        self._learning, self._options = entered, version.options
+        self._learning, self._options = entered, self._kept(version.options)
 
     def take_over(self, shadow: Classifier) -> None:
         """Continue with the model of a shadow, which has none afterwards. Nothing is copied.
@@ -252,8 +253,12 @@ class Classifier:
         """
         if shadow._learning is None:
             return
-        self._learning, self._options = shadow._learning, shadow._options
+        self._learning, self._options = shadow._learning, self._kept(shadow._options)
         shadow._learning = shadow._options = None
+
+    def _kept(self, options: bytes | None) -> bytes | None:
+        """The options that the state needs: none if they are those of the config, which a fork may change."""
+        return None if options is None or json.loads(options) == self._own else options
 
     @property
     def adds_up(self) -> bool:

@@ -15,20 +15,22 @@ from millstream.errors import Contradiction, ForeignSink, Truncated
 from millstream.guarantees.validation import checked_graph
 from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
-from millstream.log.epochs import Totals
+from millstream.log.epochs import EpochReader
 from millstream.log.journal.durability import write_whole
 from millstream.runs.base import RunBase, StoredState
 from millstream.runs.directory import RunDirectory, difference
 from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.fork.cuts import CopiedCuts
 from millstream.runs.fork.kept_state import StepChange, step_changes
-from millstream.runs.fork.point import fork_point
+from millstream.runs.fork.point import ForkPoint, fork_point
 from millstream.runs.fork.sources import SourceChange, opening_events, retired, source_changes
 from millstream.runs.hand_over import resolved_models
 from millstream.runs.identities import remember_sources
 from millstream.runs.output_file import write_outputs
+from millstream.runs.shadow.presence import check_shadows
 from millstream.runs.sinks import in_run_directory, sink_configs, sink_keys
 from millstream.runs.versions import versions
+from millstream.state.model_version import OPTIONS
 from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 from millstream.steps.processor import EVENT_TIME
@@ -37,6 +39,9 @@ __all__ = ["Fork", "fork_run"]
 
 _ATTEMPTS = 5
 """A run that goes on may drop a checkpoint while it is copied: then a newer one is taken."""
+_WITHOUT_SHADOW = (
+    "keep `shadow` in it, or fork at a checkpoint after that epoch, such as the one with which a run ends cleanly"
+)
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def _write(
     cuts = CopiedCuts(totals, names, left, opening_events(sources, logs, ranks), sink_keys(loaded.config, graph))
     steps = step_changes(graph, original.fixed, fixed) if point.checkpoint is not None else []
     state, kept = None, {EVENT_TIME, *(each.step for each in steps if each.kept)}
-    _refuse_options_of_versions(original, fixed, point.totals, kept)
+    _refuse_options_of_versions(original, fixed, point, kept)
     if point.checkpoint is not None:
         sections = {step: chain for step, chain in point.checkpoint.sections.items() if step in kept}
         checkpoint = replace(point.checkpoint, sections=sections, shards=loaded.config.guarantee.shards)
@@ -145,6 +150,7 @@ def _write(
     totals.models = totals.models.of_steps(kept)
     origin = {"run": str(original.path.absolute()), "log": point.reader.id, "epoch": totals.base.epoch}
     RunBase(totals, state, cuts.epochs(point.epochs()), origin, VersionStore(original.models)).write(directory, passed)
+    check_shadows(graph, EpochReader(directory.epochs).totals(), _WITHOUT_SHADOW)
     return Fork(
         run=directory.path,
         original=original.path,
@@ -192,17 +198,19 @@ def _refuse_other_sources(original: RunDirectory, sources: Sequence[SourceChange
 
 
 def _refuse_options_of_versions(
-    original: RunDirectory, fixed: Mapping[str, Any], totals: Totals, kept: Collection[str]
+    original: RunDirectory, fixed: Mapping[str, Any], point: ForkPoint, kept: Collection[str]
 ) -> None:
-    """Refuse other options of a model whose options are in the state, because a version has entered the step."""
+    """Refuse other options of a model whose options are in the state, because they are not those of the old config."""
+    if point.checkpoint is None:
+        return
     before = {step["name"]: step.get("model") for step in original.fixed["steps"]}
+    states = point.checkpoints.states(point.checkpoint)
     for step in fixed["steps"]:
         name, model = step["name"], step.get("model")
-        version = totals.models.versions.get(name)
-        if version is not None and name in kept and model != before[name]:
+        if name in kept and model != before[name] and OPTIONS in states[name]:
             message = (
-                f"the model of step {name!r} is {version.version}, whose state has its options, so a fork cannot "
-                f"change them: {difference(before[name], model, 'model')}; leave `model` as it was, or register a "
-                "version with other options and let it enter as a shadow"
+                f"the model of step {name!r} is {point.totals.models.versions[name].version}, which came with options "
+                f"of its own, so a fork cannot change them: {difference(before[name], model, 'model')}; leave `model` "
+                "as it was, or register a version with other options and let it enter as a shadow"
             )
             raise Contradiction(message)
