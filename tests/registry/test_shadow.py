@@ -192,7 +192,5 @@ def test_a_fork_refuses_other_options_of_a_model_that_came_with_options_of_its_o
     other = loaded(model={**version.model, "alpha": 0.5})
     start(other, Options(tmp_path / "run", records=300), inbox=entry)
     changed = loaded(model={**version.model, "alpha": 4.0})
-    with pytest.raises(
-        Contradiction, match=r"cannot change them: model.alpha was 0.5, is 4.0; leave"
-    ):
+    with pytest.raises(Contradiction, match=r"cannot change them: model.alpha was 0.5, is 4.0; leave"):
         fork_run(RunDirectory.find(tmp_path / "run"), changed, tmp_path / "fork")
