@@ -60,6 +60,7 @@ def test_json_has_everything_and_out_a_plot(millstream: Millstream, runs: list[P
         (["{0}", "{1}", "--quick"], "--quick, --set and --tasks are for a study, and two runs are given"),
         (["study.yaml", "--json"], "--json is for two runs"),
         (["{0}", "nothing"], "nothing is not a run directory"),
+        (["{0}", "{1}", "--out", "{0}/run.json"], "run.json is a file; give a folder with --out"),
     ],
 )
 def test_wrong_arguments(millstream: Millstream, runs: list[Path], options: list[str], message: str) -> None:

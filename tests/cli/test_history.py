@@ -1,4 +1,4 @@
-"""`millstream backfill` and `millstream train`: what they refuse before Spark starts, with which exit code."""
+"""`millstream backfill` and `millstream train`: their refusals before Spark starts, and the lines about a result."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.histories import HereSession
 
 from millstream.cli import main
 from millstream.cli.candidate_table import candidate_lines
-from millstream.history.train import Trained
+from millstream.config.load import load_config
+from millstream.history.train import Trained, train
 
 _CLASSIFY = {"type": "classify", "model": {"type": "naive_bayes", "features": {}}}
 
@@ -24,9 +26,13 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str, steps
         "engine": {"type": "local"},
     }
     (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+    return exit_code([words[0], str(folder / "pipeline.yaml"), *words[1:]]), capsys.readouterr().err
+
+
+def exit_code(words: list[str]) -> object:
     with pytest.raises(SystemExit) as ended:
-        main([words[0], str(folder / "pipeline.yaml"), *words[1:]])
-    return ended.value.code, capsys.readouterr().err
+        main(words)
+    return ended.value.code
 
 
 @pytest.mark.parametrize("command", ["backfill", "train"])
@@ -86,6 +92,21 @@ def test_a_model_with_options_from_the_environment_is_not_trained(
     code, message = refused(tmp_path, capsys, "train", "--out", str(tmp_path / "out"), steps=steps)
     assert code == 1 and "the step 'classify' has values from the environment" in message
     assert not (tmp_path / "out").exists()
+
+
+def test_a_training_without_labels_says_so_also_if_the_registry_refuses_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "texts.jsonl").write_text('{"text": "goal"}\n' * 20)
+    source = {"type": "files", "path": "texts.jsonl"}
+    config = {"name": "unlabelled", "source": source, "pipeline": {"steps": [_CLASSIFY]}}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(config))
+    train(load_config(tmp_path / "pipeline.yaml"), tmp_path / "out", sessions=HereSession)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "unknown://store")
+    code = exit_code(["train", str(tmp_path / "pipeline.yaml"), "--out", str(tmp_path / "out"), "--register", "news"])
+    shown = capsys.readouterr()
+    assert code == 1 and "the registry at unknown://store refused" in shown.err
+    assert "classify trained on 20 records\n  no record has a label, so the model has learned nothing" in shown.out
 
 
 def test_a_search_without_candidates_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,6 +56,24 @@ def test_a_wrong_option_of_a_step_is_named_with_the_remedy(tmp_path: Path, step:
     assert "a mapping is not allowed" not in found
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            '{from: "models:/news"}',
+            '"models:/news" is not allowed; write models:/NAME/NUMBER, with the number of a ver',
+        ),
+        ('{from: "models:/news/1", alpha: 0.5}', "5 pipeline.steps.0.model.alpha: unknown key; one of from"),
+        (
+            '{from: "models:/news/1", type: softmax}',
+            "5 pipeline.steps.0.model.from: a model has either `from`, an address in a registry, or `type`",
+        ),
+    ],
+)
+def test_a_wrong_address_of_a_registered_model_and_options_beside_it(tmp_path: Path, model: str, message: str) -> None:
+    assert message in refused(tmp_path, CONFIG.replace("{STEP}", f"{{type: classify, model: {model}}}"))
+
+
 def test_steps_at_the_top_of_a_config_belong_below_pipeline(tmp_path: Path) -> None:
     found = refused(tmp_path, "name: old\nsource: {type: generator}\nsteps:\n  - {type: classify}\n")
     assert found == "3 steps: unknown key here; write it below `pipeline:`, as `pipeline.steps`"

@@ -144,12 +144,26 @@ def test_bounds_by_epoch_and_by_offset(golden: Golden, tmp_path: Path) -> None:
     assert len(part) < 4 * EPOCH_RECORDS
     with pytest.raises(ConfigError, match=r"no partition 'source/part9.jsonl'; did you mean"):
         here(golden.pipeline, tmp_path / "none", bounds=Bounds.parse([], ["source/part9.jsonl:4"]))
+    with pytest.raises(ConfigError, match=r"--from 500: the history has no such epoch; its last one is \d+"):
+        here(golden.pipeline, tmp_path / "later", bounds=Bounds.parse(["500"], []))
 
 
 @pytest.mark.parametrize("text", ["x", "news:5", "-1", "news/a:x"])
 def test_a_wrong_bound_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is neither an epoch"):
         Bounds.parse([text], [])
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "message"),
+    [
+        (["7"], ["7"], "--from 7 is not before --to 7: no record is between them"),
+        (["news/a:100"], ["news/a:50"], "--from news/a:100 is not before --to news/a:50"),
+    ],
+)
+def test_bounds_with_nothing_between_them_are_refused(begin: list[str], end: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Bounds.parse(begin, end)
 
 
 def journal_pipeline(folder: Path) -> Pipeline:

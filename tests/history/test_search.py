@@ -30,6 +30,7 @@ from millstream.history.search.search import Searched, search
 from millstream.history.train import train
 from millstream.runs.start import Options, start
 from millstream.runs.termination import descendants
+from millstream.state.model_version import ModelVersion
 from millstream.study.plots.candidates import draw
 
 RECORDS = 600
@@ -214,6 +215,18 @@ def test_a_complete_search_does_nothing_and_one_with_other_values_is_refused(tmp
     write(tmp_path, {"model.learning_rate": [0.1, 2.0]})
     with pytest.raises(Contradiction, match=r"is a training of something else: candidates.* choose another --out"):
         searched(path, tmp_path / "out")
+
+
+def test_a_training_of_another_kind_is_refused_and_the_folder_stays_as_it_is(tmp_path: Path) -> None:
+    loaded = load_config(write(tmp_path, {"model.learning_rate": [0.1, 1.0]}))
+    best = searched(tmp_path / "pipeline.yaml", tmp_path / "searched").version
+    with pytest.raises(Contradiction, match=r"is a training of something else: .* choose another --out"):
+        train(loaded, tmp_path / "searched", sessions=HereSession)
+    assert ModelVersion.load(tmp_path / "searched").digest == best.digest
+    trained = train(loaded, tmp_path / "trained", sessions=HereSession).version
+    with pytest.raises(Contradiction, match=r"is a training of something else: .* choose another --out"):
+        searched(tmp_path / "pipeline.yaml", tmp_path / "trained")
+    assert ModelVersion.load(tmp_path / "trained").digest == trained.digest
 
 
 KILLS = {

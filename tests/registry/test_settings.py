@@ -6,10 +6,11 @@ import io
 import logging
 import os
 import threading
+from typing import Any
 
 import pytest
 
-from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment
+from millstream.registry.settings import THREAD, drop_own_messages, quiet_environment, quietly
 
 
 def test_the_environment_is_restored_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +25,16 @@ def test_the_environment_is_restored_after_the_last_run(monkeypatch: pytest.Monk
     assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
     second.__exit__(None, None, None)
     assert dict(os.environ) == before
+
+
+def test_mlflow_prints_no_addresses_of_runs_on_standard_output() -> None:
+    def prints_nothing() -> bool:
+        from mlflow import environment_variables
+
+        setting: Any = environment_variables.MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT
+        return bool(setting.get())
+
+    assert quietly(prints_nothing), "the output of `train --register --json` is one JSON object"
 
 
 def test_only_the_messages_of_the_recording_thread_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

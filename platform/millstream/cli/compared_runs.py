@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from millstream.errors import MillstreamError
 from millstream.extras import require
 from millstream.plain_text import json_object, one_line, short
 
@@ -44,7 +45,10 @@ def _draw(found: RunComparison, folder: Path) -> Path:
     from millstream.log.journal.durability import make_folder
     from millstream.study.plots.run_accuracy import draw
 
-    make_folder(folder)
+    try:
+        make_folder(folder)
+    except FileExistsError:
+        raise MillstreamError(f"{folder} is a file; give a folder with --out") from None
     draw((str(found.runs[0]), str(found.runs[1])), found.windows).savefig(folder / _PLOT, metadata={"Software": None})
     return folder / _PLOT
 

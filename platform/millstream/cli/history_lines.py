@@ -56,7 +56,8 @@ def interruptible() -> Iterator[None]:
 def feature_lines(result: Mapping[str, Any]) -> list[str]:
     """The lines about the cuts of computed features, and about offsets that were missing."""
     cuts = "a run that stops at the end of the log" if result["cuts"] == "bounded" else f"the run {result['cuts']}"
-    lines = [f"  cuts: {result['epochs']:,} epochs, those of {cuts}"]
+    epochs = f"{result['epochs']:,} epoch{'' if result['epochs'] == 1 else 's'}"
+    lines = [f"  cuts: {epochs}, those of {cuts}"]
     if result.get("same_as_run"):
         lines.append("  the digests of all steps are those of the run")
     elif "same_as_run" in result:

@@ -66,6 +66,9 @@ def train(
             search = loaded.config.search if how == SEARCH else None
             check(loaded, name, step or (None if search is None else search.step))  # before hours of training
         trained, model, run = _train(loaded, out, how, replay, step, lines)
+    if not as_json:  # before the registry, which may fail
+        for line in _lines(trained):
+            click.echo(one_line(line))
     made = None
     if name is not None:
         from millstream.history.registration import register
@@ -74,10 +77,7 @@ def train(
     if as_json:
         registered = {} if made is None else {"registered": made.uri}
         click.echo(json_object({"path": str(out), "was_complete": trained.was_there, **trained.result, **registered}))
-        return
-    for line in _lines(trained):
-        click.echo(one_line(line))
-    if made is not None:
+    elif made is not None:
         click.echo(one_line(f"  registered as {made.uri}, in {made.store}"))
 
 
@@ -103,7 +103,12 @@ def _warn(message: str) -> None:
 def _lines(found: Trained) -> list[str]:
     result = found.result
     done = "was complete, nothing to do" if found.was_there else "complete"
-    lines = [f"{found.path}: {done}: {result['step']} trained on {result['records']:,} records"]
+    rejects = f", {result['rejects']:,} of them rejects" if result["rejects"] else ""
+    lines = [f"{found.path}: {done}: {result['step']} trained on {result['records']:,} records{rejects}"]
+    if not result["labelled"]:
+        lines.append(
+            "  no record has a label, so the model has learned nothing; `fields` says which field is the label"
+        )
     if (labelled := result["labelled"]) and "correct" in result:
         predictions = "the predictions of each part" if "rounds" in result else "its predictions"
         lines.append(f"  accuracy of {predictions} before it learned each record: {result['correct'] / labelled:.3f}")

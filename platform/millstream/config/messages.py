@@ -14,6 +14,7 @@ from millstream.config.document import Document, KeyPath, Problem
 from millstream.config.durations import DURATION, parse_duration
 from millstream.config.keys import known_keys
 from millstream.config.pipeline import NAME, RUN_NAME, StepList
+from millstream.config.registered_model import VERSION
 from millstream.suggestions import nearest, suggestion
 
 __all__ = ["problems_of"]
@@ -50,6 +51,7 @@ _YAML = {"False": "false", "True": "true", "None": "null"}
 _PATTERNS = {
     NAME: "letters, digits, `_` and `-`, at most 64",
     RUN_NAME: "letters, digits, `.`, `_` and `-`, at most 100: it names a folder",
+    VERSION: "write models:/NAME/NUMBER, with the number of a version, or models:/NAME@ALIAS",
 }
 
 

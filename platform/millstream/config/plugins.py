@@ -201,8 +201,13 @@ class PluginField:
         if not isinstance(value, Mapping):
             message = f"a {kind} is a mapping with `{self.key}`, one of {', '.join(names)}"
             raise _refusal((), "shape", message, value)
-        if self.group == MODELS and "from" in value and self.key not in value:
+        if self._is_registered(value):
             return RegisteredModel.model_validate(value)
+        if self.group == MODELS and "from" in value:
+            message = (
+                f"a model has either `from`, an address in a registry, or `{self.key}` with options; leave out one"
+            )
+            raise _refusal(("from",), "shape", message, value["from"])
         if self.key not in value:
             message = f"missing; one of {', '.join(names)}"
             raise _refusal((self.key,), "missing", message, value)
@@ -216,6 +221,10 @@ class PluginField:
             raise _refusal((self.key,), "broken", str(error), name) from error
         return model.model_validate(value, extra="forbid")
 
+    def _is_registered(self, value: object) -> bool:
+        """True for the mapping of a model that comes from a registry."""
+        return self.group == MODELS and isinstance(value, Mapping) and "from" in value and self.key not in value
+
     def _check_object(self, value: BaseModel) -> None:
         """Refuse an object that is no plug-in of this group; an absent plug-in refuses its use itself."""
         if isinstance(value, AbsentPlugin):
@@ -227,6 +236,8 @@ class PluginField:
 
     def chosen(self, value: object) -> type[BaseModel] | None:
         """Return the model that a mapping names; None if there is none or it is broken."""
+        if self._is_registered(value):
+            return RegisteredModel
         name = value.get(self.key) if isinstance(value, Mapping) else None
         try:
             return self.described(plugin_class(self.group, name, self.key)) if isinstance(name, str) else None

@@ -64,7 +64,7 @@ def backfill(
     facts, folder = Facts(out, "backfill"), HistoryFolder(out)
     with facts.lock():
         made = made_from(loaded, way.steps, "" if run is None else run.id, step=way.model.name, bounds=asdict(bounds))
-        result = facts.claim(made, untried=not folder.has_plan)
+        result = facts.claim(made)
         if result is not None:
             check_complete(loaded, folder)
             folder.remove_legs()

@@ -37,6 +37,10 @@ class Bounds:
         """The bounds that `--from` and `--to` name: each is an epoch, or `source/partition:offset`."""
         first, begins = _parsed("--from", begin)
         stop, ends = _parsed("--to", end)
+        ranges = [("", first or 0, stop), *((f"{name}:", begins.get(name, 0), last) for name, last in ends.items())]
+        for name, start, last in ranges:
+            if last is not None and start >= last:
+                raise ConfigError(f"--from {name}{start} is not before --to {name}{last}: no record is between them")
         return Bounds(first or 0, stop, begins, ends)
 
     @property
@@ -44,7 +48,9 @@ class Bounds:
         return self == WHOLE
 
     def check(self, plan: Plan) -> None:
-        """Refuse partitions that the history does not have."""
+        """Refuse partitions that the history does not have, and a first epoch after its last one."""
+        if self.first > (last := plan.epochs - 1):
+            raise ConfigError(f"--from {self.first}: the history has no such epoch; its last one is {last}")
         names = [_label(partition) for partition in plan.partitions]
         for name in [*self.begins, *self.ends]:
             if name not in names:

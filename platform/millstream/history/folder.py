@@ -20,6 +20,7 @@ __all__ = ["Complete", "Facts", "HistoryFolder", "Note"]
 
 _FORMAT = 1
 _LONGEST = 80
+_PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class HistoryFolder:
         self.learned = path / "learned"
         self.costs = path / "costs"
         self.spark_log = path / "spark.log"
-        self._plan = path / "plan.json"
+        self._plan = path / _PLAN
 
     def cache(self, source: str) -> Path:
         folder = self.path / "cache" / source
@@ -167,16 +168,16 @@ class Facts:
             message = f"cannot write the folder {self._folder}: {error.strerror}; choose another --out"
             raise (Unavailable if error.errno in DISK_FULL else MillstreamError)(message) from error
 
-    def claim(self, made_from: Mapping[str, Any], *, untried: bool) -> Mapping[str, Any] | None:
+    def claim(self, made_from: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Make the folder that of these facts; the result if it is complete.
 
-        Other facts than those that it has are refused, unless it is `untried`: there are no cuts yet.
+        Other facts than those that it has are refused, unless the folder has no cuts of any kind of work yet.
         """
         found = self._read()
         for partial in self._folder.glob("*.tmp"):  # of a call that was killed
             partial.unlink(missing_ok=True)
         was, now = found and found["made_from"], json.loads(json.dumps(made_from))
-        if found is None or (was != now and untried):
+        if found is None or (was != now and not self._has_cuts()):
             write_whole(self.file, json.dumps({"format": _FORMAT, "made_from": made_from, "result": None}, indent=1))
             return None
         if was != now:
@@ -190,6 +191,10 @@ class Facts:
     def complete(self, result: Mapping[str, Any]) -> None:
         """Store the result: the folder is complete."""
         write_whole(self.file, json.dumps({**(self._read() or {}), "result": result}, indent=1))
+
+    def _has_cuts(self) -> bool:
+        """True if a backfill, a training or a search has made its plan in the folder."""
+        return any(file for place in ("", "work/", "work/*/") for file in self._folder.glob(f"{place}{_PLAN}"))
 
     def _read(self) -> dict[str, Any] | None:
         try:

@@ -60,7 +60,7 @@ def train(
     facts, work = Facts(out, "training"), HistoryFolder(out / "work")
     with facts.lock():
         made = made_from(loaded, steps, "" if run is None else run.id, step=way.model.name, how=how)
-        result = facts.claim(made, untried=not work.has_plan)
+        result = facts.claim(made)
         if result is not None:
             check_complete(loaded, work)
             remove_work(work)

@@ -106,7 +106,7 @@ def test_epochs_that_cannot_be_forked(pipeline: Pipeline, case: str) -> None:
     options, kind, message = REFUSALS[case]
     with pytest.raises(kind, match=message):
         fork(pipeline, "old", "new", **options)
-    assert not RunDirectory(pipeline.folder / "runs/new").initialized
+    assert not (pipeline.folder / "runs/new").exists(), "a refused fork leaves no folder"
     assert results(pipeline.run("new")) == results(pipeline.run("other")), "a start may take the folder"
 
 

@@ -84,7 +84,7 @@ def search(
             halving=_options(loaded).halving,
             held_out=_options(loaded).held_out,
         )
-        result = facts.claim(made, untried=not histories[0].folder.has_plan)
+        result = facts.claim(made)
         if result is not None:
             check_complete(loaded, histories[0].folder)
             _remove_work(histories)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,8 @@ def fork_run(
         loaded, _ = resolved_models(loaded, original.path)
         graph = checked_graph(loaded, begun=True)
         _refuse_taken_sinks(loaded, graph, path)
+        with suppress(FileNotFoundError, Truncated):  # the run goes on; the fork itself tries again
+            fork_point(original, at, from_start=from_start)  # a refusal leaves no folder
         directory = RunDirectory(path)
         directory.lock()
         with ExitStack() as ending:
