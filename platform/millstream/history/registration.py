@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.config.load import Loaded
+from millstream.errors import MillstreamError
 from millstream.history.backfill import checked_way
 from millstream.history.train import Trained
 from millstream.history.way import Way
@@ -28,6 +29,9 @@ def register(trained: Trained, loaded: Loaded, name: str, run: str | None = None
     `run` is the MLflow run to which the version belongs; None: one of its own.
     """
     version, result = trained.version, trained.result
+    if not version.labels:
+        message = "the model has learned no label, so it is not registered; name the field of the label in the source"
+        raise MillstreamError(message)
     way = check(loaded, name, version.step)
     scores = Scores(result["labelled"], result["correct"]) if "correct" in result else Scores()
     artefact = artefact_of(version, loaded, (*way.steps, way.model)[0].records, scores)

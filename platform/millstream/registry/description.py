@@ -48,7 +48,7 @@ def records_of(version: ModelVersion) -> int:
 
 def version_text(version: ModelVersion, scores: Scores) -> str:
     """The description of a version, in Markdown."""
-    model, labels = version.steps[-1]["model"], json.loads(bytes(version.state["classes"]))
+    model, labels = version.model, version.labels
     kind, step, sources = _verbatim(model["type"]), _verbatim(version.step), _listed(list(version.trained))
     text = f"{kind} of step {step}, trained up to {records_of(version):,} records of {sources}."
     if scores.accuracy is not None:

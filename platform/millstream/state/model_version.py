@@ -81,6 +81,12 @@ class ModelVersion:
         return model
 
     @property
+    def labels(self) -> list[str]:
+        """The labels that the model has learned."""
+        found: list[str] = json.loads(bytes(self.state["classes"]))
+        return found
+
+    @property
     def options(self) -> bytes:
         """The type and the options of the model as JSON, as a step has them in its state if its own are others."""
         return json.dumps(self.model, sort_keys=True, ensure_ascii=False).encode()
