@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.documents import sign_documents, write_documents
 from support.histories import HereSession
+from support.killed_at import append, flow
 from support.killed_histories import kill_history
 
 from millstream.config.load import load_config
@@ -131,6 +132,34 @@ def test_a_killed_averaged_training_is_completed_with_the_same_model(
     assert found.version.trained == golden.version.trained
     for key in ("learned", "labelled", "correct"):
         assert found.result[key] == golden.result[key]
+
+
+@pytest.mark.parametrize(
+    ("module", "point", "number"),
+    [("backfill", POINTS["before a note"], 3), ("train", LEARNING["while learning"], 2)],
+)
+def test_a_killed_one_ends_where_it_was_planned_although_records_flow(
+    tmp_path: Path, module: str, point: str, number: int
+) -> None:
+    def write_config_of(journal: Path) -> Path:
+        source = {"type": "journal", "path": str(journal), "fields": {name: name for name in ("text", "label", "time")}}
+        config = {"name": "killed", "source": source, "pipeline": {"steps": STEPS["stateless"]}}
+        path = tmp_path / f"{journal.name}.yaml"
+        path.write_text(yaml.safe_dump({**config, "engine": {"type": "local", "epoch": {"max_records": 24}}}))
+        return path
+
+    function = backfill if module == "backfill" else train
+    config = write_config_of(tmp_path / "flowing")
+    append(tmp_path / "flowing", 0, 200)
+    with flow(tmp_path / "flowing", 200):
+        kill(module, config, tmp_path / "out", point, number)
+        found = function(load_config(config), tmp_path / "out", sessions=HereSession, block_records=30)
+    assert found.result["records"] >= 200
+    append(tmp_path / "still", 0, found.result["records"])
+    still = write_config_of(tmp_path / "still")
+    golden = function(load_config(still), tmp_path / "golden", sessions=HereSession, block_records=30)
+    for key in ("records", "digests", "digest"):
+        assert found.result.get(key) == golden.result.get(key), key
 
 
 @pytest.mark.parametrize("module", ["backfill", "train"])
