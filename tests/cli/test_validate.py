@@ -29,7 +29,7 @@ LINES = {
     "an unknown key like no other": (
         "  use: text_topics",
         "  use: text_topics\n  colour: red",
-        "news.yaml:5 pipeline.colour: unknown key; one of features, label, model, popularity, use",
+        "news.yaml:5 pipeline.colour: unknown key; one of features, label, model, popularity, shadow, use",
     ),
     "a wrong type": (
         "max_records: 500",

@@ -103,10 +103,10 @@ class CheckpointReader:
 
         If the run has dropped the last one since the epoch log was read, it has newer ones: the oldest of these counts.
         """
-        found = self._on_disk()
-        dropped = self._last >= 0 and self._last not in found
-        newer = [number for number in found if number > self._last][: 1 if dropped else 0]
-        for number in reversed([*(number for number in found if number <= self._last), *newer]):
+        counted = self.numbers()
+        if self._last >= 0 and self._last not in counted:
+            counted = [*counted, *[number for number in self._on_disk() if number > self._last][:1]]
+        for number in reversed(counted):
             with suppress(FileNotFoundError):  # the run has dropped it meanwhile, for a newer one
                 checkpoint = self._read(number)
                 if upto is None or checkpoint.epoch <= upto:

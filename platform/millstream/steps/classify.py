@@ -123,7 +123,7 @@ class Classify(BaseModel):
             return _learning_model(self.model if options is None else _MODELS.validate_python(options), records)
 
         _check_columns(self.label, records)
-        return Classifier(make, self.label, records, own=self.model_dump(mode="json")["model"])
+        return Classifier(make, self.label, records, own=lambda: self.model_dump(mode="json")["model"])
 
 
 class ShadowClassify(BaseModel):
@@ -173,7 +173,7 @@ class Classifier:
         label: str,
         records: pa.Schema,
         *,
-        own: Mapping[str, Any] | None = None,
+        own: Callable[[], Mapping[str, Any] | None] = lambda: None,
         shadow: bool = False,
     ) -> None:
         self.traits = Traits(Scope.GLOBAL, keeps_all=not shadow)
@@ -258,7 +258,7 @@ class Classifier:
 
     def _kept(self, options: bytes | None) -> bytes | None:
         """The options that the state needs: none if they are those of the config, which a fork may change."""
-        return None if options is None or json.loads(options) == self._own else options
+        return None if options is None or json.loads(options) == self._own() else options
 
     @property
     def adds_up(self) -> bool:

@@ -14,14 +14,10 @@ _PYTHONS = re.compile(r"^(?!pyspark\.)[\w.]+(?:Error|Exception|Interrupt|Exit)\b
 _LOST = re.compile(
     r"Python worker failed to connect back|Python worker exited unexpectedly|Python daemon failed to launch worker"
     r"|Timed out while waiting for the Python worker|Failed to open socket to Python daemon"
-    r"|java\.io\.IOException: Stream closed"
 )
-"""Spark's messages for a Python process that was lost or did not start within 10 s, which Spark cannot configure.
-
-The stream that is closed is that to the daemon of the Python workers.
-"""
-_BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pipe", "null"})
-"""The complete report of a query whose planning process is gone; Java's EOFException has no message (null)."""
+"""Spark's messages for a Python process that was lost or did not start within 10 s, which Spark cannot configure."""
+_BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pipe", "Stream closed", "null"})
+"""The complete report of a query that has lost a Python process; Java's EOFException has no message (null)."""
 
 
 class QueryLost(errors.WorkerLost):
@@ -42,10 +38,8 @@ def error_of(report: str) -> errors.MillstreamError:
     MillstreamError("Spark's query ended: KeyError: 'text'; --debug shows more")
     >>> error_of("Python worker failed to connect back.\\n=== Streaming Query ===\\nThread State: RUNNABLE")
     QueryLost("Spark's query ended: Python worker failed to connect back")
-    >>> error_of("Job aborted: java.io.IOException: Stream closed\\n\\tat java.base\\n=== Streaming Query ===")
-    QueryLost("Spark's query ended: java.io.IOException: Stream closed")
     >>> error_of("Connection reset\\n=== Streaming Query ===")
-    QueryLost("Spark's query ended: the Python process that plans it is gone")
+    QueryLost("Spark's query ended: the Python process that plans it, or the daemon of its workers, is gone")
     """
     ours = _OURS.findall(report)
     if ours:
@@ -56,6 +50,6 @@ def error_of(report: str) -> errors.MillstreamError:
         return QueryLost(f"Spark's query ended: {lost[0]}")
     head = report.split(_REPORT)[0].strip()
     if head in _BROKEN:
-        return QueryLost("Spark's query ended: the Python process that plans it is gone")
+        return QueryLost("Spark's query ended: the Python process that plans it, or the daemon of its workers, is gone")
     words = _PYTHONS.findall(report) or head.splitlines() or ["for an unknown reason"]
     return errors.MillstreamError(f"Spark's query ended: {words[-1].rstrip('.')}; --debug shows more")
