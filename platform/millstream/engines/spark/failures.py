@@ -14,6 +14,7 @@ _PYTHONS = re.compile(r"^(?!pyspark\.)[\w.]+(?:Error|Exception|Interrupt|Exit)\b
 _LOST = re.compile(
     r"Python worker failed to connect back|Python worker exited unexpectedly|Python daemon failed to launch worker"
     r"|Timed out while waiting for the Python worker|Failed to open socket to Python daemon"
+    r"|IOException: Stream closed"
 )
 """Spark's messages for a Python process that was lost or did not start within 10 s, which Spark cannot configure."""
 _BROKEN = frozenset({"Connection reset", "Connection reset by peer", "Broken pipe", "Stream closed", "null"})
@@ -38,6 +39,8 @@ def error_of(report: str) -> errors.MillstreamError:
     MillstreamError("Spark's query ended: KeyError: 'text'; --debug shows more")
     >>> error_of("Python worker failed to connect back.\\n=== Streaming Query ===\\nThread State: RUNNABLE")
     QueryLost("Spark's query ended: Python worker failed to connect back")
+    >>> error_of("calling o74.start.\\n: java.io.IOException: Stream closed\\n\\tat java.lang.Thread.run")
+    QueryLost("Spark's query ended: IOException: Stream closed")
     >>> error_of("Connection reset\\n=== Streaming Query ===")
     QueryLost("Spark's query ended: the Python process that plans it, or the daemon of its workers, is gone")
     """
