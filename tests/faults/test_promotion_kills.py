@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from mlflow import MlflowClient
 from support.commands import Commands, processed
 from support.conditions import wait_until
 from support.processes import command_line, is_alive
-from support.versions import append, config_of, learned, run_config
+from support.versions import append, config_of, flowing, learned, run_config
 
 from millstream.api.run import Run
 from millstream.log.epochs import Decided, EpochReader, Event, NewModel, Swap
@@ -43,24 +42,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     append(tmp_path, 3_000)
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(config_of(tmp_path, **CONFIG)))
     return Commands(tmp_path)
-
-
-@contextmanager
-def flowing(folder: Path) -> Iterator[None]:
-    """Append records to four journals, about 500 a second."""
-    ending = threading.Event()
-
-    def work() -> None:
-        while not ending.wait(0.04):
-            append(folder, 5)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from support.commands import processed
 from support.conditions import wait_until
-from support.versions import SOURCES, append, learned, run_config
+from support.versions import SOURCES, append, flowing, learned, run_config
 
 from millstream.api.observers import make_observers
 from millstream.api.run import Run
@@ -55,24 +55,6 @@ def register(folder: Path, name: str, alias: str | None = None, **config: Any) -
 def events(run: Path, kind: type[Event]) -> list[Any]:
     found = (event for epoch in EpochReader(run / "epochs").epochs() for event in epoch.events)
     return [event for event in found if isinstance(event, kind)]
-
-
-@contextmanager
-def flowing(folder: Path, each: int = 5) -> Iterator[None]:
-    """Append records to four journals, about 500 a second."""
-    ending = threading.Event()
-
-    def work() -> None:
-        while not ending.wait(0.04):
-            append(folder, each)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import Contradiction
-from millstream.runs.directory import RunDirectory, difference
+from millstream.runs.config_difference import difference
+from millstream.runs.directory import RunDirectory
 
 CONTENT = (
     "cache/news/a.npy",

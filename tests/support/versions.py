@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from millstream.runs.model_versions import newest_artefact
 from millstream.state.model_version import ModelVersion
 from millstream.steps.contracts import State
 
-__all__ = ["SOURCES", "append", "config_of", "last_epoch", "learned", "model_of", "run_config", "version_of"]
+__all__ = ["SOURCES", "append", "config_of", "flowing", "last_epoch", "learned", "model_of", "run_config", "version_of"]
 
 SOURCES = ("a", "b", "c", "d")
 LABELS = ("sport", "film", "politics")
@@ -35,6 +37,24 @@ def append(folder: Path, count: int, sources: tuple[str, ...] = SOURCES) -> None
         with Journal(folder / source) as journal:
             journal.append_many(records(source, journal.next_index, count))
             journal.sync()
+
+
+@contextmanager
+def flowing(folder: Path) -> Iterator[None]:
+    """Append records to four journals, about 500 a second."""
+    ending = threading.Event()
+
+    def work() -> None:
+        while not ending.wait(0.04):
+            append(folder, 5)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
 
 
 def config_of(folder: Path, **changes: Any) -> dict[str, Any]:

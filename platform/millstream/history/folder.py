@@ -14,7 +14,7 @@ from millstream.errors import DISK_FULL, AlteredLog, Contradiction, MillstreamEr
 from millstream.history.plan import Plan, ReadPartition
 from millstream.log.journal.durability import make_folder, write_whole
 from millstream.log.journal.lock import LOCK, FolderLock
-from millstream.runs.directory import difference
+from millstream.runs.config_difference import difference
 
 __all__ = ["Complete", "Facts", "HistoryFolder", "Note"]
 

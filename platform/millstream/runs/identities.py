@@ -9,7 +9,8 @@ from millstream.errors import AlteredLog, Contradiction
 from millstream.log.contracts import Log
 from millstream.log.epochs import Totals
 from millstream.log.journal.durability import write_whole
-from millstream.runs.directory import RunDirectory, difference
+from millstream.runs.config_difference import difference
+from millstream.runs.directory import RunDirectory
 
 __all__ = [
     "alteration",

@@ -18,7 +18,8 @@ from millstream.log.contracts import Log, OpenContext
 from millstream.log.epochs import EpochReader
 from millstream.log.journal.durability import write_whole
 from millstream.runs.base import RunBase, StoredState
-from millstream.runs.directory import RunDirectory, difference
+from millstream.runs.config_difference import difference
+from millstream.runs.directory import RunDirectory
 from millstream.runs.fixed_parts import fixed_parts
 from millstream.runs.fork.cuts import CopiedCuts
 from millstream.runs.fork.kept_state import StepChange, step_changes

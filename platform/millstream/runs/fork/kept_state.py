@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from millstream.runs.directory import difference
+from millstream.runs.config_difference import difference
 from millstream.shadow_names import champion_of, is_shadow
 from millstream.steps.contracts import Scope
 from millstream.steps.graph import Graph

@@ -9,7 +9,8 @@ from typing import Any
 from millstream.errors import AlteredLog, Contradiction
 from millstream.log.contracts import Log
 from millstream.log.epochs import Added, Ended, Event, PartitionName, Totals
-from millstream.runs.directory import RunDirectory, difference
+from millstream.runs.config_difference import difference
+from millstream.runs.directory import RunDirectory
 from millstream.runs.identities import alteration, known_sources
 
 __all__ = ["SourceChange", "opening_events", "retired", "source_changes"]
