@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from millstream.config.load import Loaded
-from millstream.errors import AlteredLog, Contradiction, Truncated
+from millstream.errors import Contradiction
 from millstream.log.contracts import Log
 from millstream.log.epochs import Added, Epoch, EpochReader, Event, NewModel, PartitionName, SinkAdded, Totals
 from millstream.registry.config_versions import Entering, fetch_versions, names_versions, with_models
@@ -15,12 +15,12 @@ from millstream.runs.base import RunBase
 from millstream.runs.directory import RunDirectory
 from millstream.runs.fixed_parts import PARTIAL_UNTIL
 from millstream.runs.sinks import sink_keys
+from millstream.runs.trained_logs import check_logs
 from millstream.runs.version_checks import check_version
-from millstream.state.model_version import Trained
 from millstream.state.version_store import VersionStore
 from millstream.steps.graph import Graph
 
-__all__ = ["check_log", "hand_over", "has_begun", "resolved_models"]
+__all__ = ["hand_over", "has_begun", "resolved_models"]
 
 
 def resolved_models(
@@ -86,50 +86,15 @@ def has_begun(directory: RunDirectory) -> bool:
 
 def _added(logs: Mapping[str, Log], entering: Entering) -> Iterator[Added]:
     """The partitions of all logs: at the positions of the version, those that it does not know at their beginning."""
-    trained = dict(entering.version.trained)
-    if trained.keys() - logs.keys():
-        message = (
-            f"{entering.uri} was trained on the source {', '.join(sorted(trained.keys() - logs.keys()))}, and this "
-            f"config reads {', '.join(logs)}; give the source the same name"
-        )
-        raise Contradiction(message)
+    trained = entering.version.trained
+    check_logs(logs, trained, entering.uri)
     for source, log in logs.items():
-        parts = dict(trained.get(source, {}))
+        parts = trained.get(source, {})
         for index, partition in enumerate(log.partitions()):
             number = partition.number if partition.number is not None else index
-            part = parts.pop(partition.name, None)
-            if part is None:
-                at = log.beginning(partition.name)
-            else:
-                check_log(log, source, partition.name, part, entering.uri)
-                at = part.upto
+            part = parts.get(partition.name)
+            at = log.beginning(partition.name) if part is None else part.upto
             yield Added(PartitionName(source, partition.name, number), at)
-        if parts:
-            message = f"{entering.uri} was trained on {source}/{next(iter(parts))}, which the source does not have"
-            raise Contradiction(message)
-
-
-def check_log(log: Log, source: str, partition: str, part: Trained, uri: str) -> None:
-    """Refuse a partition that is another log, or that lacks the records after the position."""
-    try:
-        first = log.resume(partition, part.upto)
-    except Truncated as error:
-        message = f"{uri} was trained up to offset {part.upto:,} of {source}/{partition}, and what follows is gone"
-        raise Truncated(f"{message}: {error}; train a newer version") from None
-    end = log.end(partition)
-    if end < part.upto or (now := log.identity(partition, part.upto)) != part.identity:
-        seen = f"it ends at {end:,}" if end < part.upto else f"then {part.identity[:80]}, now {now[:80]}"
-        message = (
-            f"{uri} was trained on another log: {source}/{partition} up to offset {part.upto:,} is not the one that it "
-            f"has learned ({seen}); a model continues only on the log that it has learned"
-        )
-        raise AlteredLog(message)
-    if first > part.upto:
-        message = (
-            f"{uri} was trained up to offset {part.upto:,} of {source}/{partition}, and the log now begins at "
-            f"{first:,}: {first - part.upto:,} records that it has not learned are gone; train a newer version"
-        )
-        raise Truncated(message)
 
 
 def _event(step: str, entering: Entering, digest: str) -> NewModel:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from millstream.config.models import Config
-from millstream.errors import Contradiction, MillstreamError, Truncated
+from millstream.errors import MillstreamError, Truncated
 from millstream.log.checked_source import open_log
 from millstream.log.contracts import Log, OpenContext
 from millstream.log.epochs import Epoch, EpochReader, Planner
 from millstream.log.ranges import Range, read_table, records_schema
-from millstream.runs.hand_over import check_log
 from millstream.runs.shadow.positions import VersionPositions
+from millstream.runs.trained_logs import check_logs
 from millstream.state.model_version import ModelVersion, Trained
 from millstream.state.version_store import VersionStore
 from millstream.steps.chain import Chain, begin_epoch
@@ -82,7 +82,7 @@ class Learner:
             folder, cache, pipeline = spec.contexts[source.name]
             self._logs[source.name] = open_log(source.config, OpenContext(folder, cache, pipeline))
             self._ending.callback(self._logs[source.name].close)
-        self._check_logs()
+        check_logs(self._logs, self._known, spec.uri)
         trained = {source: {p: part.upto for p, part in parts.items()} for source, parts in self._known.items()}
         self._positions = VersionPositions(trained, totals, self._begin)
         if missing := self._positions.missing:
@@ -105,21 +105,6 @@ class Learner:
     @property
     def _known(self) -> Mapping[str, Mapping[str, Trained]]:
         return self._version.trained
-
-    def _check_logs(self) -> None:
-        for source, parts in self._known.items():
-            if source not in self._logs:
-                message = (
-                    f"{self._spec.uri} was trained on the source {source}, and this config reads "
-                    f"{', '.join(self._logs)}; give the source the same name"
-                )
-                raise Contradiction(message)
-            names = {partition.name for partition in self._logs[source].partitions()}
-            for partition, part in parts.items():
-                if partition not in names:
-                    message = f"{self._spec.uri} was trained on {source}/{partition}, which the source does not have"
-                    raise Contradiction(message)
-                check_log(self._logs[source], source, partition, part, self._spec.uri)
 
     def _begin(self, partition: tuple[str, str], at: int) -> int:
         """The position in a partition that the version does not know: its beginning, also if the run began later."""
